@@ -133,10 +133,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore>;
 
     /// Decides a list of requests by limiters with other policies, or says what it would decide. Returns by `deadline`.
-    async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers>;
+    async fn check(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers>;
 
     /// Deletes what the target of this call has used, and returns whether there was anything. Returns by `deadline`.
-    async fn reset(&self, call: &Call, deadline: Instant) -> Result<bool>;
+    async fn reset(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool>;
 
     /// The store itself, if it is in memory: then it decides without waiting.
     fn in_memory(&self) -> Option<&MemoryClient> {

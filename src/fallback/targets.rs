@@ -84,7 +84,7 @@ pub(crate) async fn check_together(
 /// store.
 pub(crate) async fn reset(store: &dyn Store, local: &LocalStore, target: Target) -> Result<bool> {
     let (deadline, key) = (store.call_deadline(), Arc::clone(&target.key));
-    let call = Call::reset(target);
+    let call = Arc::new(Call::reset(target));
     let asking = over_store(store, &key, true, store.reset(&call, deadline));
     let answer = wherever_polled(deadline, false, asking).await;
     let was_used = match answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run()))) {

@@ -230,9 +230,14 @@ impl RedisStore {
 
     /// The server's time, which is requested if no connection knows it.
     async fn server_now(&self, name: &str, attempts: &Attempts<'_>) -> Result<i64> {
-        if let Some(now) = self.server_time.after(Duration::ZERO) {
-            return Ok(now);
+        match self.server_time.after(Duration::ZERO) {
+            Some(now) => Ok(now),
+            // In a box of its own: the future of each call has room for it.
+            None => Box::pin(self.ask_server_time(name, attempts)).await,
         }
+    }
+
+    async fn ask_server_time(&self, name: &str, attempts: &Attempts<'_>) -> Result<i64> {
         let command = redis::cmd("TIME");
         let mut asking = self.attempts(name, attempts.deadline, Repeat::Safe);
         let answer = loop {
@@ -298,11 +303,11 @@ impl Store for RedisStore {
         self.connection.is_healthy()
     }
 
-    async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+    async fn check(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers> {
         self.check_call(call, deadline).await
     }
 
-    async fn reset(&self, call: &Call, deadline: Instant) -> Result<bool> {
+    async fn reset(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool> {
         self.reset_call(call, deadline).await
     }
 

@@ -180,13 +180,13 @@ impl Store for Remote {
         self.breaker.is_healthy()
     }
 
-    async fn check(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+    async fn check(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers> {
         call.note_sent(true);
         let checking = self.memory.check(call, deadline);
         self.answer_by(deadline, checking).await
     }
 
-    async fn reset(&self, call: &Call, deadline: Instant) -> Result<bool> {
+    async fn reset(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool> {
         call.note_sent(true);
         self.answer_by(deadline, self.memory.reset(call, deadline))
             .await

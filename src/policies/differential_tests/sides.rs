@@ -251,6 +251,7 @@ impl Fixture {
         };
         let mut call = Call::with_purpose(purpose, limiters, costs.to_vec());
         call.call_id = call_id;
+        let call = Arc::new(call);
         let at = self.at();
         let mut late: Vec<_> = sides
             .iter()
@@ -312,7 +313,7 @@ impl Fixture {
     }
 
     /// Has the script run until it answers.
-    async fn run(&self, call: &Call, form: Form) -> Result<Vec<TargetReply>, Failure> {
+    async fn run(&self, call: &Arc<Call>, form: Form) -> Result<Vec<TargetReply>, Failure> {
         let keys = call.limiters.iter().flat_map(Target::all_keys);
         let keys: Vec<String> = keys.collect();
         let (connection, timeout) = (self.connection.clone(), Duration::from_secs(60));
@@ -372,10 +373,10 @@ impl Fixture {
 
     /// A reset of a target on both sides, by a policy that names all keys.
     pub(super) async fn reset<M: Model>(&mut self, policy: M, side: &mut Sides) {
-        let call = Call::reset(Target {
+        let call = Arc::new(Call::reset(Target {
             model: Arc::new(policy),
             ..side.target.clone()
-        });
+        }));
         let before = side.shown();
         let states = iter::once((&mut side.state, &mut side.lock));
         let [opened] = &mut opened(&call.limiters, states)[..] else {

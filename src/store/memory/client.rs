@@ -108,11 +108,11 @@ impl Store for MemoryClient {
         Arc::new(MemoryLimiter::new(&self.store, &self.clock, keys))
     }
 
-    async fn check(&self, call: &Call, _deadline: Instant) -> Result<Answers> {
+    async fn check(&self, call: &Arc<Call>, _deadline: Instant) -> Result<Answers> {
         self.check_call(call)
     }
 
-    async fn reset(&self, call: &Call, _deadline: Instant) -> Result<bool> {
+    async fn reset(&self, call: &Arc<Call>, _deadline: Instant) -> Result<bool> {
         self.reset_call(call)
     }
 

@@ -125,7 +125,8 @@ impl RedisLimiter {
                 let retry = retry_after(before, now, look_from.take());
                 let args =
                     acquire_args(&call, Some(&retry), rate_type, now, Some(attempt.deadline));
-                Some(self.send_alone(&call, rate_type, &args, now, limits).await)
+                let sending = self.send_alone(&call, rate_type, &args, now, limits);
+                Some(Box::pin(sending).await)
             } else if std::mem::take(&mut may_share) {
                 let part = AcquirePart::new(&self.keys, rate_type, &call);
                 let calls = &store.multi_acquires;
@@ -140,7 +141,8 @@ impl RedisLimiter {
                 }
             } else {
                 let args = acquire_args(&call, None, rate_type, now, Some(attempt.deadline));
-                Some(self.send_alone(&call, rate_type, &args, now, limits).await)
+                let sending = self.send_alone(&call, rate_type, &args, now, limits);
+                Some(Box::pin(sending).await)
             };
 
             if matches!(result, None | Some(Err(Failure::Lost(None)))) && time.waits < remaining {

@@ -1,5 +1,6 @@
 //! One call of the other limiters: turns it into keys and arguments, sends it, and parses the reply.
 
+use std::sync::Arc;
 use std::{iter, slice};
 
 use redis::{RedisError, Value};
@@ -18,12 +19,12 @@ use crate::policies::reply::{self, TargetReply};
 use crate::store::redis::script::{self, Args, Script};
 
 impl RedisStore {
-    pub(super) async fn check_call(&self, call: &Call, deadline: Instant) -> Result<Answers> {
+    pub(super) async fn check_call(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers> {
         self.run_call(call, deadline, |replies| reply::answers(call, replies))
             .await
     }
 
-    pub(super) async fn reset_call(&self, call: &Call, deadline: Instant) -> Result<bool> {
+    pub(super) async fn reset_call(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool> {
         let deleted = |replies: &[TargetReply]| replies.first()?.state.first().copied();
         let deleted = self.run_call(call, deadline, deleted).await?;
         Ok(deleted > 0)
@@ -32,7 +33,7 @@ impl RedisStore {
     /// `read` returns `None` if the replies are not those to the call.
     async fn run_call<T>(
         &self,
-        call: &Call,
+        call: &Arc<Call>,
         deadline: Instant,
         read: impl Fn(&[TargetReply]) -> Option<T>,
     ) -> Result<T> {
@@ -43,7 +44,7 @@ impl RedisStore {
 
     async fn attempt_call<T>(
         &self,
-        call: &Call,
+        call: &Arc<Call>,
         name: &str,
         deadline: Instant,
         read: impl Fn(&[TargetReply]) -> Option<T>,
@@ -60,14 +61,13 @@ impl RedisStore {
         };
         let mut attempts = self.attempts(name, deadline, repeat);
         let mut progress = Progress::default();
-        let keys = call.limiters.iter().flat_map(|target| target.all_keys());
-        let keys: Vec<String> = keys.collect();
         let counted = self
             .multi_checks
             .enter(name)
             .map_err(|_| Error::NoRuntime)?;
         let part = counted.is_one_of_many().then(|| CheckPart::new(call));
         let mut part = part.flatten();
+        let mut keys = Vec::new(); // of a call that is sent alone
         loop {
             if let Err(failure) = self.connection.ready(name, attempts.deadline).await {
                 attempts.after::<Value>(Err(failure)).await?;
@@ -89,9 +89,13 @@ impl RedisStore {
             } else {
                 let (script, args) = script_and_args(call, now, Some(deadline), &progress.read);
                 let limits = attempts.limits().at_once().for_requests(requests);
+                if keys.is_empty() {
+                    keys.extend(call.limiters.iter().flat_map(Target::all_keys));
+                }
                 let is_before = |part: &CheckPart| part.shares_a_key(&keys);
                 self.multi_checks.send_before(is_before).await;
-                script.run(&self.connection, &keys, &args, limits).await
+                // In a box of its own, so that a call that is shared has a small future.
+                Box::pin(script.run(&self.connection, &keys, &args, limits)).await
             };
             if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {
                 call.note_sent(false);
@@ -188,11 +192,9 @@ pub(crate) fn script_and_args(
                 Some(count),
             ];
             let args = Args::new()
-                .bytes(&doubles(numbers))
-                .bytes(&own_numbers(model))
-                .bytes(&doubles(
-                    runs.flat_map(|(cost, count)| [Some(cost), Some(count)]),
-                ));
+                .doubles(numbers)
+                .doubles(own_numbers(model))
+                .doubles(runs.flat_map(|(cost, count)| [Some(cost), Some(count)]));
             let args = match model.properties().logs_requests {
                 true => args.bytes(&call.call_id),
                 false => args.without_empty_end(),
@@ -216,12 +218,11 @@ pub(crate) fn joint_args(
         Purpose::Peek => b"peek",
         Purpose::Reset => b"reset",
     };
-    let args = Args::new().bytes(&doubles([deadline, now])).bytes(purpose);
+    let args = Args::new().doubles([deadline, now]).bytes(purpose);
     let mut progress = progress.iter();
     let each = call.limiters.iter().zip(&call.costs);
     each.fold(args, |args, (target, &cost)| {
-        let mut own_numbers = own_numbers(&*target.model);
-        own_numbers.extend_from_slice(progress.next().map_or(&[], Vec::as_slice));
+        let progress = progress.next().map_or(&[][..], Vec::as_slice);
         let key_count = target.model.keys(&target.key).len() as i64;
         let numbers = [
             target.by_ref().honoured_lock(),
@@ -229,8 +230,8 @@ pub(crate) fn joint_args(
             Some(cost.into()),
         ];
         args.bytes(target.model.name().as_bytes())
-            .bytes(&doubles(numbers))
-            .bytes(&own_numbers)
+            .doubles(numbers)
+            .doubles_and(own_numbers(&*target.model), progress)
     })
 }
 
@@ -240,18 +241,8 @@ pub(super) fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
     runs.map(|run| (run[0].into(), run.len() as i64))
 }
 
-pub(super) fn own_numbers(model: &dyn AnyModel) -> Doubles {
-    doubles(model.numbers().into_iter().map(Some))
-}
-
-pub(super) type Doubles = SmallVec<[u8; 64]>;
-
-/// Numbers in the form that the scripts take, concatenated; NaN for `None`.
-pub(super) fn doubles(numbers: impl IntoIterator<Item = Option<i64>>) -> Doubles {
-    let numbers = numbers.into_iter();
-    // All are exact as doubles: larger ones are refused before.
-    let doubles = numbers.map(|number| number.map_or(f64::NAN, |number| number as f64));
-    doubles.flat_map(f64::to_le_bytes).collect()
+pub(super) fn own_numbers(model: &dyn AnyModel) -> impl Iterator<Item = Option<i64>> {
+    model.numbers().into_iter().map(Some)
 }
 
 /// Reads what the script of a call returned; `None` if no script returns that.

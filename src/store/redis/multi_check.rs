@@ -3,29 +3,27 @@
 //! Only calls share one whose decision takes the server the same time whatever was granted before: those that touch a few
 //! keys, and carry requests of equal cost. Others are sent alone.
 
+use std::sync::Arc;
+
 use redis::RedisError;
 
-use super::check::{Doubles, doubles, own_numbers, runs};
+use super::check::{own_numbers, runs};
 use super::retry::Repeat;
 use super::script::{self, Args, Script};
 use super::shared_calls::{Part, SharedReply};
-use crate::policies::call::{Call, Purpose};
+use crate::policies::call::{Call, Purpose, Target};
 
 /// The requests of one call on one target.
 pub(crate) struct CheckPart {
-    policy: &'static str,
-    /// The penalty, and the number of keys.
-    target: Doubles,
-    numbers: Doubles,
-    /// Their cost, and how many there are.
-    run: Doubles,
-    requests: u32,
+    call: Arc<Call>,
     keys: Vec<String>,
+    /// Their cost, and how many there are.
+    run: (i64, i64),
 }
 
 impl CheckPart {
     /// `None` if the call is sent alone.
-    pub(crate) fn new(call: &Call) -> Option<Self> {
+    pub(crate) fn new(call: &Arc<Call>) -> Option<Self> {
         let (Purpose::Decide, [target]) = (call.purpose, &call.limiters[..]) else {
             return None;
         };
@@ -35,17 +33,13 @@ impl CheckPart {
             return None;
         }
         let mut runs = runs(&call.costs);
-        let (Some((cost, count)), None) = (runs.next(), runs.next()) else {
+        let (Some(run), None) = (runs.next(), runs.next()) else {
             return None;
         };
-        let keys = target.all_keys();
         Some(Self {
-            policy: model.name(),
-            target: doubles([target.by_ref().honoured_lock(), Some(keys.len() as i64)]),
-            numbers: own_numbers(model),
-            run: doubles([Some(cost), Some(count)]),
-            requests: call.costs.len() as u32,
-            keys,
+            call: Arc::clone(call),
+            keys: target.all_keys(),
+            run,
         })
     }
 
@@ -53,8 +47,17 @@ impl CheckPart {
         self.keys.iter().any(|key| keys.contains(key))
     }
 
+    /// It has one, or it would be no part.
+    fn target(&self) -> &Target {
+        &self.call.limiters[0]
+    }
+
     fn has_policy_of(&self, other: &Self) -> bool {
-        (self.policy, &self.target, &self.numbers) == (other.policy, &other.target, &other.numbers)
+        let (one, other) = (self.target(), other.target());
+        let (model, others) = (&*one.model, &*other.model);
+        let is_same = Arc::ptr_eq(&one.model, &other.model)
+            || model.name() == others.name() && model.numbers() == others.numbers();
+        is_same && one.by_ref().honoured_lock() == other.by_ref().honoured_lock()
     }
 }
 
@@ -70,7 +73,7 @@ impl Part for CheckPart {
     }
 
     fn requests(&self) -> u32 {
-        self.requests
+        self.call.costs.len() as u32
     }
 
     fn keys_and_args<'a>(
@@ -79,15 +82,18 @@ impl Part for CheckPart {
         now: Option<i64>,
     ) -> (Vec<&'a [u8]>, Args) {
         let keys = parts.iter().flat_map(|part| &part.keys);
-        let mut args = Args::new().bytes(&doubles([server_deadline, now]));
+        let mut args = Args::new().doubles([server_deadline, now]);
         for group in parts.chunk_by(|one, next| one.has_policy_of(next)) {
-            let first = group[0]; // no chunk is empty
-            let runs = group.iter().flat_map(|part| &part.run).copied();
+            let (first, target) = (group[0], group[0].target()); // no chunk is empty
+            let runs = group.iter().map(|part| part.run);
             args = args
-                .bytes(first.policy.as_bytes())
-                .bytes(&first.target)
-                .bytes(&first.numbers)
-                .bytes(&runs.collect::<Doubles>());
+                .bytes(target.model.name().as_bytes())
+                .doubles([
+                    target.by_ref().honoured_lock(),
+                    Some(first.keys.len() as i64),
+                ])
+                .doubles(own_numbers(&*target.model))
+                .doubles(runs.flat_map(|(cost, count)| [Some(cost), Some(count)]));
         }
         (keys.map(String::as_bytes).collect(), args)
     }

@@ -144,12 +144,20 @@ impl<'a> Attempts<'a> {
 
     /// What follows from an attempt's result.
     pub(super) async fn after<T>(&mut self, result: Result<T, Failure>) -> Result<Option<T>> {
+        match result {
+            Ok(answer) => Ok(Some(answer)),
+            // In a box of its own: the future of each call has room for it.
+            Err(failure) => Box::pin(self.pause_after(failure)).await.map(|()| None),
+        }
+    }
+
+    /// Waits for the time of the next attempt. Returns the error that ends the call if there is none.
+    async fn pause_after(&mut self, failure: Failure) -> Result<()> {
         let mut longest = LONGEST_PAUSE;
-        let cause = match result {
-            Ok(answer) => return Ok(Some(answer)),
-            Err(Failure::NoRuntime) => return Err(Error::NoRuntime),
-            Err(Failure::Refused(error)) => return Err(self.refused(error)),
-            Err(Failure::Lost(cause)) => {
+        let cause = match failure {
+            Failure::NoRuntime => return Err(Error::NoRuntime),
+            Failure::Refused(error) => return Err(self.refused(error)),
+            Failure::Lost(cause) => {
                 self.sent_before = true;
                 self.number += 1;
                 if self.repeat == Repeat::Never {
@@ -158,12 +166,12 @@ impl<'a> Attempts<'a> {
                 longest = LONGEST_PAUSE_AFTER_LOSS;
                 cause
             }
-            Err(Failure::NotRun(cause)) => {
+            Failure::NotRun(cause) => {
                 self.number += 1;
                 self.refusal = Some(cause.clone());
                 Some(cause)
             }
-            Err(Failure::NotSent(cause)) => Some(cause),
+            Failure::NotSent(cause) => Some(cause),
         };
         // The last attempt is made while its answer can still come.
         let answer_time = self.connection.answer_time(self.name.as_bytes());
@@ -174,7 +182,7 @@ impl<'a> Attempts<'a> {
         }
         // On another runtime it is over.
         let _ = SameRuntime::new(pin!(sleep(pause)))?.await;
-        Ok(None)
+        Ok(())
     }
 
     /// The error of an answer that another attempt would not change.

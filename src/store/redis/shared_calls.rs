@@ -23,7 +23,7 @@ use std::task::Poll;
 use redis::{RedisError, Value};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::connection::per_runtime::PerRuntime;
@@ -170,7 +170,7 @@ impl<P: Part> SharedCalls<P> {
         if !full.is_empty() {
             send_now(&self.sender, full).await;
         }
-        timeout_at(deadline, receiver).await.ok()?.ok()
+        receiver.await.ok()
     }
 }
 

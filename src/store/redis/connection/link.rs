@@ -111,7 +111,8 @@ impl Link {
     /// Waits until a command can be sent.
     pub(super) async fn ready(&self, deadline: Instant, until: WaitUntil) -> Result<Pace, Failure> {
         if self.usable().is_none() {
-            self.connected(deadline, until).await?;
+            // In a box of its own: the future of each call has room for it.
+            Box::pin(self.connected(deadline, until)).await?;
         }
         Ok(self.pace())
     }

@@ -3,7 +3,6 @@
 //! What a call waits for lives on the runtime that the call runs on. So a runtime that is not polled, such as a
 //! current-thread runtime between two `block_on`, holds up no other.
 
-use std::collections::HashMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -19,10 +18,11 @@ pub(crate) struct PerRuntime<T> {
     entries: Arc<Entries<T>>,
 }
 
-/// Each call reads them, and takes no lock for it. They change when a runtime makes its first call, and when it ends.
+/// Each call reads them, and takes no lock for it. They change when a runtime makes its first call, and when it ends. A
+/// process has few runtimes: to compare their ids takes less time than to hash one.
 #[derive(Debug)]
 struct Entries<T> {
-    all: ArcSwap<HashMap<Id, Arc<Entry<T>>>>,
+    all: ArcSwap<Vec<(Id, Arc<Entry<T>>)>>,
     /// Held while they are replaced.
     replacing: Mutex<()>,
 }
@@ -43,16 +43,18 @@ impl<T> Drop for Entry<T> {
 }
 
 impl<T> Entries<T> {
-    fn get(&self, id: Id) -> Option<Arc<Entry<T>>> {
-        self.all.load().get(&id).map(Arc::clone)
+    fn get(&self, id: Id) -> Option<Arc<T>> {
+        let all = self.all.load();
+        let (_, entry) = all.iter().find(|(of, _)| *of == id)?;
+        Some(Arc::clone(&entry.value))
     }
 
     /// Replaces them by what `change` makes of a copy. What is dropped is dropped without the lock.
-    fn change<A>(&self, change: impl FnOnce(&mut HashMap<Id, Arc<Entry<T>>>) -> A) -> A {
+    fn change<A>(&self, change: impl FnOnce(&mut Vec<(Id, Arc<Entry<T>>)>) -> A) -> A {
         // The lock guards no state that a panic could leave inconsistent.
         let replacing = self.replacing.lock();
         let replacing = replacing.unwrap_or_else(PoisonError::into_inner);
-        let mut all = HashMap::clone(&self.all.load());
+        let mut all = Vec::clone(&self.all.load());
         let answer = change(&mut all);
         let before = self.all.swap(Arc::new(all));
         drop(replacing);
@@ -73,40 +75,35 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
 
     /// The value of the current runtime, if it has one, or else those of all.
     pub(crate) fn in_use(&self) -> Vec<Arc<T>> {
-        let all = self.entries.all.load();
         let current = Handle::try_current().ok();
-        let current = current.and_then(|runtime| all.get(&runtime.id()));
-        let entries = match current {
-            Some(entry) => vec![entry],
-            None => all.values().collect(),
-        };
-        let values = entries.into_iter().map(|entry| Arc::clone(&entry.value));
-        values.collect()
+        let current = current.and_then(|runtime| self.entries.get(runtime.id()));
+        current.map_or_else(|| self.all(), |value| vec![value])
     }
 
     /// The values of all runtimes.
-    #[cfg(feature = "cluster")]
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         let all = self.entries.all.load();
-        all.values().map(|entry| Arc::clone(&entry.value)).collect()
+        all.iter()
+            .map(|(_, entry)| Arc::clone(&entry.value))
+            .collect()
     }
 
     /// The value of the current runtime, which `make` creates if it is missing.
     pub(crate) fn current(&self, make: impl FnOnce() -> T) -> Result<Arc<T>, Failure> {
         let runtime = Handle::try_current().map_err(|_| Failure::NoRuntime)?;
         let id = runtime.id();
-        if let Some(entry) = self.entries.get(id) {
-            return Ok(Arc::clone(&entry.value));
+        if let Some(value) = self.entries.get(id) {
+            return Ok(value);
         }
         let (entry, is_new) = self.entries.change(|all| {
-            if let Some(entry) = all.get(&id) {
+            if let Some((_, entry)) = all.iter().find(|(of, _)| *of == id) {
                 return (Arc::clone(entry), false); // another thread of this runtime was faster
             }
             let entry = Arc::new(Entry {
                 value: Arc::new(make()),
                 watch: OnceLock::new(),
             });
-            all.insert(id, Arc::clone(&entry));
+            all.push((id, Arc::clone(&entry)));
             (entry, true)
         });
         if is_new {
@@ -134,7 +131,10 @@ struct Presence<T> {
 impl<T> Drop for Presence<T> {
     fn drop(&mut self) {
         if let Some(entries) = self.entries.upgrade() {
-            let removed = entries.change(|all| all.remove(&self.id));
+            let removed = entries.change(|all| {
+                let place = all.iter().position(|(of, _)| *of == self.id)?;
+                Some(all.swap_remove(place))
+            });
             drop(removed); // its tasks end without the lock
         }
     }

@@ -47,6 +47,27 @@ impl Args {
         self.bytes(if flag { b"1" } else { b"0" })
     }
 
+    /// Numbers in the form that the scripts take, one behind the other; NaN for `None`.
+    #[must_use]
+    pub(crate) fn doubles(self, numbers: impl IntoIterator<Item = Option<i64>>) -> Self {
+        self.doubles_and(numbers, &[])
+    }
+
+    /// The same, and bytes that follow.
+    #[must_use]
+    pub(crate) fn doubles_and(
+        mut self,
+        numbers: impl IntoIterator<Item = Option<i64>>,
+        bytes: &[u8],
+    ) -> Self {
+        for number in numbers {
+            // All are exact as doubles: larger ones are refused before.
+            let double = number.map_or(f64::NAN, |number| number as f64);
+            self.bytes.extend_from_slice(&double.to_le_bytes());
+        }
+        self.bytes(bytes)
+    }
+
     /// All of other arguments.
     #[must_use]
     pub(crate) fn all(mut self, others: &Self) -> Self {

@@ -1,8 +1,12 @@
 //! Sends a batch as one call, and hands each part its answer.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use redis::{ErrorKind, ServerErrorKind, Value};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 use super::batch::PendingPart;
 use super::{Part, PartReply, SharedReply};
@@ -19,10 +23,18 @@ pub(super) struct Sender {
     pub(super) server_time: Arc<ServerTime>,
 }
 
+/// Who waits for a part's answer.
+struct Caller {
+    deadline: Instant,
+    /// `None` once its time is up.
+    answer: Option<oneshot::Sender<SharedReply>>,
+}
+
 impl Sender {
     /// Sends one call.
     pub(super) async fn send<P: Part>(self: Arc<Self>, mut entries: Vec<PendingPart<P>>) {
-        entries.retain(|entry| !entry.answer.is_closed());
+        let now = Instant::now();
+        entries.retain(|entry| !entry.answer.is_closed() && entry.deadline > now);
         entries.sort_by_key(|entry| entry.part.rank());
         // Each caller waits for as long as it wants. The server decides none after the time of any of them; then those that
         // have more time ask again.
@@ -32,15 +44,20 @@ impl Sender {
             return;
         };
         let now = self.clock.now();
-        let parts: Vec<&P> = entries.iter().map(|entry| &entry.part).collect();
+        let each = entries.into_iter().map(|entry| {
+            let (deadline, answer) = (entry.deadline, Some(entry.answer));
+            (entry.part, Caller { deadline, answer })
+        });
+        let (parts, mut callers): (Vec<P>, Vec<Caller>) = each.unzip();
+        let parts: Vec<&P> = parts.iter().collect();
         let (keys, args) = P::keys_and_args(&parts, server_deadline, now);
         let limits = Limits::new(deadline, P::REPEAT).at_once().on_one_server();
         let limits = limits.for_requests(parts.iter().map(|part| part.requests()).sum());
         let sending = P::script().run(&self.connection, &keys, &args, limits);
-        match sending.await {
-            Ok(Value::Array(answers)) if answers.len() == entries.len() => {
-                for (entry, answer) in entries.into_iter().zip(answers) {
-                    entry.answer(match answer.extract_error() {
+        match answer_in_time(sending, &mut callers).await {
+            Ok(Value::Array(answers)) if answers.len() == callers.len() => {
+                for (caller, answer) in callers.into_iter().zip(answers) {
+                    caller.answer(match answer.extract_error() {
                         Ok(answer) => SharedReply::Answered(Ok(PartReply { answer, now })),
                         Err(error) => P::refused(error),
                     });
@@ -52,9 +69,9 @@ impl Sender {
                     Value::Array(_) => Value::Nil,
                     late => late,
                 };
-                for entry in entries {
+                for caller in callers {
                     let answer = answer.clone();
-                    entry.answer(SharedReply::Answered(Ok(PartReply { answer, now })));
+                    caller.answer(SharedReply::Answered(Ok(PartReply { answer, now })));
                 }
             }
             // The error is that of one of them, and does not say of which; or another connection is open now.
@@ -62,15 +79,44 @@ impl Sender {
                 if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
                     self.connection.refuses_several_keys();
                 }
-                for entry in entries {
-                    entry.answer(SharedReply::Refused);
+                for caller in callers {
+                    caller.answer(SharedReply::Refused);
                 }
             }
             Err(failure) => {
-                for entry in entries {
-                    entry.answer(SharedReply::Answered(Err(failure.clone())));
+                for caller in callers {
+                    caller.answer(SharedReply::Answered(Err(failure.clone())));
                 }
             }
+        }
+    }
+}
+
+impl Caller {
+    fn answer(self, answer: SharedReply) {
+        if let Some(sender) = self.answer {
+            let _ = sender.send(answer); // a caller that has left needs no answer
+        }
+    }
+}
+
+/// The call's result. In the meantime callers whose time is up get none: one timer for the call takes less time than one for
+/// each of them.
+async fn answer_in_time<T>(sending: impl Future<Output = T>, callers: &mut [Caller]) -> T {
+    let mut sending = pin!(sending);
+    loop {
+        let waiting = callers.iter().filter(|caller| caller.answer.is_some());
+        let Some(next) = waiting.map(|caller| caller.deadline).min() else {
+            return sending.await;
+        };
+        tokio::select! {
+            biased;
+            result = &mut sending => return result,
+            () = sleep_until(next) => {}
+        }
+        let now = Instant::now();
+        for caller in callers.iter_mut().filter(|caller| caller.deadline <= now) {
+            caller.answer = None;
         }
     }
 }
