@@ -232,8 +232,8 @@ impl RedissonClient {
     ///
     /// # Errors
     /// [`Error::InvalidRule`](crate::Error::InvalidRule) for a rule that has the name of another one, a limiter of another
-    /// client or one whose keys no cluster could keep in one slot; [`Error::InvalidArgument`](crate::Error::InvalidArgument) if
-    /// there are more than 32 rules, or if a request to all of them would read more than 2,000 members and counters.
+    /// client or one whose keys no cluster could keep in one slot. There may be any number of rules; a request that more than
+    /// 32 of them apply to is refused by [`Rules::check`], as by [`check_all`](Self::check_all).
     pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<Rules<R, E>> {
         Rules::new(Arc::clone(&self.0), rules.into())
     }

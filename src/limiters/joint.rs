@@ -99,11 +99,24 @@ pub(super) struct Charged {
     pub(super) rate_limiter: Option<Arc<str>>,
     /// The limiter that a rule has asked, and its key.
     pub(super) asked: Option<(Arc<dyn Chargeable>, String)>,
+    /// The place of the part of the request that it decided on.
+    pub(super) part: usize,
+}
+
+/// Why a limiter took part in a decision of rules.
+pub(super) struct Asked {
+    /// The place of its rule.
+    pub(super) rule: usize,
+    /// The place of the part of the request.
+    pub(super) part: usize,
+    /// The limiter, and its key.
+    pub(super) by: (Arc<dyn Chargeable>, String),
 }
 
 impl PartialEq for Charged {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.rate_limiter) == (&other.name, &other.rate_limiter)
+        (&self.name, &self.rate_limiter, self.part)
+            == (&other.name, &other.rate_limiter, other.part)
     }
 }
 
@@ -114,6 +127,7 @@ impl fmt::Debug for Charged {
         f.debug_struct("Charged")
             .field("name", &self.name)
             .field("rate_limiter", &self.rate_limiter)
+            .field("part", &self.part)
             .finish_non_exhaustive()
     }
 }
@@ -134,6 +148,7 @@ impl Charged {
             name: Arc::clone(name),
             rate_limiter: takes_permits.then(|| Arc::clone(&target.key)),
             asked: None,
+            part: 0,
         }
     }
 
@@ -443,17 +458,17 @@ impl JointDecision {
         }
     }
 
-    /// The same decision, with one answer of each rule, that of its strictest limiter. `asked` has the place of each
-    /// limiter's rule, and whom it has asked; limiters of one rule follow each other, its own first.
-    pub(super) fn by_rule(
-        self,
-        asked: impl Iterator<Item = (usize, (Arc<dyn Chargeable>, String))>,
-    ) -> Self {
+    /// The same decision, with one answer of each rule for each part, that of its strictest limiter. Limiters of one rule for
+    /// one part follow each other, its own first.
+    pub(super) fn by_rule(self, asked: impl Iterator<Item = Asked>) -> Self {
         let (mut limiters, mut decisions) = (Vec::<Charged>::new(), Vec::new());
         let (mut others, mut last) = (Vec::new(), None);
         let each = self.limiters.into_iter().zip(self.decisions);
-        for ((rule, asked), (mut limiter, mut decision)) in asked.zip(each) {
-            limiter.asked = Some(asked);
+        for (asked, (mut limiter, mut decision)) in asked.zip(each) {
+            let Asked { rule, part, by } = asked;
+            let rule = (rule, part);
+            limiter.asked = Some(by);
+            limiter.part = part;
             match (limiters.last_mut(), decisions.last_mut()) {
                 (Some(of_rule), Some(strictest)) if last == Some(rule) => {
                     limiter.name = Arc::clone(&of_rule.name);
@@ -551,6 +566,28 @@ impl JointDecision {
     pub fn by_limiter(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let names = self.limiters.iter().map(|limiter| &*limiter.name);
         names.zip(&self.decisions)
+    }
+
+    /// The limiters that decided on one part of a request, by its place: their names and answers, in the order of the rules. See
+    /// [`Rules::check_all`](crate::Rules::check_all).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?.with_name("each");
+    /// let rules = client.rules([Rule::new(limiter, |it: &&str| Some(it.to_string()), |_, _| 429)])?;
+    /// let Verdict::Granted(Some(joint)) = rules.check_all(&["alice", "bob"]).await? else { panic!() };
+    /// let left: Vec<_> = joint.of_part(1).map(|(name, it)| (name, it.remaining())).collect();
+    /// assert_eq!(left, [("each", 8)]);
+    /// # Ok(()) }
+    /// ```
+    pub fn of_part(&self, part: usize) -> impl Iterator<Item = (&str, &Decision)> {
+        let limiters = self.limiters.iter().zip(&self.decisions);
+        let of_part = limiters.filter(move |(limiter, _)| limiter.part == part);
+        of_part.map(|(limiter, decision)| (&*limiter.name, decision))
     }
 
     /// The name of the limiter that decides, and its answer, the strictest one: for a denied request the one with the longest

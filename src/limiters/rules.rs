@@ -2,29 +2,25 @@
 
 #[cfg(feature = "serde")]
 mod config;
+mod deciding;
 mod in_force;
 mod rule;
 
 use std::fmt;
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
-use super::joint::{Charged, JointDecision, Mode, Taken, check_all, refund_all, settle_all};
-use super::{Charge, Registry};
-use crate::decision::{Decision, DecisionSource, Denied};
+use super::Registry;
+use super::joint::{JointDecision, refund_all, settle_all};
 use crate::error::Result;
 #[cfg(feature = "serde")]
 pub use config::{RuleConfig, RulesConfig};
 use in_force::InForce;
-use rule::{Applied, Limited};
 pub use rule::{Plan, Rule};
 
 /// What is true of a limiter whatever the key is, is true of this one.
 const ANY_KEY: &str = "key";
-
-/// What a blocked request is told to wait: no end is known.
-const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Rules that decide a request together: either all that apply grant it, or none is charged. From
 /// [`RedissonClient::rules`](crate::RedissonClient::rules).
@@ -206,46 +202,7 @@ impl<R, E> Rules<R, E> {
     /// # Cancel safety
     /// As [`RedissonClient::check_all`](crate::RedissonClient::check_all).
     pub async fn check(&self, request: &R) -> Result<Verdict<E>> {
-        let in_force = {
-            let in_force = self.in_force.read();
-            Arc::clone(&in_force.unwrap_or_else(PoisonError::into_inner))
-        };
-        let is_shadow = self.is_shadow.load(Ordering::Relaxed);
-        let mut enforced = Vec::with_capacity(in_force.rules.len());
-        let mut in_shadow = Vec::new();
-        for (place, rule) in in_force.rules.iter().enumerate() {
-            let Some(applied) = rule.applied(request) else {
-                continue;
-            };
-            if is_shadow || rule.is_shadow {
-                in_shadow.push((place, applied));
-            } else if applied.limited.is_some() {
-                enforced.push((place, applied));
-            } else {
-                let joint = self.blocked(rule, &applied, Mode::Enforced)?;
-                return Ok(Verdict::Rejected(rule.rejects(request, &joint), joint));
-            }
-        }
-        let decided = self.decide(&in_force, enforced).await?;
-        if let Some((rule, joint)) = &decided
-            && !joint.is_granted()
-        {
-            let rejection = in_force.rules[*rule].rejects(request, joint);
-            let joint = decided.map(|(_, joint)| joint);
-            return Ok(joint.map_or(Verdict::Granted(None), |it| {
-                Verdict::Rejected(rejection, it)
-            }));
-        }
-        if !in_shadow.is_empty() {
-            let mut taken = Taken::nothing(&self.registry);
-            if let Some((_, joint)) = &decided {
-                taken.add(joint.grants());
-            }
-            // Events tell what comes of it.
-            let _ = Box::pin(self.decide_in_shadow(&in_force, &in_shadow)).await;
-            taken.keep();
-        }
-        Ok(Verdict::Granted(decided.map(|(_, joint)| joint)))
+        self.check_all(slice::from_ref(request)).await
     }
 
     /// Gives back every grant of a decision of these rules, as [`RedissonClient::refund_all`](crate::RedissonClient::refund_all).
@@ -307,108 +264,6 @@ impl<R, E> Rules<R, E> {
         cost: impl Fn(&str) -> Option<u32> + Send,
     ) -> Result<()> {
         settle_all(decision, cost).await
-    }
-
-    /// What the rules decide, and the place of the one that does; `None` if there are none.
-    async fn decide(
-        &self,
-        in_force: &InForce<R, E>,
-        mut applying: Vec<(usize, Applied<'_>)>,
-    ) -> Result<Option<(usize, JointDecision)>> {
-        if applying.len() > 1 || !applying.is_empty() && in_force.has_replaced() {
-            let (asked, charges) = self.charges(in_force, &applying, Mode::Enforced)?;
-            let joint = check_all(&self.registry, charges, Mode::Enforced).await?;
-            let (place, ..) = asked[joint.deciding_place()];
-            let asked = asked.into_iter().map(|(place, limited, key)| {
-                (place, (Arc::clone(&limited.limiter), key.to_owned()))
-            });
-            return Ok(Some((place, joint.by_rule(asked))));
-        }
-        let Some((place, applied)) = applying.pop() else {
-            return Ok(None);
-        };
-        let Some(limited) = applied.limited else {
-            return Ok(None);
-        };
-        let decision = limited.limiter.check(&applied.key, applied.cost).await?;
-        let joint = JointDecision::of_one(limited.charged(applied.key), decision);
-        Ok(Some((place, joint)))
-    }
-
-    async fn decide_in_shadow(
-        &self,
-        in_force: &InForce<R, E>,
-        applying: &[(usize, Applied<'_>)],
-    ) -> Result<()> {
-        let blocked = applying.iter().find(|(_, it)| it.limited.is_none());
-        if let Some((place, applied)) = blocked {
-            let _ = self.blocked(&in_force.rules[*place], applied, Mode::Shadow)?;
-            return Ok(());
-        }
-        let (_, charges) = self.charges(in_force, applying, Mode::Shadow)?;
-        let _ = check_all(&self.registry, charges, Mode::Shadow).await?;
-        Ok(())
-    }
-
-    /// The charges of one decision, and for each one the place of its rule, its limiter and the key.
-    #[expect(
-        clippy::type_complexity,
-        reason = "what a decision keeps of it has a name"
-    )]
-    fn charges<'a>(
-        &self,
-        in_force: &'a InForce<R, E>,
-        applying: &'a [(usize, Applied<'_>)],
-        mode: Mode,
-    ) -> Result<(Vec<(usize, &'a Limited, &'a str)>, Vec<Charge>)> {
-        let (mut asked, mut charges) = (Vec::new(), Vec::new());
-        for (place, applied) in applying {
-            let Some(limited) = applied.limited else {
-                continue;
-            };
-            let charge = applied.charge(limited).map_err(|error| {
-                let events = &self.registry.state.events;
-                events.joint_request().in_mode(mode).failed(error)
-            })?;
-            charges.push(charge);
-            asked.push((*place, limited, &*applied.key));
-            for replaced in in_force.replaced(*place, applied.plan) {
-                // One that could never grant the request does not know it.
-                if let Ok(charge) = applied.charge(replaced) {
-                    charges.push(charge);
-                    asked.push((*place, replaced, &*applied.key));
-                }
-            }
-        }
-        Ok((asked, charges))
-    }
-
-    /// The decision about a request of a plan that blocks.
-    fn blocked(
-        &self,
-        rule: &Rule<R, E>,
-        applied: &Applied<'_>,
-        mode: Mode,
-    ) -> Result<JointDecision> {
-        let name = &rule.limited.name;
-        let events = &self.registry.state.events;
-        let reported = events.request(applied.cost, || name).in_mode(mode);
-        let denied = Decision::Denied(Denied {
-            source: DecisionSource::Rule,
-            ..Denied::new(BLOCKED_FOR)
-        });
-        let charged = Charged {
-            name: Arc::clone(name),
-            rate_limiter: None,
-            asked: None,
-        };
-        reported.ended(Ok(JointDecision::of_one(charged, denied)))
-    }
-}
-
-impl<R, E> Rule<R, E> {
-    fn rejects(&self, request: &R, joint: &JointDecision) -> E {
-        (self.rejection)(request, joint.deciding().1)
     }
 }
 

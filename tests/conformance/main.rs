@@ -39,6 +39,7 @@ mod refund;
 mod release;
 mod reset;
 mod rules;
+mod rules_of_parts;
 mod runtimes;
 mod settle;
 mod sliding_window_counter;
@@ -283,6 +284,15 @@ on_every_store! {
             a_rule_that_changes_its_algorithm_counts_what_was_used,
             what_rules_have_charged_is_settled_or_given_back_once,
             rules_per_user_and_per_address_need_no_common_hash_tag,
+        }
+        rules_of_parts {
+            all_parts_of_a_request_are_granted_or_none_is_charged,
+            limiters_say_which_part_of_a_request_they_decided_on,
+            a_part_that_is_blocked_charges_no_other,
+            parts_are_peeked_and_nothing_is_charged,
+            parts_that_count_for_one_target_are_refused,
+            there_may_be_more_rules_than_decide_a_request,
+            a_release_gives_back_to_each_rratelimiter_that_applies,
         }
         fixed_window {
             of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,

@@ -277,10 +277,8 @@ pub async fn rules_that_cannot_decide_together_are_refused_when_made(fixture: Fi
     let other = fixture.client("other").await;
     let rule = |limiter| Rule::new(limiter, by_user(&fixture), |_, _| "denied");
     let few = || vec![rule(window(&client, 1))];
-    let many: Vec<_> = (1..34).map(|limit| rule(window(&client, limit))).collect();
     let rules = client.rules(few()).unwrap();
     let error = |refused: Vec<_>| rules.replace(refused).unwrap_err().to_string();
-    assert_eq!(error(many), "invalid argument: `rules` must be at most 32");
     assert_eq!(
         error(vec![rule(window(&other, 1))]),
         "invalid rule `1 an hour`: it has a limiter of another client"

@@ -27,8 +27,7 @@ use http::request::Parts;
 
 pub use address::{ClientAddress, InvalidNetwork};
 pub use combined::{And, Or};
-pub use hashed::Hashed;
-pub(crate) use hashed::bounded;
+pub use hashed::{Hashed, bounded};
 #[cfg(feature = "axum")]
 pub use of_request::Route;
 pub use of_request::{Everyone, Header, Path};

@@ -10,7 +10,7 @@ use super::rule::Limited;
 use super::{ANY_KEY, Rule};
 use crate::error::{Error, Result};
 use crate::limiters::Charge;
-use crate::limiters::joint::{Keys, check_limiters};
+use crate::limiters::joint::Keys;
 use crate::store::Store;
 
 pub(super) struct InForce<R, E> {
@@ -35,10 +35,8 @@ impl<R, E> InForce<R, E> {
         rules: Arc<[Rule<R, E>]>,
         before: Option<&Self>,
     ) -> Result<Self> {
-        let (mut names, mut largest) = (HashMap::new(), Vec::new());
-        let mut replaced = Vec::new();
+        let (mut names, mut replaced) = (HashMap::new(), Vec::new());
         for (place, rule) in rules.iter().enumerate() {
-            let mut charges = Vec::new();
             for (plan, limited) in rule.all_limited() {
                 let refuse = |reason| Error::InvalidRule {
                     rule: limited.name.to_string(),
@@ -60,16 +58,8 @@ impl<R, E> InForce<R, E> {
                     let found = before.replaced_by(rule, place, plan, &charge);
                     replaced.extend(found.map_err(refuse)?);
                 }
-                charges.push(charge);
             }
-            largest.extend(charges.into_iter().max_by_key(Charge::touches));
         }
-        let still = replaced.iter().filter_map(|it: &Replaced| {
-            let limiter = &it.limited.limiter;
-            limiter.charge(ANY_KEY, 1).ok()
-        });
-        largest.extend(still);
-        check_limiters(store, &largest, "rules")?;
         Ok(Self { rules, replaced })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::decision::Decision;
 use crate::error::Result;
-use crate::limiters::joint::Charged;
+use crate::limiters::joint::{Charged, JointDecision};
 use crate::limiters::{Charge, Chargeable};
 use crate::policies::algorithm::INTERNAL;
 
@@ -38,7 +38,7 @@ pub struct Rule<R, E> {
     pub(super) is_shadow: bool,
     targets: Vec<Target<R>>,
     cost: Cost<R>,
-    pub(super) rejection: Rejection<R, E>,
+    rejection: Rejection<R, E>,
 }
 
 /// What a [plan](Rule::with_plan) of a rule means for its requests.
@@ -84,6 +84,7 @@ impl Limited {
             name: Arc::clone(&self.name),
             rate_limiter: self.limiter.rate_limiter_of(&key, INTERNAL),
             asked: Some((Arc::clone(&self.limiter), key)),
+            part: 0,
         }
     }
 }
@@ -297,6 +298,10 @@ impl<R, E> Rule<R, E> {
             is_shadow: true,
             ..self
         }
+    }
+
+    pub(super) fn rejects(&self, request: &R, joint: &JointDecision) -> E {
+        (self.rejection)(request, joint.deciding().1)
     }
 
     /// Its limiters: its own, and those of its plans, with the plan's name.

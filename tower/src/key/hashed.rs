@@ -46,8 +46,16 @@ impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
     }
 }
 
-/// The key, or its hash if it is long.
-pub(crate) fn bounded(key: Cow<'_, str>) -> Cow<'_, str> {
+/// The key, or its hash if it has more than 256 bytes: for a key that anyone may choose.
+///
+/// ```
+/// use redisson_rate_limiter_tower::key::bounded;
+///
+/// assert_eq!(bounded("alice".into()), "alice");
+/// assert_eq!(bounded("a".repeat(1_000).into()).len(), "sha256-".len() + 64);
+/// ```
+#[must_use]
+pub fn bounded(key: Cow<'_, str>) -> Cow<'_, str> {
     if key.len() <= LONGEST {
         return key;
     }

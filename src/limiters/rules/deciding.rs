@@ -1,0 +1,340 @@
+//! How rules decide a request, of one part or of several.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::in_force::InForce;
+use super::rule::{Applied, Limited};
+use super::{Rule, Rules, Verdict};
+use crate::decision::{Decision, DecisionSource, Denied};
+use crate::error::Result;
+use crate::limiters::Charge;
+use crate::limiters::joint::{Asked, Charged, JointDecision, Mode, Taken, check_all, peek_all};
+use crate::policies::algorithm::INTERNAL;
+
+/// What a blocked request is told to wait: no end is known.
+const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A rule that applies to a part of a request.
+struct Applying<'a> {
+    place: Place,
+    applied: Applied<'a>,
+}
+
+/// The places of a rule and of a part.
+#[derive(Clone, Copy)]
+struct Place {
+    rule: usize,
+    part: usize,
+}
+
+/// The rules that apply to a request.
+struct AllApplying<'a> {
+    enforced: Vec<Applying<'a>>,
+    in_shadow: Vec<Applying<'a>>,
+    /// One that is enforced, and blocks the request.
+    blocks: Option<Applying<'a>>,
+}
+
+/// A limiter that is asked because a rule applies.
+struct AskedFor<'a> {
+    applying: &'a Applying<'a>,
+    limited: &'a Limited,
+}
+
+impl AskedFor<'_> {
+    fn by(self) -> Asked {
+        let Applying { place, applied } = self.applying;
+        Asked {
+            rule: place.rule,
+            part: place.part,
+            by: (Arc::clone(&self.limited.limiter), applied.key.clone()),
+        }
+    }
+}
+
+impl<R, E> Rules<R, E> {
+    /// Decides a request of several parts, such as the descriptors of Envoy's protocol: each rule applies to each part by
+    /// itself, and all limiters of all parts decide together, as [`check`](Self::check) has those of one part decide. Which
+    /// part a limiter decided on is told by [`JointDecision::of_part`].
+    ///
+    /// No two parts may count for the same target of a rule.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let two = client.policy_limiter(FixedWindow::new(2, Duration::from_secs(60)))?.with_name("two");
+    /// let rules = client.rules([Rule::new(two, |it: &&str| Some(it.to_string()), |it, _| *it)])?;
+    /// assert!(matches!(rules.check_all(&["alice", "bob"]).await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.check(&"bob").await?, Verdict::Granted(Some(_))));
+    /// // Bob has had his two, so Alice is not charged either.
+    /// assert!(matches!(rules.check_all(&["alice", "bob"]).await?, Verdict::Rejected("bob", _)));
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RedissonClient::check_all`](crate::RedissonClient::check_all).
+    ///
+    /// # Cancel safety
+    /// As [`RedissonClient::check_all`](crate::RedissonClient::check_all).
+    pub async fn check_all(&self, parts: &[R]) -> Result<Verdict<E>> {
+        let in_force = self.in_force();
+        let all = self.applying(&in_force, parts);
+        if let Some(blocks) = &all.blocks {
+            let joint = self.blocked(&in_force, blocks, Mode::Enforced)?;
+            return Ok(in_force.rejected(parts, blocks.place, joint));
+        }
+        let decided = self.decide(&in_force, all.enforced).await?;
+        if let Some((deciding, joint)) = decided {
+            if !joint.is_granted() {
+                return Ok(in_force.rejected(parts, deciding, joint));
+            }
+            self.decide_in_shadow(&in_force, &all.in_shadow, Some(&joint))
+                .await;
+            return Ok(Verdict::Granted(Some(joint)));
+        }
+        self.decide_in_shadow(&in_force, &all.in_shadow, None).await;
+        Ok(Verdict::Granted(None))
+    }
+
+    /// Returns what [`check_all`](Self::check_all) would decide, and charges nothing. Rules in shadow mode are not asked. There is no event.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let one = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(one, |it: &&str| Some(it.to_string()), |_, _| 429)])?;
+    /// assert!(matches!(rules.peek_all(&["alice"]).await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.peek_all(&["alice"]).await?, Verdict::Rejected(429, _)));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RedissonClient::peek_all`](crate::RedissonClient::peek_all).
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    pub async fn peek_all(&self, parts: &[R]) -> Result<Verdict<E>> {
+        let in_force = self.in_force();
+        let all = self.applying(&in_force, parts);
+        if let Some(blocks) = &all.blocks {
+            let joint = in_force.blocked(blocks);
+            return Ok(in_force.rejected(parts, blocks.place, joint));
+        }
+        if all.enforced.is_empty() {
+            return Ok(Verdict::Granted(None));
+        }
+        let (asked, charges) = in_force.charges(&all.enforced)?;
+        let joint = peek_all(&self.registry, charges).await?;
+        let deciding = asked[joint.deciding_place()].applying.place;
+        let joint = joint.by_rule(asked.into_iter().map(AskedFor::by));
+        Ok(match joint.is_granted() {
+            true => Verdict::Granted(Some(joint)),
+            false => in_force.rejected(parts, deciding, joint),
+        })
+    }
+
+    /// Gives back what a request costs to each RRateLimiter whose rule applies to it, as
+    /// [`RateLimiter::release`](crate::RateLimiter::release) does, and returns to how many. Policies take nothing back: they do
+    /// not know single grants. To give back exactly what was taken, see [`refund`](Self::refund).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+    /// assert_eq!(rules.release(&"alice").await?, 1);
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RateLimiter::release`](crate::RateLimiter::release): the first one, after all limiters were asked.
+    ///
+    /// # Cancel safety
+    /// As [`RateLimiter::release`](crate::RateLimiter::release).
+    pub async fn release(&self, request: &R) -> Result<usize> {
+        let in_force = self.in_force();
+        let (mut released, mut failure) = (0, None);
+        for rule in in_force.rules.iter() {
+            let Some(applied) = rule.applied(request) else {
+                continue;
+            };
+            let limiter = applied.limited.map(|it| &it.limiter);
+            let name = limiter.and_then(|it| it.rate_limiter_of(&applied.key, INTERNAL));
+            let Some(name) = name else { continue };
+            let limiter = self.registry.rate_limiter(&name);
+            match limiter.release(applied.cost).await {
+                Ok(()) => released += 1,
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(released), Err)
+    }
+
+    fn in_force(&self) -> Arc<InForce<R, E>> {
+        let in_force = self.in_force.read();
+        Arc::clone(&in_force.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn applying<'a>(&self, in_force: &'a InForce<R, E>, parts: &[R]) -> AllApplying<'a> {
+        let is_shadow = self.is_shadow.load(Ordering::Relaxed);
+        let mut all = AllApplying {
+            enforced: Vec::new(),
+            in_shadow: Vec::new(),
+            blocks: None,
+        };
+        for (part, request) in parts.iter().enumerate() {
+            for (place, rule) in in_force.rules.iter().enumerate() {
+                let place = Place { rule: place, part };
+                let Some(applied) = rule.applied(request) else {
+                    continue;
+                };
+                let is_blocked = applied.limited.is_none();
+                let applying = Applying { place, applied };
+                if is_shadow || rule.is_shadow {
+                    all.in_shadow.push(applying);
+                } else if is_blocked {
+                    all.blocks = Some(applying);
+                    return all;
+                } else {
+                    all.enforced.push(applying);
+                }
+            }
+        }
+        all
+    }
+
+    /// What the rules decide, and by which one for which part; `None` if there are none.
+    async fn decide(
+        &self,
+        in_force: &InForce<R, E>,
+        mut applying: Vec<Applying<'_>>,
+    ) -> Result<Option<(Place, JointDecision)>> {
+        if applying.len() > 1 || !applying.is_empty() && in_force.has_replaced() {
+            let (asked, charges) = self.charges(in_force, &applying, Mode::Enforced)?;
+            let joint = check_all(&self.registry, charges, Mode::Enforced).await?;
+            let deciding = asked[joint.deciding_place()].applying.place;
+            let joint = joint.by_rule(asked.into_iter().map(AskedFor::by));
+            return Ok(Some((deciding, joint)));
+        }
+        let Some(Applying { place, applied }) = applying.pop() else {
+            return Ok(None);
+        };
+        let Some(limited) = applied.limited else {
+            return Ok(None);
+        };
+        let decision = limited.limiter.check(&applied.key, applied.cost).await?;
+        let charged = Charged {
+            part: place.part,
+            ..limited.charged(applied.key)
+        };
+        Ok(Some((place, JointDecision::of_one(charged, decision))))
+    }
+
+    /// Events tell what comes of it. What the request has taken is given back if it is dropped meanwhile.
+    async fn decide_in_shadow(
+        &self,
+        in_force: &InForce<R, E>,
+        applying: &[Applying<'_>],
+        decided: Option<&JointDecision>,
+    ) {
+        if applying.is_empty() {
+            return;
+        }
+        let mut taken = Taken::nothing(&self.registry);
+        if let Some(joint) = decided {
+            taken.add(joint.grants());
+        }
+        let blocks = applying.iter().find(|it| it.applied.limited.is_none());
+        if let Some(blocks) = blocks {
+            let _ = self.blocked(in_force, blocks, Mode::Shadow);
+        } else if let Ok((_, charges)) = self.charges(in_force, applying, Mode::Shadow) {
+            let _ = Box::pin(check_all(&self.registry, charges, Mode::Shadow)).await;
+        }
+        taken.keep();
+    }
+
+    /// The charges of one decision, and what each is for, reported if they cannot be made.
+    fn charges<'a>(
+        &self,
+        in_force: &'a InForce<R, E>,
+        applying: &'a [Applying<'a>],
+        mode: Mode,
+    ) -> Result<(Vec<AskedFor<'a>>, Vec<Charge>)> {
+        in_force.charges(applying).map_err(|error| {
+            let events = &self.registry.state.events;
+            events.joint_request().in_mode(mode).failed(error)
+        })
+    }
+
+    /// The decision about a request of a plan that blocks, reported.
+    fn blocked(
+        &self,
+        in_force: &InForce<R, E>,
+        applying: &Applying<'_>,
+        mode: Mode,
+    ) -> Result<JointDecision> {
+        let name = &in_force.rules[applying.place.rule].limited.name;
+        let events = &self.registry.state.events;
+        let reported = events.request(applying.applied.cost, || name);
+        reported.in_mode(mode).ended(Ok(in_force.blocked(applying)))
+    }
+}
+
+impl<R, E> InForce<R, E> {
+    fn charges<'a>(
+        &'a self,
+        applying: &'a [Applying<'a>],
+    ) -> Result<(Vec<AskedFor<'a>>, Vec<Charge>)> {
+        let (mut asked, mut charges) = (Vec::new(), Vec::new());
+        for applying in applying {
+            let Applying { place, applied } = applying;
+            let Some(limited) = applied.limited else {
+                continue;
+            };
+            charges.push(applied.charge(limited)?);
+            asked.push(AskedFor { applying, limited });
+            for limited in self.replaced(place.rule, applied.plan) {
+                // One that could never grant the request does not know it.
+                if let Ok(charge) = applied.charge(limited) {
+                    charges.push(charge);
+                    asked.push(AskedFor { applying, limited });
+                }
+            }
+        }
+        Ok((asked, charges))
+    }
+
+    fn rejected(&self, parts: &[R], by: Place, joint: JointDecision) -> Verdict<E> {
+        let rule: &Rule<R, E> = &self.rules[by.rule];
+        Verdict::Rejected(rule.rejects(&parts[by.part], &joint), joint)
+    }
+
+    fn blocked(&self, applying: &Applying<'_>) -> JointDecision {
+        let denied = Decision::Denied(Denied {
+            source: DecisionSource::Rule,
+            ..Denied::new(BLOCKED_FOR)
+        });
+        let charged = Charged {
+            name: Arc::clone(&self.rules[applying.place.rule].limited.name),
+            rate_limiter: None,
+            asked: None,
+            part: applying.place.part,
+        };
+        JointDecision::of_one(charged, denied)
+    }
+}

@@ -1,0 +1,162 @@
+//! Rules that decide a request of several parts, such as the descriptors of Envoy's protocol.
+
+use redisson_rate_limiter::{
+    Chargeable, Error, FixedWindow, JointDecision, Plan, Rate, RedissonClient, Rule, Rules, Verdict,
+};
+
+use crate::fixture::{Fixture, HOUR};
+
+/// What a part counts for, and how much.
+type Part = (&'static str, u32);
+
+fn rule(
+    limiter: impl Chargeable + 'static,
+    fixture: &Fixture,
+    kind: &'static str,
+) -> Rule<Part, &'static str> {
+    let tag = fixture.name().to_owned();
+    let target = move |part: &Part| {
+        let of_kind = part.0.starts_with(kind);
+        of_kind.then(|| format!("{{{tag}}}{}", part.0))
+    };
+    Rule::new(limiter, target, |part, _| part.0).cost(|part| part.1)
+}
+
+fn window(client: &RedissonClient, limit: u32, name: &str) -> impl Chargeable + use<> {
+    let limiter = client.policy_limiter(FixedWindow::new(limit, HOUR));
+    limiter.unwrap().with_name(name)
+}
+
+/// Two for each user, three for each path.
+async fn rules(fixture: &Fixture) -> Rules<Part, &'static str> {
+    let client = fixture.client("client").await;
+    let users = rule(window(&client, 2, "users"), fixture, "user");
+    let paths = rule(window(&client, 3, "paths"), fixture, "path")
+        .with_plan("blocked", Plan::Block)
+        .plan_of(|part, _| (part.0 == "path-closed").then(|| "blocked".to_owned()));
+    client.rules([users, paths]).unwrap()
+}
+
+async fn rejects(rules: &Rules<Part, &'static str>, parts: &[Part]) -> Option<&'static str> {
+    match rules.check_all(parts).await.unwrap() {
+        Verdict::Granted(_) => None,
+        Verdict::Rejected(why, _) => Some(why),
+    }
+}
+
+pub async fn all_parts_of_a_request_are_granted_or_none_is_charged(fixture: Fixture) {
+    let rules = rules(&fixture).await;
+    let parts = [("user-alice", 1), ("user-bob", 2), ("path-a", 1)];
+    assert_eq!(rejects(&rules, &parts).await, None);
+    assert_eq!(rejects(&rules, &parts).await, Some("user-bob"));
+    assert_eq!(rejects(&rules, &parts[..1]).await, None); // alice was charged once
+    assert_eq!(rejects(&rules, &[("path-a", 2)]).await, None);
+    assert_eq!(rejects(&rules, &[("path-a", 1)]).await, Some("path-a"));
+    assert_eq!(rejects(&rules, &[("other", 9)]).await, None);
+    assert_eq!(rejects(&rules, &[]).await, None);
+}
+
+fn of_part(joint: &JointDecision, part: usize) -> Vec<(String, u64, bool)> {
+    let decisions = joint.of_part(part);
+    decisions
+        .map(|(name, it)| (name.to_owned(), it.remaining(), it.is_granted()))
+        .collect()
+}
+
+pub async fn limiters_say_which_part_of_a_request_they_decided_on(fixture: Fixture) {
+    let rules = rules(&fixture).await;
+    let parts = [("other", 1), ("path-a", 1), ("user-alice", 2)];
+    let Verdict::Granted(Some(joint)) = rules.check_all(&parts).await.unwrap() else {
+        panic!("it is denied");
+    };
+    assert_eq!(of_part(&joint, 0), []);
+    assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 2, true)]);
+    assert_eq!(of_part(&joint, 2), [("users".to_owned(), 0, true)]);
+    // Also where there is one only.
+    let one = [("other", 1), ("path-a", 1)];
+    let Verdict::Granted(Some(joint)) = rules.check_all(&one).await.unwrap() else {
+        panic!("it is denied");
+    };
+    assert_eq!(of_part(&joint, 0), []);
+    assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 1, true)]);
+}
+
+pub async fn a_part_that_is_blocked_charges_no_other(fixture: Fixture) {
+    let rules = rules(&fixture).await;
+    let parts = [("user-alice", 2), ("path-closed", 1)];
+    for verdict in [rules.peek_all(&parts).await, rules.check_all(&parts).await] {
+        let Verdict::Rejected("path-closed", joint) = verdict.unwrap() else {
+            panic!("it is not blocked");
+        };
+        assert_eq!(of_part(&joint, 0), []);
+        assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 0, false)]);
+    }
+    assert_eq!(rejects(&rules, &parts[..1]).await, None);
+}
+
+pub async fn parts_are_peeked_and_nothing_is_charged(fixture: Fixture) {
+    let rules = rules(&fixture).await;
+    let parts = [("path-a", 1), ("user-alice", 2)];
+    for _ in 0..2 {
+        let Verdict::Granted(Some(joint)) = rules.peek_all(&parts).await.unwrap() else {
+            panic!("it is denied");
+        };
+        assert_eq!(of_part(&joint, 1), [("users".to_owned(), 0, true)]);
+    }
+    assert_eq!(rejects(&rules, &parts).await, None);
+    let denied = rules.peek_all(&parts).await.unwrap();
+    assert!(matches!(denied, Verdict::Rejected("user-alice", _)));
+    let nobody = rules.peek_all(&[("other", 1)]).await.unwrap();
+    assert_eq!(nobody, Verdict::Granted(None));
+}
+
+pub async fn parts_that_count_for_one_target_are_refused(fixture: Fixture) {
+    let rules = rules(&fixture).await;
+    let twins = rules.check_all(&[("user-a", 1), ("user-a", 1)]).await;
+    let Err(Error::InvalidArgument { argument, .. }) = twins else {
+        panic!("{twins:?}");
+    };
+    assert_eq!(argument, "charges");
+    assert_eq!(rejects(&rules, &[("user-a", 2)]).await, None);
+}
+
+pub async fn there_may_be_more_rules_than_decide_a_request(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let kinds = (0..40).map(|it| &*format!("{it:02}").leak());
+    let many = kinds.map(|kind: &'static str| rule(window(&client, 1, kind), &fixture, kind));
+    let rules = client.rules(many.collect::<Vec<_>>()).unwrap();
+    for expected in [None, Some("39")] {
+        assert_eq!(rejects(&rules, &[("39", 1)]).await, expected);
+    }
+    let all = (0..33).map(|it| {
+        let name = it.to_string();
+        let tag = name.clone();
+        Rule::new(
+            window(&client, 1, &name),
+            move |_: &Part| Some(tag.clone()),
+            |_, _| "",
+        )
+    });
+    let rules = client.rules(all.collect::<Vec<_>>()).unwrap();
+    let refused = rules.check(&("any", 1)).await.unwrap_err().to_string();
+    assert_eq!(refused, "invalid argument: `charges` must be at most 32");
+}
+
+pub async fn a_release_gives_back_to_each_rratelimiter_that_applies(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let shared = client.keyed_rate_limiter("shared:", Rate::overall(3, HOUR));
+    let users = rule(window(&client, 9, "users"), &fixture, "user");
+    let rules = client
+        .rules([rule(shared.unwrap(), &fixture, "user"), users])
+        .unwrap();
+    let alice = ("user-alice", 3);
+    assert_eq!(rejects(&rules, &[alice]).await, None);
+    assert_eq!(rejects(&rules, &[alice]).await, Some("user-alice"));
+    assert_eq!(rules.release(&("user-alice", 2)).await.unwrap(), 1);
+    assert_eq!(rejects(&rules, &[("user-alice", 2)]).await, None);
+    assert_eq!(
+        rejects(&rules, &[("user-alice", 1)]).await,
+        Some("user-alice")
+    );
+    assert_eq!(rules.release(&("other", 1)).await.unwrap(), 0);
+}
