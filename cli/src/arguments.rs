@@ -12,6 +12,7 @@ use crate::commands::list::ListArguments;
 use crate::commands::show::ShowArguments;
 use crate::policy::PolicyArguments;
 use crate::rate::{RateArgument, duration};
+use crate::serve::ServeArguments;
 use crate::store::StoreArguments;
 
 /// Redisson's rate limiters on the command line.
@@ -51,6 +52,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     #[command(flatten)]
     On(Box<OnStore>),
+    /// Serve limits to services in any language: over HTTP, and to Envoy and nginx
+    Serve(Box<ServeArguments>),
     /// Print the completions for a shell
     Completions { shell: Shell },
     /// Print the manual page

@@ -36,6 +36,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Report, Failure> {
     let command = match arguments.command {
         Command::Completions { shell } => return Ok(completions(shell)),
         Command::Man => return man(),
+        Command::Serve(serve) => return crate::serve::run(arguments.store, *serve).await,
         Command::On(command) => command,
     };
     let client = arguments.store.connect().await?;

@@ -12,6 +12,7 @@ mod output;
 mod policy;
 mod rate;
 mod report;
+mod serve;
 mod signals;
 mod store;
 mod terminal;
@@ -19,14 +20,22 @@ mod terminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::runtime::Builder;
 
-use arguments::Arguments;
+use arguments::{Arguments, Command};
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let is_json = arguments.json;
-    match commands::execute(arguments).await {
+    let mut runtime = match arguments.command {
+        Command::Serve(_) => Builder::new_multi_thread(),
+        _ => Builder::new_current_thread(),
+    };
+    let executed = match runtime.enable_all().build() {
+        Ok(runtime) => runtime.block_on(commands::execute(arguments)),
+        Err(error) => Err(failure::Failure::usage(error.to_string())),
+    };
+    match executed {
         Ok(report) => report.print(is_json),
         Err(failure) => failure.print(is_json),
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use redisson_rate_limiter::{Credentials, RedissonClient, TlsConfig};
+use redisson_rate_limiter::{Credentials, RedissonClient, RedissonClientBuilder, TlsConfig};
 
 use crate::failure::Failure;
 use crate::rate::duration;
@@ -13,16 +13,15 @@ use crate::rate::duration;
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArguments {
     /// A server, the nodes of a cluster (separated by commas), or Sentinels: redis://…, rediss://…, redis-sentinel://…
+    /// [default: redis://127.0.0.1:6379; of `serve`: in memory]
     #[arg(
         long,
         global = true,
         value_name = "URL",
         env = "REDIS_URL",
-        hide_env_values = true,
-        hide_default_value = false,
-        default_value = "redis://127.0.0.1:6379"
+        hide_env_values = true
     )]
-    url: String,
+    url: Option<String>,
     /// The user that logs in with the password of --password-file
     #[arg(long, global = true, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
@@ -45,6 +44,20 @@ pub(crate) struct StoreArguments {
 
 impl StoreArguments {
     pub(crate) async fn connect(&self) -> Result<RedissonClient, Failure> {
+        let url = self.url().unwrap_or("redis://127.0.0.1:6379");
+        Ok(self.builder()?.connect(url).await?)
+    }
+
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+
+    /// A client with these settings, before it is connected.
+    pub(crate) fn builder(&self) -> Result<RedissonClientBuilder, Failure> {
         let mut builder = RedissonClient::builder().response_timeout(self.response_timeout);
         if let Some(id) = &self.client_id {
             builder = builder.client_id(id);
@@ -73,7 +86,7 @@ impl StoreArguments {
                 }
             });
         }
-        Ok(builder.connect(&self.url).await?)
+        Ok(builder)
     }
 
     pub(crate) fn full_name(&self, name: &str) -> String {

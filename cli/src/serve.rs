@@ -1,0 +1,210 @@
+//! `serve`: the limits of a rules file for services in any language, over HTTP and by Envoy's protocol.
+//!
+//! A connection enters by a `door`, which counts, encrypts and times it, and is served by `http`, `grpc` or `admin`. These read a
+//! request into the parts that `rules` decide (`part`, `pattern`), and ask the `service`.
+
+mod admin;
+mod arguments;
+mod credentials;
+mod door;
+mod grpc;
+mod http;
+mod joint;
+mod log;
+mod part;
+mod pattern;
+mod rules;
+mod service;
+mod timed_io;
+mod usage;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+use redisson_rate_limiter::{LimiterOptions, MemoryStore, RedissonClient};
+use redisson_rate_limiter_metrics::Metrics;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+pub(crate) use arguments::ServeArguments;
+use credentials::Credentials;
+use door::{Door, Protocol};
+use grpc::GrpcHealth;
+use rules::RulesFile;
+use service::Service;
+use usage::Usage;
+
+use crate::failure::Failure;
+use crate::report::Report;
+use crate::store::StoreArguments;
+
+/// The share of a limit from which on a key counts as near it.
+const NEAR_LIMIT: f64 = 0.8;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Serves until a signal ends it.
+pub(crate) async fn run(
+    store: StoreArguments,
+    arguments: ServeArguments,
+) -> Result<Report, Failure> {
+    allow_many_files();
+    let service = Arc::new(service(&store, arguments).await?);
+    let mut signals = Signals::new().map_err(|error| failed(&error))?;
+    let (open, mut all_closed) = mpsc::channel(1);
+    for door in doors(&service).await.map_err(|error| failed(&error))? {
+        tokio::spawn(door.serve(open.clone()));
+    }
+    drop(open);
+    warn(&service);
+
+    let mut ticks = interval(SECOND);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => service.tick().await,
+            _ = signals.hangup.recv() => service.reload(true),
+            _ = signals.interrupt.recv() => break,
+            _ = signals.terminate.recv() => break,
+        }
+    }
+    log::line("ending: answering what is in flight");
+    service.closing.send_replace(true);
+    service.grpc_health.set(false).await;
+    let limit = service.settings.shutdown_timeout;
+    let is_answered = timeout(limit, all_closed.recv()).await.is_ok();
+    let is_given_back = service.client.close(limit).await;
+    let text = match (is_answered, is_given_back) {
+        (true, true) => "ended",
+        (false, _) => "ended: some requests were cut off",
+        (true, false) => "ended: some permits come back only with their window",
+    };
+    Ok(Report::on_stderr(
+        format!("rratelimiter: {text}"),
+        json!({ "answered": is_answered, "given_back": is_given_back }),
+    ))
+}
+
+async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Service, Failure> {
+    let metrics = Metrics::new().near_limit(NEAR_LIMIT);
+    let prometheus = PrometheusBuilder::new().install_recorder();
+    let prometheus = prometheus.map_err(|error| Failure::usage(error.to_string()))?;
+    metrics.describe();
+    let usage = Arc::new(Usage::new());
+    let counted = Arc::clone(&usage);
+    let options = LimiterOptions::new().failure_policy(settings.failure_policy.clone());
+    let builder = { store.builder()? }
+        .default_options(options)
+        .on_event(move |event| {
+            metrics.note(event);
+            counted.event(event);
+            log::event(event);
+        });
+    let client: RedissonClient = match store.url() {
+        Some(url) => builder.connect(url).await?,
+        None => builder.in_memory(&MemoryStore::new()),
+    };
+    let rules = RulesFile::open(&client, settings.rules.clone()).map_err(Failure::usage)?;
+    let credentials = Credentials::read(&settings).map_err(Failure::usage)?;
+    Ok(Service {
+        client,
+        rules,
+        credentials,
+        response_timeout: store.response_timeout(),
+        grpc_health: GrpcHealth::new().await,
+        settings,
+        usage,
+        metrics,
+        prometheus,
+        closing: watch::channel(false).0,
+        is_store_there: AtomicBool::new(true),
+    })
+}
+
+async fn doors(service: &Arc<Service>) -> io::Result<Vec<Door>> {
+    let settings = &service.settings;
+    let mut doors = Vec::new();
+    for (name, address, protocol) in [
+        ("HTTP", settings.http, Protocol::Http),
+        ("gRPC", settings.grpc, Protocol::Grpc),
+        ("admin", settings.admin, Protocol::Admin),
+    ] {
+        if let Some(address) = address.0 {
+            let door = Door::open(address, protocol, service).await?;
+            log::line(format_args!("{name} at {}", door.address()?));
+            doors.push(door);
+        }
+    }
+    Ok(doors)
+}
+
+/// Says what may not be meant.
+fn warn(service: &Service) {
+    let settings = &service.settings;
+    let is_open = |address: arguments::Address| address.0.is_some_and(|it| !it.ip().is_loopback());
+    let is_public = is_open(settings.http) || is_open(settings.grpc);
+    if is_public && !service.credentials.are_needed(settings) {
+        log::line(
+            "warning: anyone who reaches it may ask: there is neither a token nor --client-ca",
+        );
+    }
+    if is_open(settings.admin) {
+        log::line("warning: anyone who reaches the admin address sees the keys");
+    }
+    let rules = service.rules.shown().rules.len();
+    let store = if service.client.health().servers.is_empty() {
+        "in memory"
+    } else {
+        "in the store"
+    };
+    log::line(format_args!("ready: {rules} rules, limits {store}"));
+}
+
+impl Service {
+    /// Once a second.
+    async fn tick(&self) {
+        self.usage.tick();
+        self.prometheus.run_upkeep();
+        if self.rules.has_changed() {
+            self.reload(false);
+        }
+        self.probe().await;
+        self.grpc_health.set(self.is_ready()).await;
+    }
+}
+
+struct Signals {
+    hangup: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+}
+
+/// Each connection is a file: as many as the system lets this program open.
+fn allow_many_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let limit = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    let _ = setrlimit(Resource::Nofile, limit); // fewer connections, then
+}
+
+fn failed(error: &io::Error) -> Failure {
+    Failure::usage(error.to_string())
+}

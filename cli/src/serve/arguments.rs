@@ -1,0 +1,98 @@
+//! The arguments of `serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use redisson_rate_limiter::{FailurePolicy, LocalShare};
+
+use crate::rate::duration;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Without --url or REDIS_URL the limits are in memory.
+
+Signals:
+  HUP        reads the rules, the certificates and the token again; changed rules are read within a second anyway
+  TERM, INT  end the server: it reports itself as not ready, answers what is in flight, and closes its connections
+
+Examples:
+  rratelimiter serve --rules rules.toml
+  REDIS_URL=redis://redis:6379 rratelimiter serve --rules rules.toml --grpc 0.0.0.0:8081 --failure-policy allow
+  rratelimiter serve --rules rules.toml --http 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --token-file token")]
+pub(crate) struct ServeArguments {
+    /// The file with the rules
+    #[arg(long, value_name = "FILE")]
+    pub(super) rules: PathBuf,
+    /// Where the HTTP API listens; `off` for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(super) http: Address,
+    /// Where Envoy's rate limit service listens, by gRPC; `off` for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    pub(super) grpc: Address,
+    /// Where the status page and /metrics are: without TLS and token; `off` for nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8082")]
+    pub(super) admin: Address,
+    /// What a request gets while the store is away: error, deny, allow, or local:N for a share of one in N
+    #[arg(long, value_name = "POLICY", value_parser = failure_policy, default_value = "error")]
+    pub(super) failure_policy: FailurePolicy,
+    /// The certificate of the server and those that it was issued with, as PEM: HTTP and gRPC are TLS then
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(super) tls_cert: Option<PathBuf>,
+    /// The key of the certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(super) tls_key: Option<PathBuf>,
+    /// Clients need a certificate that these have issued, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(super) client_ca: Option<PathBuf>,
+    /// A file with the tokens that clients may have, one a line: `Authorization: Bearer TOKEN`. Or in RRATELIMITER_TOKEN
+    #[arg(long, value_name = "FILE")]
+    pub(super) token_file: Option<PathBuf>,
+    /// The longest that a request may wait for permits
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub(super) max_wait: Duration,
+    /// How long a client may take to send a request, and to read an answer
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    pub(super) client_timeout: Duration,
+    /// How long requests in flight may take at a shutdown
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
+    pub(super) shutdown_timeout: Duration,
+    /// How many connections each address takes at the same time; others wait
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) max_connections: u32,
+}
+
+/// An address to listen at, if any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Address(pub(super) Option<SocketAddr>);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let address = text.parse();
+        let address =
+            address.map_err(|_| "must be ADDRESS:PORT, such as 127.0.0.1:8080, or off")?;
+        Ok(Self(Some(address)))
+    }
+}
+
+fn failure_policy(text: &str) -> Result<FailurePolicy, String> {
+    Ok(match text {
+        "error" => FailurePolicy::Error,
+        "deny" => FailurePolicy::Deny,
+        "allow" => FailurePolicy::Allow,
+        _ => {
+            let clients = text.strip_prefix("local:").map(str::parse);
+            let Some(Ok(clients)) = clients else {
+                return Err("must be error, deny, allow or local:N".to_owned());
+            };
+            FailurePolicy::Local(LocalShare::one_of(clients))
+        }
+    })
+}

@@ -1,0 +1,134 @@
+//! An address that the server listens at: connections are counted, encrypted and cut off here, whatever protocol they have.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+
+use super::service::Service;
+use super::timed_io::TimedIo;
+
+/// After an error such as "too many open files".
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection that no request has come on, nor an answer to a ping.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct Door {
+    listener: TcpListener,
+    protocol: Protocol,
+    service: Arc<Service>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http,
+    Grpc,
+    Admin,
+}
+
+/// A connection, as hyper takes it.
+pub(super) type Io = TokioIo<Either<TimedIo, TlsStream<TimedIo>>>;
+
+impl Door {
+    pub(super) async fn open(
+        address: SocketAddr,
+        protocol: Protocol,
+        service: &Arc<Service>,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            let text = format!("cannot listen at {address}: {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        Ok(Self {
+            listener,
+            protocol,
+            service: Arc::clone(service),
+        })
+    }
+
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Takes connections until the server closes. Whoever waits for the last of them waits until all clones of `open` are
+    /// dropped.
+    pub(super) async fn serve(self, open: mpsc::Sender<()>) {
+        let most = self.service.settings.max_connections as usize;
+        let connections = Arc::new(Semaphore::new(most));
+        let mut closing = self.service.closing.subscribe();
+        loop {
+            let next = async {
+                let permit = Arc::clone(&connections).acquire_owned().await;
+                (permit, self.listener.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
+                next = next => next,
+                _ = closing.wait_for(|is_closing| *is_closing) => return,
+            };
+            let Ok((stream, _)) = accepted else {
+                sleep(PAUSE).await;
+                continue;
+            };
+            let (service, protocol, open) =
+                (Arc::clone(&self.service), self.protocol, open.clone());
+            tokio::spawn(async move {
+                // It ends as its client or a timeout has it end.
+                let _ = connection(stream, protocol, service).await;
+                drop((permit, open));
+            });
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    protocol: Protocol,
+    service: Arc<Service>,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let client_timeout = service.settings.client_timeout;
+    let silence = (protocol == Protocol::Grpc).then_some(LONGEST_SILENCE);
+    let stream = TimedIo::new(stream, client_timeout, silence);
+    let tls = match protocol {
+        Protocol::Http => service.credentials.tls_of_http(),
+        Protocol::Grpc => service.credentials.tls_of_grpc(),
+        Protocol::Admin => None,
+    };
+    let stream = match tls {
+        None => Either::Left(stream),
+        Some(tls) => {
+            let handshake = TlsAcceptor::from(tls).accept(stream);
+            Either::Right(timeout(client_timeout, handshake).await??)
+        }
+    };
+    let io = TokioIo::new(stream);
+    match protocol {
+        Protocol::Http => super::http::serve(io, service).await,
+        Protocol::Admin => super::admin::serve(io, service).await,
+        Protocol::Grpc => super::grpc::serve(io, service).await,
+    }
+    Ok(())
+}
+
+/// Drives a connection to its end; when the server closes, to the end of what is in flight. It ends as its client or a timeout
+/// has it end.
+pub(super) async fn drive(connection: impl GracefulConnection, mut closing: watch::Receiver<bool>) {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = closing.wait_for(|is_closing| *is_closing) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}

@@ -1,0 +1,44 @@
+//! The health service: whether requests are decided.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+
+use super::should_rate_limit::SERVICE;
+
+/// It knows the server as a whole, and the rate limit service.
+pub(in crate::serve) struct GrpcHealth {
+    reporter: HealthReporter,
+    pub(super) server: HealthServer<HealthService>,
+    is_serving: AtomicBool,
+}
+
+impl GrpcHealth {
+    pub(in crate::serve) async fn new() -> Self {
+        let reporter = HealthReporter::new();
+        let service = HealthService::from_health_reporter(reporter.clone());
+        let health = Self {
+            reporter,
+            server: HealthServer::new(service),
+            is_serving: AtomicBool::new(false),
+        };
+        health.set(true).await;
+        health
+    }
+
+    /// Those who watch are told of changes only.
+    pub(in crate::serve) async fn set(&self, is_serving: bool) {
+        if self.is_serving.swap(is_serving, Ordering::Relaxed) == is_serving {
+            return;
+        }
+        let status = match is_serving {
+            true => ServingStatus::Serving,
+            false => ServingStatus::NotServing,
+        };
+        for service in ["", SERVICE] {
+            self.reporter.set_service_status(service, status).await;
+        }
+    }
+}

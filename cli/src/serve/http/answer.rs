@@ -1,0 +1,207 @@
+//! Answers: JSON, and `application/problem+json` (RFC 9457) for all that is not granted.
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::{Method, Request, Response, StatusCode};
+use redisson_rate_limiter::{Decision, DecisionSource, Error, ErrorKind, JointDecision};
+use serde_json::{Value, json};
+
+use crate::report::millis;
+use crate::serve::joint::{denies, state_limits, strictest_first};
+use crate::serve::service::Service;
+
+/// An answer, whose header fields state the limits.
+#[derive(Debug)]
+pub(in crate::serve) struct Answer {
+    response: Response<Full<Bytes>>,
+}
+
+impl Answer {
+    /// A request that was granted, by these limits if any apply.
+    pub(super) fn granted(joint: Option<&JointDecision>) -> Self {
+        let limits = joint.map_or_else(|| json!([]), limits);
+        let is_by_failure_policy = joint.is_some_and(JointDecision::is_by_failure_policy);
+        let body = json!({
+            "granted": true,
+            "by_failure_policy": is_by_failure_policy,
+            "limits": limits,
+        });
+        Self::json(StatusCode::OK, "application/json", &body).stating(joint)
+    }
+
+    pub(super) fn ok(body: &Value) -> Self {
+        Self::json(StatusCode::OK, "application/json", body)
+    }
+
+    /// A request that was granted, to a client that reads no body.
+    pub(super) fn no_content(joint: Option<&JointDecision>) -> Self {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        Self { response }.stating(joint)
+    }
+
+    pub(super) fn denied(joint: &JointDecision) -> Self {
+        let (name, decision) = joint.deciding();
+        let body = match decision.source() {
+            DecisionSource::Rule => {
+                let detail = format!("the rule `{}` blocks it", name.escape_debug());
+                return Self::problem(StatusCode::FORBIDDEN, &detail);
+            }
+            _ if joint.is_by_failure_policy() => {
+                let mut body = unavailable("the store is away");
+                body["granted"] = false.into();
+                return Self::json(StatusCode::SERVICE_UNAVAILABLE, PROBLEM, &body)
+                    .stating(Some(joint));
+            }
+            _ => {
+                let violated = joint.by_limiter().filter(|(_, it)| denies(it));
+                let mut body = quota_exceeded();
+                body["violated-policies"] = violated.map(|(name, _)| name).collect();
+                body["granted"] = false.into();
+                body["limits"] = limits(joint);
+                body
+            }
+        };
+        Self::json(StatusCode::TOO_MANY_REQUESTS, PROBLEM, &body).stating(Some(joint))
+    }
+
+    pub(super) fn failed(error: &Error) -> Self {
+        let detail = error.to_string();
+        let (status, mut body) = match error.kind() {
+            ErrorKind::ExceedsLimit => (StatusCode::TOO_MANY_REQUESTS, quota_exceeded()),
+            ErrorKind::InvalidArgument | ErrorKind::InvalidName => {
+                return Self::problem(StatusCode::BAD_REQUEST, &detail);
+            }
+            ErrorKind::StoreUnavailable
+            | ErrorKind::Indeterminate
+            | ErrorKind::AuthenticationFailed
+            | ErrorKind::QueueFull
+            | ErrorKind::Closed => (StatusCode::SERVICE_UNAVAILABLE, unavailable(&detail)),
+            _ => return Self::problem(StatusCode::INTERNAL_SERVER_ERROR, &detail),
+        };
+        body["detail"] = detail.into();
+        Self::json(status, PROBLEM, &body)
+    }
+
+    /// A request that was not decided.
+    pub(in crate::serve) fn problem(status: StatusCode, detail: &str) -> Self {
+        let body = json!({
+            "type": "about:blank",
+            "title": status.canonical_reason(),
+            "status": status.as_u16(),
+            "detail": detail,
+        });
+        Self::json(status, PROBLEM, &body)
+    }
+
+    pub(in crate::serve) fn not_allowed(allowed: &Method) -> Self {
+        let detail = format!("the method here is {allowed}");
+        let mut answer = Self::problem(StatusCode::METHOD_NOT_ALLOWED, &detail);
+        if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
+            answer.response.headers_mut().insert(ALLOW, allowed);
+        }
+        answer
+    }
+
+    pub(super) fn with_challenge(mut self) -> Self {
+        let bearer = HeaderValue::from_static("Bearer");
+        let headers = self.response.headers_mut();
+        headers.insert(WWW_AUTHENTICATE, bearer);
+        self
+    }
+
+    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
+        *self.response.status_mut() = status;
+        self
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    fn json(status: StatusCode, content_type: &'static str, body: &Value) -> Self {
+        let mut response = content(content_type, body.to_string());
+        *response.status_mut() = status;
+        Self { response }
+    }
+
+    /// Adds the header fields that state the limits.
+    fn stating(mut self, joint: Option<&JointDecision>) -> Self {
+        if let Some(joint) = joint {
+            state_limits(self.response.headers_mut(), joint);
+        }
+        self
+    }
+}
+
+impl From<Answer> for Response<Full<Bytes>> {
+    fn from(answer: Answer) -> Self {
+        answer.response
+    }
+}
+
+const PROBLEM: &str = "application/problem+json";
+
+fn quota_exceeded() -> Value {
+    json!({
+        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+        "title": "Request cannot be satisfied as assigned quota has been exceeded",
+        "status": 429,
+    })
+}
+
+fn unavailable(detail: &str) -> Value {
+    json!({
+        "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        "title": "Request cannot be satisfied due to temporary server capacity constraints",
+        "status": 503,
+        "detail": detail,
+    })
+}
+
+fn limits(joint: &JointDecision) -> Value {
+    let limits = strictest_first(joint).into_iter();
+    limits
+        .map(|(name, decision)| limit(name, decision))
+        .collect()
+}
+
+fn limit(name: &str, decision: &Decision) -> Value {
+    json!({
+        "name": name,
+        "granted": !denies(decision),
+        "limit": decision.limit(),
+        "window_ms": millis(decision.window()),
+        "remaining": decision.remaining(),
+        "reset_ms": millis(decision.reset()),
+        "retry_after_ms": decision.retry_after().map(millis),
+    })
+}
+
+/// `/healthz`: the process answers. `/readyz`: it decides requests.
+pub(in crate::serve) fn health<B>(
+    service: &Service,
+    request: &Request<B>,
+) -> Response<Full<Bytes>> {
+    if request.method() != Method::GET {
+        return Answer::not_allowed(&Method::GET).into();
+    }
+    if request.uri().path() == "/healthz" || service.is_ready() {
+        return content("text/plain; charset=utf-8", "ok\n");
+    }
+    let mut response = content("text/plain; charset=utf-8", "not ready\n");
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
+}
+
+pub(in crate::serve) fn content(
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,62 @@
+//! nginx's `auth_request`: `/v1/auth-request/DOMAIN?ENTRY=HEADER&…`. The query, which the configuration of nginx has, says which
+//! entries the request has, and which header fields hold their values, so that no client can name an entry.
+//!
+//! nginx passes a request on at 204, rejects it at 403, and answers 500 to anything else.
+
+use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
+use percent_encoding::percent_decode_str;
+use redisson_rate_limiter::Verdict;
+
+use super::answer::Answer;
+use crate::serve::part::Part;
+use crate::serve::service::Service;
+
+pub(super) const PATH: &str = "/v1/auth-request";
+
+pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Answer {
+    let part = match part(&request) {
+        Ok(part) => part,
+        Err(detail) => return Answer::problem(StatusCode::BAD_REQUEST, &detail),
+    };
+    match service.check(std::slice::from_ref(&part)).await {
+        Ok(Verdict::Granted(joint)) => Answer::no_content(joint.as_ref()),
+        Ok(Verdict::Rejected((), joint)) => match Answer::denied(&joint) {
+            denied if denied.status() == StatusCode::TOO_MANY_REQUESTS => {
+                denied.with_status(StatusCode::FORBIDDEN)
+            }
+            other => other,
+        },
+        Err(error) => Answer::failed(&error),
+    }
+}
+
+fn part(request: &Request<Incoming>) -> Result<Part, String> {
+    let domain = &request.uri().path()[PATH.len()..];
+    let domain = match domain.strip_prefix('/') {
+        Some(domain) => percent_decode_str(domain).decode_utf8_lossy(),
+        None if domain.is_empty() => domain.into(),
+        None => return Err(format!("the path is {PATH}/DOMAIN")),
+    };
+    let query = request.uri().query().unwrap_or_default();
+    let mut entries = Vec::new();
+    for (name, header) in form_urlencoded::parse(query.as_bytes()) {
+        let values = request.headers().get_all(&*header);
+        let mut values = values.iter();
+        let value = values.next();
+        if values.next().is_some() {
+            return Err(format!("the header field {header} is there several times"));
+        }
+        if let Some(value) = value.filter(|it| !it.is_empty()) {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            entries.push((name.into_owned(), value));
+        }
+    }
+    Ok(Part {
+        domain: domain.into(),
+        entries,
+        is_descriptor: false,
+        is_first: true,
+        cost: 1,
+    })
+}

@@ -1,0 +1,257 @@
+//! Which requests a rule is for, and what of them it counts by: the `key` of a rule in the file.
+//!
+//! | `key` | applies to requests | counts by |
+//! |---|---|---|
+//! | `user` | with an entry `user` | its value |
+//! | `user, path=/login` | with a `user`, and a `path` that is `/login` | the values of both |
+//! | `path=/api/*` | whose `path` begins with `/api/` | the path |
+//! | `edge: user` | of the domain `edge` with an entry `user` | its value |
+//! | `*`, `edge: *` | all, or all of the domain | one target `all` |
+//!
+//! `%2C`, `%3D`, `%3A`, `%2A`, `%20` and `%25` are `,`, `=`, `:`, `*`, a space and `%` in a name or value.
+
+use std::fmt::Write;
+
+use percent_encoding::percent_decode_str;
+use redisson_rate_limiter_tower::key::bounded;
+
+use super::part::Part;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pattern {
+    /// `None` for each domain.
+    domain: Option<String>,
+    /// Empty for all requests.
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    value: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Value {
+    Any,
+    Exactly(String),
+    BeginsWith(String),
+}
+
+impl Pattern {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let end = text.find([':', '=', ',']);
+        let (domain, entries) = match end.filter(|end| text[*end..].starts_with(':')) {
+            Some(end) => (Some(decoded(&text[..end])?), &text[end + 1..]),
+            None => (None, text),
+        };
+        if entries.trim() == "*" {
+            return Ok(Self {
+                domain,
+                entries: Vec::new(),
+            });
+        }
+        let entries = entries.split(',').map(Entry::parse);
+        Ok(Self {
+            domain,
+            entries: entries.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// How many values it counts by.
+    pub(super) fn values(&self) -> usize {
+        self.entries.len().max(1)
+    }
+
+    pub(super) fn applies_to(&self, part: &Part) -> bool {
+        if (self.domain.as_deref()).is_some_and(|domain| *domain != *part.domain) {
+            return false;
+        }
+        if self.entries.is_empty() {
+            return part.is_first;
+        }
+        if part.is_descriptor && part.entries.len() != self.entries.len() {
+            return false;
+        }
+        let mut entries = self.entries.iter().enumerate();
+        entries.all(|(place, entry)| {
+            let value = entry.of(part, place);
+            value.is_some_and(|value| entry.value.is(value))
+        })
+    }
+
+    /// One of the values that a part is counted by.
+    pub(super) fn value(&self, part: &Part, place: usize) -> Option<String> {
+        let Some(entry) = self.entries.get(place) else {
+            return Some("all".to_owned());
+        };
+        let value = entry.of(part, place)?;
+        Some(bounded(value.into()).into_owned())
+    }
+
+    /// What a part is counted by, for people.
+    pub(super) fn label(&self, part: &Part) -> String {
+        let mut label = String::new();
+        for (place, entry) in self.entries.iter().enumerate() {
+            let separator = if place == 0 { "" } else { ", " };
+            let value = self.value(part, place).unwrap_or_default();
+            let _ = write!(label, "{separator}{}={value}", entry.name); // a String takes everything
+        }
+        label
+    }
+}
+
+impl Entry {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, value) = match text.split_once('=') {
+            None => (text, Value::Any),
+            Some((name, value)) => {
+                let value = value.trim();
+                let value = match value.strip_suffix('*') {
+                    Some(beginning) => Value::BeginsWith(decoded(beginning)?),
+                    None if value.is_empty() => {
+                        return Err(format!("`{}` has no value", text.trim()));
+                    }
+                    None => Value::Exactly(decoded(value)?),
+                };
+                (name, value)
+            }
+        };
+        let name = decoded(name)?;
+        if name.is_empty() {
+            return Err("an entry has no name".to_owned());
+        }
+        Ok(Self { name, value })
+    }
+
+    /// Its value in a part; an empty one is none. `place` is the place that it has in the pattern.
+    fn of<'a>(&self, part: &'a Part, place: usize) -> Option<&'a str> {
+        let mut entries = part.entries.iter();
+        let entry = match part.is_descriptor {
+            true => entries.nth(place).filter(|(name, _)| *name == self.name),
+            false => entries.find(|(name, _)| *name == self.name),
+        };
+        let value = entry.map(|(_, value)| &**value);
+        value.filter(|value| !value.is_empty())
+    }
+}
+
+impl Value {
+    fn is(&self, value: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exactly(wanted) => value == wanted,
+            Self::BeginsWith(beginning) => value.starts_with(beginning),
+        }
+    }
+}
+
+fn decoded(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let decoded = percent_decode_str(text).decode_utf8();
+    let decoded = decoded.map_err(|_| format!("`{text}` is not UTF-8"))?;
+    Ok(decoded.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(entries: &[(&str, &str)]) -> Part {
+        let entries = entries.iter();
+        Part {
+            domain: "edge".into(),
+            entries: entries
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            is_descriptor: false,
+            is_first: true,
+            cost: 1,
+        }
+    }
+
+    fn descriptor(entries: &[(&str, &str)]) -> Part {
+        Part {
+            is_descriptor: true,
+            ..part(entries)
+        }
+    }
+
+    /// What a part is counted by, if the pattern applies.
+    fn values(pattern: &str, part: &Part) -> Option<Vec<String>> {
+        let pattern = Pattern::parse(pattern).unwrap();
+        let each = (0..pattern.values()).map(|place| pattern.value(part, place).unwrap());
+        pattern.applies_to(part).then(|| each.collect())
+    }
+
+    #[test]
+    fn a_pattern_applies_to_requests_that_have_what_it_names() {
+        let request = part(&[("path", "/api/orders"), ("user", "alice")]);
+        for (pattern, counted) in [
+            ("user", vec!["alice"]),
+            ("user, path", vec!["alice", "/api/orders"]),
+            ("path=/api/orders", vec!["/api/orders"]),
+            ("user , path = /api/*", vec!["alice", "/api/orders"]),
+            ("edge: user=*", vec!["alice"]),
+            ("*", vec!["all"]),
+            ("edge: *", vec!["all"]),
+        ] {
+            assert_eq!(values(pattern, &request).unwrap(), counted, "{pattern}");
+        }
+        for pattern in [
+            "address",
+            "user=bob",
+            "path=/api",
+            "other: user",
+            "user, tenant",
+        ] {
+            assert_eq!(values(pattern, &request), None, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_descriptor_needs_all_its_entries_named_in_order() {
+        let one = descriptor(&[("user", "alice")]);
+        let two = descriptor(&[("generic_key", "a"), ("generic_key", "b")]);
+        assert!(values("user", &one).is_some());
+        assert!(values("generic_key", &two).is_none());
+        assert!(values("generic_key=b, generic_key=a", &two).is_none());
+        let counted = values("generic_key=a, generic_key", &two);
+        assert_eq!(counted.unwrap(), ["a", "b"]);
+        let later = Part {
+            is_first: false,
+            ..one.clone()
+        };
+        assert!(values("*", &one).is_some());
+        assert!(values("*", &later).is_none());
+    }
+
+    #[test]
+    fn special_characters_are_percent_encoded() {
+        let request = part(&[("a=b,c", "x*"), (":path", "/a:b=c")]);
+        assert!(values("a%3Db%2Cc=x%2A", &request).is_some());
+        assert!(values("%3Apath=/a:b=c", &request).is_some());
+        assert!(values("edge:%3Apath", &request).is_some());
+    }
+
+    #[test]
+    fn an_empty_value_is_none() {
+        for pattern in ["user", "user=*", "user, path"] {
+            assert_eq!(values(pattern, &part(&[("user", ""), ("path", "/")])), None);
+        }
+    }
+
+    #[test]
+    fn a_long_value_is_counted_by_its_hash() {
+        let long = "a".repeat(10_000);
+        let counted = values("user", &part(&[("user", &long)])).unwrap();
+        assert!(counted[0].starts_with("sha256-"), "{counted:?}");
+    }
+
+    #[test]
+    fn a_pattern_that_names_nothing_is_refused() {
+        for text in ["", " ", "user,", "=a", "user=", "edge:", "%ff"] {
+            assert!(Pattern::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The rules of the file: read at the start and again while requests come in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use redisson_rate_limiter::{RedissonClient, Rule, RuleConfig, Rules, RulesConfig};
+
+use super::part::Part;
+use super::pattern::Pattern;
+
+/// The rules in force, and what came of reading their file last.
+pub(super) struct RulesFile {
+    pub(super) rules: Rules<Part, ()>,
+    path: PathBuf,
+    shown: RwLock<Arc<Shown>>,
+    /// Whether the file is as it was when it was read last, good or bad.
+    seen: Mutex<Option<Stamp>>,
+}
+
+/// What is told about the rules in force.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    pub(super) is_shadow: bool,
+    pub(super) rules: Vec<ShownRule>,
+    /// Why the file as it is now was refused, if it was.
+    pub(super) error: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ShownRule {
+    pub(super) config: RuleConfig,
+    pub(super) pattern: Arc<Pattern>,
+}
+
+/// What differs when a file has changed.
+type Stamp = (SystemTime, u64);
+
+struct Read {
+    rules: Vec<Rule<Part, ()>>,
+    shown: Shown,
+}
+
+impl RulesFile {
+    pub(super) fn open(client: &RedissonClient, path: PathBuf) -> Result<Self, String> {
+        let seen = stamp(&path);
+        let read = read(client, &path)?;
+        let rules = client.rules(read.rules).map_err(|it| it.to_string())?;
+        rules.set_shadow(read.shown.is_shadow);
+        Ok(Self {
+            rules,
+            path,
+            shown: RwLock::new(Arc::new(read.shown)),
+            seen: Mutex::new(seen),
+        })
+    }
+
+    pub(super) fn shown(&self) -> Arc<Shown> {
+        Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the file again. If it is refused, the old rules stay. What was used still counts.
+    pub(super) fn reload(&self, client: &RedissonClient) -> Result<usize, String> {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp(&self.path);
+        let read = read(client, &self.path).and_then(|read| {
+            let replaced = self.rules.replace(read.rules);
+            replaced
+                .map_err(|error| error.to_string())
+                .map(|()| read.shown)
+        });
+        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
+        match read {
+            Ok(read) => {
+                self.rules.set_shadow(read.is_shadow);
+                *shown = Arc::new(read);
+                Ok(shown.rules.len())
+            }
+            Err(error) => {
+                *shown = Arc::new(Shown {
+                    is_shadow: shown.is_shadow,
+                    rules: shown.rules.clone(),
+                    error: Some(error.clone()),
+                });
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the file has another time or length than when it was read last.
+    pub(super) fn has_changed(&self) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen != stamp(&self.path)
+    }
+}
+
+impl Shown {
+    pub(super) fn rule(&self, name: &str) -> Option<&ShownRule> {
+        self.rules.iter().find(|it| it.config.name == name)
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+fn read(client: &RedissonClient, path: &Path) -> Result<Read, String> {
+    let text = fs::read_to_string(path).map_err(|it| format!("{}: {it}", path.display()))?;
+    let config: RulesConfig = toml::from_str(&text).map_err(|error| {
+        // Without the line itself, which may hold a key.
+        let before = error.span().map(|span| &text[..span.start.min(text.len())]);
+        let line = before.map_or(0, |it| it.matches('\n').count()) + 1;
+        format!("{}, line {line}: {}", path.display(), error.message())
+    })?;
+    let mut read = Read {
+        rules: Vec::new(),
+        shown: Shown {
+            is_shadow: config.shadow,
+            ..Shown::default()
+        },
+    };
+    for rule in config.rules {
+        let pattern = Pattern::parse(&rule.key)
+            .map_err(|error| format!("`key` of `{}`: {error}", rule.name))?;
+        let pattern = Arc::new(pattern);
+        let made = made(client, &rule, &pattern).map_err(|error| error.to_string())?;
+        read.rules.push(made);
+        read.shown.rules.push(ShownRule {
+            config: rule,
+            pattern,
+        });
+    }
+    Ok(read)
+}
+
+fn made(
+    client: &RedissonClient,
+    config: &RuleConfig,
+    pattern: &Arc<Pattern>,
+) -> redisson_rate_limiter::Result<Rule<Part, ()>> {
+    let first = Arc::clone(pattern);
+    let target = move |part: &Part| first.applies_to(part).then(|| first.value(part, 0))?;
+    let mut rule = client
+        .rule(config, target, |_, _| ())?
+        .cost(|part| part.cost);
+    for place in 1..pattern.values() {
+        let pattern = Arc::clone(pattern);
+        rule = rule.and_by(move |part| pattern.value(part, place));
+    }
+    Ok(rule)
+}

@@ -1,0 +1,139 @@
+//! What all connections have at hand, and how a request is decided, whatever protocol it came by.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use metrics::{counter, gauge};
+use metrics_exporter_prometheus::PrometheusHandle;
+use redisson_rate_limiter::{
+    DecisionSource, Error, FailurePolicy, RedissonClient, Result, Verdict,
+};
+use redisson_rate_limiter_metrics::Metrics;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::arguments::ServeArguments;
+use super::credentials::Credentials;
+use super::grpc::GrpcHealth;
+use super::joint::denies;
+use super::log;
+use super::part::Part;
+use super::rules::RulesFile;
+use super::usage::Usage;
+
+pub(super) struct Service {
+    pub(super) client: RedissonClient,
+    pub(super) rules: RulesFile,
+    pub(super) credentials: Credentials,
+    pub(super) settings: ServeArguments,
+    /// How long the store may take.
+    pub(super) response_timeout: Duration,
+    pub(super) grpc_health: GrpcHealth,
+    pub(super) usage: Arc<Usage>,
+    pub(super) metrics: Metrics,
+    pub(super) prometheus: PrometheusHandle,
+    /// Whether it ends.
+    pub(super) closing: watch::Sender<bool>,
+    pub(super) is_store_there: AtomicBool,
+}
+
+impl Service {
+    /// Whether requests are decided: not while the server ends, nor while the store is away and they fail.
+    pub(super) fn is_ready(&self) -> bool {
+        !*self.closing.borrow() && self.is_store_there.load(Ordering::Relaxed)
+    }
+
+    /// Asks the store whether it is there, if requests fail without it.
+    pub(super) async fn probe(&self) {
+        let is_there = self.settings.failure_policy != FailurePolicy::Error
+            || self.client.ping().await.is_ok();
+        self.is_store_there.store(is_there, Ordering::Relaxed);
+    }
+
+    /// Reads the rules again, and if `and_credentials` says so, tokens and certificates.
+    pub(super) fn reload(&self, and_credentials: bool) {
+        if and_credentials {
+            match self.credentials.reload(&self.settings) {
+                Ok(()) => log::line("credentials: read again"),
+                Err(error) => log::line(format_args!("credentials: kept the old ones: {error}")),
+            }
+        }
+        let read = self.rules.reload(&self.client);
+        let is_read = if read.is_ok() { 1.0 } else { 0.0 };
+        let result = if read.is_ok() { "read" } else { "refused" };
+        gauge!("rate_limiter.rules.valid").set(is_read);
+        counter!("rate_limiter.rules.reloads", "result" => result).increment(1);
+        match read {
+            Ok(rules) => log::line(format_args!("rules: read again, {rules} of them")),
+            Err(error) => log::line(format_args!("rules: kept the old ones: {error}")),
+        }
+    }
+
+    /// Decides a request of these parts together, and charges all or none.
+    pub(super) async fn check(&self, parts: &[Part]) -> Result<Verdict<()>> {
+        let verdict = self.rules.rules.check_all(parts).await;
+        self.note(parts, &verdict);
+        verdict
+    }
+
+    /// What `check` would return.
+    pub(super) async fn peek(&self, parts: &[Part]) -> Result<Verdict<()>> {
+        self.rules.rules.peek_all(parts).await
+    }
+
+    /// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it waits, so that
+    /// nothing is kept if it is dropped.
+    pub(super) async fn acquire(&self, part: &Part, wait: Duration) -> Result<Verdict<()>> {
+        let parts = std::slice::from_ref(part);
+        let until = Instant::now() + wait;
+        let mut closing = self.closing.subscribe();
+        let verdict = loop {
+            let verdict = self.rules.rules.check_all(parts).await;
+            let Some(at) = retry_at(&verdict).filter(|at| *at <= until) else {
+                break verdict;
+            };
+            tokio::select! {
+                () = sleep_until(at) => {}
+                _ = closing.wait_for(|is_closing| *is_closing) => break Err(Error::Closed),
+            }
+        };
+        self.note(parts, &verdict);
+        verdict
+    }
+
+    /// Gives permits back to the RRateLimiters whose rules apply, and returns to how many.
+    pub(super) async fn release(&self, part: &Part) -> Result<usize> {
+        self.rules.rules.release(part).await
+    }
+
+    fn note(&self, parts: &[Part], verdict: &Result<Verdict<()>>) {
+        let Ok(Verdict::Granted(Some(joint)) | Verdict::Rejected((), joint)) = verdict else {
+            return;
+        };
+        let shown = self.rules.shown();
+        for (place, part) in parts.iter().enumerate() {
+            for (name, decision) in joint.of_part(place) {
+                if let Some(rule) = shown.rule(name)
+                    && (decision.is_granted() || denies(decision))
+                {
+                    let key = rule.pattern.label(part);
+                    self.usage.note(name, key, decision.is_granted());
+                }
+            }
+        }
+    }
+}
+
+fn retry_at(verdict: &Result<Verdict<()>>) -> Option<Instant> {
+    let Ok(Verdict::Rejected((), joint)) = verdict else {
+        return None;
+    };
+    let decision = joint.deciding().1;
+    let is_for_good = matches!(
+        decision.source(),
+        DecisionSource::FailurePolicy | DecisionSource::Rule
+    );
+    let retry_after = decision.retry_after().filter(|_| !is_for_good)?;
+    Instant::now().checked_add(retry_after)
+}

@@ -1,0 +1,115 @@
+//! A connection that is cut if its client does not read, or sends nothing, for too long.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep};
+
+pub(super) struct TimedIo {
+    stream: TcpStream,
+    reading: Option<Stall>,
+    writing: Stall,
+}
+
+/// How long nothing has moved in one direction.
+struct Stall {
+    longest: Duration,
+    timer: Pin<Box<Sleep>>,
+    is_running: bool,
+}
+
+impl TimedIo {
+    /// Without `longest_silence` a client may be silent for ever: HTTP/1 has a time for the head of the next request.
+    pub(super) fn new(
+        stream: TcpStream,
+        longest_write: Duration,
+        longest_silence: Option<Duration>,
+    ) -> Self {
+        Self {
+            stream,
+            reading: longest_silence.map(Stall::new),
+            writing: Stall::new(longest_write),
+        }
+    }
+}
+
+impl Stall {
+    fn new(longest: Duration) -> Self {
+        Self {
+            longest,
+            timer: Box::pin(sleep(longest)),
+            is_running: false,
+        }
+    }
+
+    fn or_timed_out<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        moved: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if moved.is_ready() {
+            self.is_running = false;
+            return moved;
+        }
+        if !self.is_running {
+            self.is_running = true;
+            self.timer.as_mut().reset(Instant::now() + self.longest);
+        }
+        let is_over = self.timer.as_mut().poll(context).is_ready();
+        match is_over {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for TimedIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        match &mut self.reading {
+            Some(reading) => reading.or_timed_out(context, read),
+            None => read,
+        }
+    }
+}
+
+impl AsyncWrite for TimedIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.writing.or_timed_out(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.writing.or_timed_out(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,284 @@
+//! Clients that are too slow, too large, unknown, or many.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use reqwest::StatusCode;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tonic::Request;
+
+use crate::http::RULES;
+use crate::support::{Serve, ask, envoy};
+
+/// How a connection ends on which these bytes were sent and no more.
+fn answer_to(address: &str, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    // The server may end it while it is written.
+    let _ = stream.write_all(bytes);
+    let mut answer = Vec::new();
+    // Longer than any of the server's.
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    match stream.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_client_that_is_too_slow_is_cut_off() {
+    let serve = Serve::start_with(RULES, &["--client-timeout", "300ms"], |_| {});
+    for address in [&serve.http, &serve.admin] {
+        assert_eq!(answer_to(address, b""), "");
+        assert_eq!(answer_to(address, b"GET /heal"), "");
+        assert_eq!(
+            answer_to(address, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-"),
+            ""
+        );
+        // Also after an answer.
+        let answered = answer_to(address, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        assert!(answered.starts_with("HTTP/1.1 200 "), "{answered}");
+    }
+    let head = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
+    let body = answer_to(
+        &serve.http,
+        format!("{head}Content-Length: 20\r\n\r\n{{").as_bytes(),
+    );
+    assert!(body.starts_with("HTTP/1.1 408 "), "{body}");
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    let serve = Serve::start(RULES);
+    let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(100_000));
+    let refused = answer_to(&serve.http, long.as_bytes());
+    assert!(refused.starts_with("HTTP/1.1 4"), "{refused}");
+    let fields = "X-A: a\r\n".repeat(200);
+    let many = format!("GET /healthz HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let refused = answer_to(&serve.http, many.as_bytes());
+    assert!(refused.starts_with("HTTP/1.1 431 "), "{refused}");
+    let head = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let body = " ".repeat(65 * 1024);
+    let refused = answer_to(
+        &serve.http,
+        format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes(),
+    );
+    assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
+    let chunked = format!(
+        "{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
+    );
+    let refused = answer_to(&serve.http, chunked.as_bytes());
+    assert!(refused.starts_with("HTTP/1.1 413 "), "{refused}");
+}
+
+#[tokio::test]
+async fn connections_over_the_bound_wait_for_others_to_end() {
+    let arguments = ["--max-connections", "2", "--client-timeout", "500ms"];
+    let serve = Serve::start_with(RULES, &arguments, |_| {});
+    let silent: Vec<_> = (0..4)
+        .map(|_| TcpStream::connect(&serve.http).unwrap())
+        .collect();
+    // It is answered once they were cut off.
+    assert_eq!(
+        serve.check(json!({ "user": "alice" })).await,
+        StatusCode::OK
+    );
+    drop(silent);
+}
+
+#[tokio::test]
+async fn clients_need_a_token_if_there_is_one() {
+    let token_file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&token_file, "first\n\nsecond\n").unwrap();
+    let arguments = ["--token-file", token_file.path().to_str().unwrap()];
+    let mut serve = Serve::start_with(RULES, &arguments, |_| {});
+    let url = format!("http://{}/v1/check", serve.http);
+    let check = |authorization: &'static str| {
+        let request = serve.client.post(&url).json(&json!({ "entries": {} }));
+        let request = request.header("authorization", authorization).send();
+        async { request.await.unwrap().status() }
+    };
+    for authorization in ["Bearer first", "bearer second"] {
+        assert_eq!(check(authorization).await, StatusCode::OK);
+    }
+    for authorization in [
+        "",
+        "first",
+        "Bearer ",
+        "Bearer firs",
+        "Bearer first\tsecond",
+        "Basic first",
+        "Bearer third",
+    ] {
+        assert_eq!(
+            check(authorization).await,
+            StatusCode::UNAUTHORIZED,
+            "{authorization}"
+        );
+    }
+    let without = serve.get(&serve.http, "/openapi.json").await;
+    assert_eq!(without.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(without.headers()["www-authenticate"], "Bearer");
+    assert_eq!(
+        serve.get(&serve.http, "/readyz").await.status(),
+        StatusCode::OK
+    );
+
+    let request = || Request::new(envoy("edge", &[&[("user", "alice")]]));
+    let refused = ask(serve.channel().await, request()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
+    let mut with = request();
+    with.metadata_mut()
+        .insert("authorization", "Bearer second".parse().unwrap());
+    ask(serve.channel().await, with).await.unwrap();
+
+    // Tokens are replaced while it runs, and a mistake keeps the old ones.
+    fs::write(&token_file, "\n").unwrap();
+    serve.signal(rustix::process::Signal::HUP);
+    serve.line_with("credentials: kept the old ones: ");
+    fs::write(&token_file, "third").unwrap();
+    serve.signal(rustix::process::Signal::HUP);
+    serve.line_with("credentials: read again");
+    let url = format!("http://{}/openapi.json", serve.http);
+    for (token, status) in [
+        ("first", StatusCode::UNAUTHORIZED),
+        ("third", StatusCode::OK),
+    ] {
+        let request = serve.client.get(&url).bearer_auth(token);
+        assert_eq!(request.send().await.unwrap().status(), status);
+    }
+}
+
+#[tokio::test]
+async fn no_key_and_no_secret_is_in_the_log() {
+    let serve = Serve::start_with(RULES, &[], |command| {
+        command.env("RRATELIMITER_TOKEN", "the-secret-token");
+    });
+    let url = format!("http://{}/v1/check", serve.http);
+    for authorization in ["Bearer the-secret-token", "Bearer a-wrong-token"] {
+        for body in [
+            json!({ "entries": { "user": "the-key-of-alice" } }),
+            json!({ "entrees": "the-key-of-alice" }),
+        ] {
+            let request = serve
+                .client
+                .post(&url)
+                .header("authorization", authorization);
+            request.json(&body).send().await.unwrap();
+        }
+    }
+    serve.signal(rustix::process::Signal::TERM);
+    let (lines, _) = serve.ended();
+    let log = lines.join("\n");
+    for secret in ["token", "alice"] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+struct Certificates {
+    ca: CertificateDer<'static>,
+    client: (CertificateDer<'static>, PrivateKeyDer<'static>),
+    folder: tempfile::TempDir,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let mut authority = CertificateParams::new([]).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let authority = CertifiedIssuer::self_signed(authority, key).unwrap();
+        let issue = |name: &str| {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new([name.to_owned()]).unwrap();
+            (params.signed_by(&key, &authority).unwrap(), key)
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let (server, key) = issue("localhost");
+        fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
+        fs::write(folder.path().join("cert.pem"), server.pem()).unwrap();
+        fs::write(folder.path().join("key.pem"), key.serialize_pem()).unwrap();
+        let (client, key) = issue("client");
+        Self {
+            ca: authority.der().clone(),
+            client: (
+                client.der().clone(),
+                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            ),
+            folder,
+        }
+    }
+
+    fn serve(&self, files: &[(&str, &str)]) -> Serve {
+        let files = files.iter().map(|(option, file)| {
+            let path = self.folder.path().join(file);
+            [(*option).to_owned(), path.to_str().unwrap().to_owned()]
+        });
+        let files: Vec<_> = files.flatten().collect();
+        let arguments: Vec<_> = files.iter().map(|it| &**it).collect();
+        Serve::start_with(RULES, &arguments, |_| {})
+    }
+
+    /// What a client gets from `/healthz`, with a certificate of its own or without.
+    async fn healthz(&self, serve: &Serve, with_own: bool) -> std::io::Result<String> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.ca.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let (certificate, key) = &self.client;
+        let config = match with_own {
+            true => config
+                .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
+                .unwrap(),
+            false => config.with_no_client_auth(),
+        };
+        let stream = tokio::net::TcpStream::connect(&serve.http).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        let mut stream = connector.connect(name, stream).await?;
+        let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    }
+}
+
+const TLS: [(&str, &str); 2] = [("--tls-cert", "cert.pem"), ("--tls-key", "key.pem")];
+
+#[tokio::test]
+async fn connections_are_encrypted_if_there_is_a_certificate() {
+    let certificates = Certificates::new();
+    let serve = certificates.serve(&TLS);
+    let answer = certificates.healthz(&serve, false).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let plain = serve.client.get(format!("http://{}/healthz", serve.http));
+    assert!(plain.send().await.is_err());
+    // The status page has no TLS.
+    assert_eq!(
+        serve.get(&serve.admin, "/healthz").await.status(),
+        StatusCode::OK
+    );
+}
+
+#[tokio::test]
+async fn clients_need_a_certificate_if_an_authority_is_named() {
+    let certificates = Certificates::new();
+    let serve = certificates.serve(&[TLS[0], TLS[1], ("--client-ca", "ca.pem")]);
+    let answer = certificates.healthz(&serve, true).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(certificates.healthz(&serve, false).await.is_err());
+}

@@ -1,0 +1,237 @@
+//! Envoy's rate limit service.
+
+use tonic::Code::{InvalidArgument, Unavailable};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::support::messages::{Code, DescriptorStatus, RateLimitResponse, Unit};
+use crate::support::servers::Server;
+use crate::support::{Serve, envoy};
+
+/// Those of the page that shows them beside the configuration of envoyproxy/ratelimit.
+const RULES: &str = r#"
+[[rules]]
+name = "addresses"
+key = "edge: remote_address"
+policy = { algorithm = "fixed_window", limit = 3, window_ms = 60000 }
+[rules.keys]
+"192.0.2.9" = "block"
+
+[[rules]]
+name = "logins"
+key = "edge: path=/login, remote_address"
+policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+
+[[rules]]
+name = "trial"
+key = "edge: tenant"
+policy = { algorithm = "fixed_window", limit = 1, window_ms = 1500 }
+shadow = true
+"#;
+
+const ADDRESS: &[(&str, &str)] = &[("remote_address", "192.0.2.1")];
+const LOGIN: &[(&str, &str)] = &[("path", "/login"), ("remote_address", "192.0.2.1")];
+
+fn codes(response: &RateLimitResponse) -> (Code, Vec<Code>) {
+    let statuses = response.statuses.iter().map(|it| it.code());
+    (response.overall_code(), statuses.collect())
+}
+
+fn remaining(status: &DescriptorStatus) -> (u32, u32) {
+    let limit = status.current_limit.as_ref().unwrap();
+    (status.limit_remaining, limit.requests_per_unit)
+}
+
+async fn all_descriptors_are_decided_together(serve: Serve) {
+    let both = envoy("edge", &[ADDRESS, LOGIN, &[("user", "alice")]]);
+    for left in [1, 0] {
+        let ok = serve.ask(both.clone()).await.unwrap();
+        assert_eq!(codes(&ok), (Code::Ok, vec![Code::Ok; 3]));
+        assert_eq!(remaining(&ok.statuses[0]), (left + 1, 3));
+        assert_eq!(remaining(&ok.statuses[1]), (left, 2));
+        let limit = ok.statuses[1].current_limit.as_ref().unwrap();
+        assert_eq!((&*limit.name, limit.unit()), ("logins", Unit::Hour));
+        let reset = ok.statuses[1].duration_until_reset.as_ref().unwrap();
+        assert!((1..=3_600).contains(&reset.seconds));
+        // No rule is for it.
+        assert_eq!(ok.statuses[2].current_limit, None);
+        let field = |name: &str| ok.response_headers_to_add.iter().find(|it| it.key == name);
+        assert!(
+            field("ratelimit")
+                .unwrap()
+                .value
+                .starts_with("\"logins\";r=")
+        );
+        assert!(field("retry-after").is_none());
+    }
+    for _ in 0..2 {
+        let denied = serve.ask(both.clone()).await.unwrap();
+        let each = vec![Code::Ok, Code::OverLimit, Code::Ok];
+        assert_eq!(codes(&denied), (Code::OverLimit, each));
+        // The address is not charged for a login that is denied.
+        assert_eq!(remaining(&denied.statuses[0]), (1, 3));
+        let mut fields = denied.response_headers_to_add.iter();
+        assert!(fields.any(|it| it.key == "retry-after"));
+    }
+    let ok = serve.ask(envoy("edge", &[ADDRESS])).await.unwrap();
+    assert_eq!(codes(&ok).0, Code::Ok);
+    assert_eq!(codes(&serve.ask(both).await.unwrap()).0, Code::OverLimit);
+}
+
+#[tokio::test]
+async fn all_descriptors_are_decided_together_in_memory() {
+    all_descriptors_are_decided_together(Serve::start(RULES)).await;
+}
+
+#[tokio::test]
+async fn all_descriptors_are_decided_together_in_redis() {
+    let server = Server::start();
+    all_descriptors_are_decided_together(Serve::on(&server, RULES, &[])).await;
+}
+
+#[tokio::test]
+async fn what_no_rule_is_for_is_not_limited() {
+    let serve = Serve::start(RULES);
+    let longer: &[_] = &[("path", "/login"), ("remote_address", "::1"), ("user", "a")];
+    for request in [
+        envoy("other", &[ADDRESS]),
+        envoy("edge", &[&[("path", "/other"), ("remote_address", "::1")]]),
+        envoy("edge", &[&[("remote_address", "::1"), ("path", "/login")]]),
+        envoy("edge", &[longer]),
+        envoy("edge", &[&[]]),
+    ] {
+        for _ in 0..4 {
+            let ok = serve.ask(request.clone()).await.unwrap();
+            assert_eq!(codes(&ok), (Code::Ok, vec![Code::Ok]));
+            assert_eq!(ok.statuses[0].current_limit, None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_adds_as_many_hits_as_it_says() {
+    let serve = Serve::start(RULES);
+    let mut request = envoy("edge", &[ADDRESS, LOGIN]);
+    request.hits_addend = 2;
+    request.descriptors[1].hits_addend = Some(1);
+    let ok = serve.ask(request.clone()).await.unwrap();
+    assert_eq!(remaining(&ok.statuses[0]), (1, 3));
+    assert_eq!(remaining(&ok.statuses[1]), (1, 2));
+    // A descriptor that adds none is looked at.
+    let mut look = envoy("edge", &[LOGIN, ADDRESS]);
+    look.descriptors[0].hits_addend = Some(0);
+    let ok = serve.ask(look.clone()).await.unwrap();
+    assert_eq!(codes(&ok), (Code::Ok, vec![Code::Ok; 2]));
+    assert_eq!(remaining(&ok.statuses[1]), (0, 3));
+    let denied = serve.ask(look).await.unwrap();
+    let each = vec![Code::Ok, Code::OverLimit];
+    assert_eq!(codes(&denied), (Code::OverLimit, each));
+    // The same descriptor twice is one that costs as much as both.
+    let twins: &[_] = &[("remote_address", "192.0.2.2")];
+    let ok = serve.ask(envoy("edge", &[twins, twins])).await.unwrap();
+    assert_eq!(ok.statuses.len(), 2);
+    assert_eq!(remaining(&ok.statuses[1]), (1, 3));
+    // More than the limit ever has.
+    let mut never = envoy("edge", &[&[("remote_address", "192.0.2.3")]]);
+    never.hits_addend = u32::MAX;
+    assert_eq!(codes(&serve.ask(never).await.unwrap()).0, Code::OverLimit);
+}
+
+#[tokio::test]
+async fn what_is_looked_at_and_denied_has_nothing_charged() {
+    let serve = Serve::start(RULES);
+    let mut request = envoy("edge", &[LOGIN]);
+    request.hits_addend = 2;
+    serve.ask(request).await.unwrap();
+    let mut look = envoy("edge", &[LOGIN, ADDRESS]);
+    look.descriptors[0].hits_addend = Some(0);
+    let denied = serve.ask(look).await.unwrap();
+    assert_eq!(
+        codes(&denied),
+        (Code::OverLimit, vec![Code::OverLimit, Code::Ok])
+    );
+    let ok = serve.ask(envoy("edge", &[ADDRESS])).await.unwrap();
+    assert_eq!(remaining(&ok.statuses[0]), (2, 3));
+}
+
+#[tokio::test]
+async fn rules_block_and_shadow_mode_lets_all_through() {
+    let serve = Serve::start(RULES);
+    let blocked = envoy("edge", &[&[("remote_address", "192.0.2.9")], LOGIN]);
+    let blocked = serve.ask(blocked).await.unwrap();
+    let each = vec![Code::OverLimit, Code::Ok];
+    assert_eq!(codes(&blocked), (Code::OverLimit, each));
+    assert_eq!(blocked.response_headers_to_add, []);
+    for _ in 0..3 {
+        let ok = serve
+            .ask(envoy("edge", &[&[("tenant", "acme")]]))
+            .await
+            .unwrap();
+        assert_eq!(codes(&ok), (Code::Ok, vec![Code::Ok]));
+    }
+    let metrics = serve.metrics().await;
+    let counted = "limiter=\"trial\",result=\"denied\",source=\"store\",mode=\"shadow\"} 2";
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[tokio::test]
+async fn malformed_requests_are_refused() {
+    let serve = Serve::start(RULES);
+    let mut huge = envoy("edge", &[ADDRESS]);
+    huge.descriptors[0].hits_addend = Some(u64::MAX);
+    for request in [envoy("", &[ADDRESS]), envoy("edge", &[]), huge] {
+        let refused = serve.ask(request).await.unwrap_err();
+        assert_eq!(refused.code(), InvalidArgument);
+    }
+    let values: Vec<String> = (0..40).map(|it| format!("198.51.100.{it}")).collect();
+    let many: Vec<_> = values
+        .iter()
+        .map(|it| [("remote_address", &**it)])
+        .collect();
+    let many: Vec<_> = many.iter().map(|it| &it[..]).collect();
+    let refused = serve.ask(envoy("edge", &many[10..])).await;
+    assert_eq!(refused.unwrap().statuses.len(), 30);
+    let refused = serve.ask(envoy("edge", &many[..33])).await.unwrap_err();
+    assert_eq!(refused.code(), InvalidArgument);
+    let long = "a".repeat(2 * 1024 * 1024);
+    let large = serve.ask(envoy("edge", &[&[("user", &long)]])).await;
+    assert_eq!(large.unwrap_err().code(), tonic::Code::OutOfRange);
+}
+
+#[tokio::test]
+async fn the_store_that_is_away_is_unavailable_or_left_to_the_failure_policy() {
+    for (policy, expected) in [
+        ("error", Err(Unavailable)),
+        ("allow", Ok(Code::Ok)),
+        ("deny", Ok(Code::OverLimit)),
+        ("local:1", Ok(Code::Ok)),
+    ] {
+        let server = Server::start();
+        let mut serve = Serve::on(&server, RULES, &["--failure-policy", policy]);
+        serve.ask(envoy("edge", &[ADDRESS, LOGIN])).await.unwrap();
+        drop(server);
+        serve.line_with("lost the connection");
+        let decided = serve.ask(envoy("edge", &[ADDRESS, LOGIN])).await;
+        let decided = decided.map(|it| it.overall_code()).map_err(|it| it.code());
+        assert_eq!(decided, expected, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn the_health_service_says_whether_requests_are_decided() {
+    let server = Server::start();
+    let mut serve = Serve::on(&server, RULES, &[]);
+    let mut client = HealthClient::new(serve.channel().await);
+    for service in ["", "envoy.service.ratelimit.v3.RateLimitService"] {
+        let service = service.to_owned();
+        let health = client.check(HealthCheckRequest { service }).await.unwrap();
+        assert_eq!(health.into_inner().status, 1);
+    }
+    let service = String::new();
+    let watch = client.watch(HealthCheckRequest { service }).await.unwrap();
+    let mut watch = watch.into_inner();
+    assert_eq!(watch.message().await.unwrap().unwrap().status, 1);
+    drop(server);
+    serve.line_with("lost the connection");
+    assert_eq!(watch.message().await.unwrap().unwrap().status, 2);
+}

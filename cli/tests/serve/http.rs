@@ -1,0 +1,271 @@
+//! The HTTP API.
+
+use reqwest::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::Serve;
+use crate::support::servers::Server;
+
+pub const RULES: &str = r#"
+[[rules]]
+name = "per-user"
+key = "user"
+policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+[rules.keys]
+monitoring = "allow"
+mallory = "block"
+
+[[rules]]
+name = "orders"
+key = "shop: *"
+prefix = "orders:"
+policy = { algorithm = "shared_rate", permits = 3, interval_ms = 3600000 }
+"#;
+
+fn alice() -> Value {
+    json!({ "domain": "shop", "entries": { "user": "alice", "path": "/" } })
+}
+
+fn field<'a>(response: &'a Response, name: &str) -> &'a str {
+    response.headers()[name].to_str().unwrap()
+}
+
+async fn limits_are_those_of_the_file(serve: Serve) {
+    let granted = serve.post("/v1/check", alice()).await;
+    assert_eq!(granted.status(), StatusCode::OK);
+    assert!(field(&granted, "ratelimit").starts_with("\"per-user\";r=1;t="));
+    assert_eq!(
+        field(&granted, "ratelimit-policy"),
+        "\"per-user\";q=2;w=3600, \"orders\";q=3;w=3600"
+    );
+    let granted: Value = granted.json().await.unwrap();
+    assert_eq!(granted["granted"], json!(true));
+    assert_eq!(granted["limits"][0]["name"], json!("per-user"));
+    assert_eq!(granted["limits"][1]["remaining"], json!(2));
+
+    assert_eq!(
+        serve.post("/v1/peek", alice()).await.status(),
+        StatusCode::OK
+    );
+    assert_eq!(
+        serve.post("/v1/check", alice()).await.status(),
+        StatusCode::OK
+    );
+    for path in ["/v1/peek", "/v1/check"] {
+        let denied = serve.post(path, alice()).await;
+        assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(field(&denied, "content-type"), "application/problem+json");
+        assert!(field(&denied, "retry-after").parse::<u32>().unwrap() <= 3_600);
+        let denied: Value = denied.json().await.unwrap();
+        assert_eq!(denied["violated-policies"], json!(["per-user"]));
+        // The other one was not charged.
+        assert_eq!(denied["limits"][1]["name"], json!("orders"));
+        assert_eq!(denied["limits"][1]["remaining"], json!(1));
+    }
+
+    assert_eq!(
+        serve.check(json!({ "user": "mallory" })).await,
+        StatusCode::FORBIDDEN
+    );
+    for _ in 0..3 {
+        assert_eq!(
+            serve.check(json!({ "user": "monitoring" })).await,
+            StatusCode::OK
+        );
+        assert_eq!(
+            serve.check(json!({ "tenant": "acme" })).await,
+            StatusCode::OK
+        );
+    }
+    let too_much = json!({ "entries": { "user": "bob" }, "cost": 3 });
+    let too_much = serve.post("/v1/check", too_much).await;
+    assert_eq!(too_much.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(too_much.headers().get("retry-after").is_none());
+
+    let released = serve.post("/v1/release", alice()).await;
+    assert_eq!(
+        released.json::<Value>().await.unwrap(),
+        json!({ "released": 1 })
+    );
+    let bob = json!({ "domain": "shop", "entries": { "user": "bob" }, "cost": 2 });
+    assert_eq!(serve.post("/v1/check", bob).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_limits_are_those_of_the_file_in_memory() {
+    limits_are_those_of_the_file(Serve::start(RULES)).await;
+}
+
+#[tokio::test]
+async fn the_limits_are_those_of_the_file_in_redis() {
+    let server = Server::start();
+    limits_are_those_of_the_file(Serve::on(&server, RULES, &[])).await;
+}
+
+#[tokio::test]
+async fn an_acquire_waits_as_long_as_it_may() {
+    let serve = Serve::start(
+        r#"
+        [[rules]]
+        name = "short"
+        key = "user"
+        policy = { algorithm = "fixed_window", limit = 1, window_ms = 300 }
+        [[rules]]
+        name = "long"
+        key = "tenant"
+        policy = { algorithm = "fixed_window", limit = 1, window_ms = 3600000 }
+        "#,
+    );
+    let acquire = |entry: &str| json!({ "entries": { entry: "a" }, "timeout_ms": 60_000 });
+    for entry in ["user", "user", "user", "tenant"] {
+        let granted = serve.post("/v1/acquire", acquire(entry)).await;
+        assert_eq!(granted.status(), StatusCode::OK, "{entry}");
+    }
+    // Its permits come later than it would wait: it does not wait at all.
+    let denied = serve.post("/v1/acquire", acquire("tenant")).await;
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_it_waits_takes_nothing() {
+    let serve = Serve::start(
+        r#"
+        [[rules]]
+        name = "orders"
+        key = "*"
+        policy = { algorithm = "shared_rate", permits = 1, interval_ms = 1000 }
+        "#,
+    );
+    let acquire = json!({ "entries": {}, "timeout_ms": 20_000 });
+    assert_eq!(serve.check(json!({})).await, StatusCode::OK);
+    for _ in 0..20 {
+        let waiting = serve.post("/v1/acquire", acquire.clone());
+        // Long enough to be sent, and shorter than the wait.
+        let gone = tokio::time::timeout(std::time::Duration::from_millis(20), waiting).await;
+        assert!(gone.is_err());
+    }
+    for _ in 0..2 {
+        let granted = serve.post("/v1/acquire", acquire.clone()).await;
+        assert_eq!(granted.status(), StatusCode::OK);
+    }
+}
+
+#[tokio::test]
+async fn nginx_is_told_what_it_understands() {
+    let serve = Serve::start(RULES);
+    let url = format!(
+        "http://{}/v1/auth-request/shop?user=x-user&path=x-path",
+        serve.http
+    );
+    let ask = |user: &'static str| {
+        let request = serve.client.get(&url).header("x-user", user);
+        async { request.send().await.unwrap() }
+    };
+    for _ in 0..2 {
+        let passed = ask("alice").await;
+        assert_eq!(passed.status(), StatusCode::NO_CONTENT);
+        assert!(field(&passed, "ratelimit").contains("\"orders\";r="));
+    }
+    let denied = ask("alice").await;
+    assert_eq!(denied.status(), StatusCode::FORBIDDEN);
+    assert!(field(&denied, "retry-after").parse::<u32>().unwrap() <= 3_600);
+    assert_eq!(ask("mallory").await.status(), StatusCode::FORBIDDEN);
+    // Without the field there is no such entry, only the rule for all.
+    let anyone = serve.client.post(&url).send().await.unwrap();
+    assert_eq!(anyone.status(), StatusCode::NO_CONTENT);
+    // What a client names is not an entry.
+    let other = format!("http://{}/v1/auth-request/other?user=x-user", serve.http);
+    let named = serve
+        .client
+        .get(&other)
+        .header("user", "mallory")
+        .header("x-entry-user", "mallory");
+    assert_eq!(named.send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    let twice = serve
+        .client
+        .get(&other)
+        .header("x-user", "bob")
+        .header("x-user", "mallory");
+    assert_eq!(
+        twice.send().await.unwrap().status(),
+        StatusCode::BAD_REQUEST
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused() {
+    let serve = Serve::start(RULES);
+    for body in [
+        "",
+        "{",
+        "[]",
+        r#"{"entries": 1}"#,
+        r#"{"entries": {"user": 1}}"#,
+        r#"{"entries": {}, "cost": 0}"#,
+        r#"{"entries": {}, "cost": 4294967296}"#,
+        r#"{"entries": {}, "costs": 1}"#,
+        r#"{"entries": {}, "timeout_ms": 1}"#,
+    ] {
+        let request = serve.client.post(format!("http://{}/v1/check", serve.http));
+        let request = request.header("content-type", "application/json");
+        let refused = request.body(body).send().await.unwrap();
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST, "{body}");
+        assert_eq!(field(&refused, "content-type"), "application/problem+json");
+    }
+    let many: serde_json::Map<_, _> = (0..65).map(|it| (it.to_string(), json!("a"))).collect();
+    assert_eq!(
+        serve.check(Value::Object(many)).await,
+        StatusCode::BAD_REQUEST
+    );
+    let acquire = serve.post("/v1/acquire", json!({ "entries": {} })).await;
+    assert_eq!(acquire.status(), StatusCode::BAD_REQUEST);
+    let form = serve.client.post(format!("http://{}/v1/check", serve.http));
+    let form = form
+        .header("content-type", "text/plain")
+        .body(r#"{"entries": {}}"#);
+    let form = form.send().await.unwrap();
+    assert_eq!(form.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let read = serve.get(&serve.http, "/v1/check").await;
+    assert_eq!(read.status(), StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(field(&read, "allow"), "POST");
+    let nowhere = serve.get(&serve.http, "/v2/check").await;
+    assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
+    // The status page is elsewhere.
+    assert_eq!(
+        serve.get(&serve.http, "/metrics").await.status(),
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_and_odd_texts_are_told_apart() {
+    let server = Server::start();
+    let serve = Serve::on(&server, RULES, &[]);
+    let mut redis = server.connection().await;
+    let () = redis::cmd("LPUSH")
+        .arg("per-user:fixed_window:alice")
+        .arg(1)
+        .query_async(&mut redis)
+        .await
+        .unwrap();
+    let broken = serve.post("/v1/check", alice()).await;
+    assert_eq!(broken.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    for user in [
+        "\u{0}\r\n\u{1b}[2J",
+        "{bob}",
+        "\u{202e}",
+        &"long".repeat(10_000),
+    ] {
+        for status in [
+            StatusCode::OK,
+            StatusCode::OK,
+            StatusCode::TOO_MANY_REQUESTS,
+        ] {
+            assert_eq!(
+                serve.check(json!({ "user": user })).await,
+                status,
+                "{user:?}"
+            );
+        }
+    }
+}

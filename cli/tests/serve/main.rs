@@ -1,0 +1,11 @@
+//! `rratelimiter serve`, as a process, asked by its clients.
+
+mod clients;
+mod grpc;
+mod http;
+mod life;
+mod nginx;
+mod openapi;
+mod page;
+mod support;
+mod unit;
