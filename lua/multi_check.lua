@@ -55,8 +55,8 @@ while ARGV[group] do
         keys[i] = KEYS[next_key]
         next_key = next_key + 1
       end
-      local cost, times, next = unpack_numbers('<dd', requests, at)
-      at = next
+      at = at + 16 -- before all that may fail, so that the list comes to its end
+      local cost, times = unpack_numbers('<dd', requests, at - 16)
       replies[place] = by_policy(keys, numbers, penalty, cost, times)
       place = place + 1
     end

@@ -14,7 +14,7 @@ use std::{env, fs};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use serde_json::{Map, Value as Json, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::include::{assemble, names, read};
 use crate::pretty_json::pretty;
@@ -25,6 +25,9 @@ use reply::Reply;
 
 /// Longer than a case takes, so that what depends on the time differs.
 const PAUSE: Duration = Duration::from_millis(40);
+
+/// A script that does not end is killed with the server.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What a case came to.
 struct Outcome {
@@ -66,6 +69,30 @@ async fn each_case_has_its_reply_and_leaves_its_keys() {
             fs::write(&path, pretty(&file)).unwrap();
         }
     }
+}
+
+#[tokio::test]
+async fn a_list_of_requests_that_is_cut_off_comes_to_its_end() {
+    let server = Server::start();
+    let mut connection = server.connection().await;
+    let doubles =
+        |numbers: &[f64]| -> Vec<u8> { numbers.iter().flat_map(|it| it.to_le_bytes()).collect() };
+    let mut call = redis::cmd("EVAL");
+    call.arg(assemble("multi_check.lua", read).unwrap());
+    call.arg(2).arg("a").arg("b");
+    call.arg(doubles(&[f64::NAN, 1_000.0])).arg("fixed_window");
+    call.arg(doubles(&[f64::NAN, 1.0]));
+    call.arg(doubles(&[5.0, 60_000.0, 0.0, 0.0]));
+    call.arg(doubles(&[1.0, 1.0, 1.0]));
+    let reply = timeout(MINUTE, connection.req_packed_command(&call)).await;
+    let reply = reply.expect("an end").unwrap();
+    let redis::Value::Array(each) = reply else {
+        panic!("{reply:?}");
+    };
+    assert!(matches!(
+        each[..],
+        [redis::Value::BulkString(_), redis::Value::ServerError(_)]
+    ));
 }
 
 /// `acquire.json` for `acquire.lua`.
