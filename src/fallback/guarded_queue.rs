@@ -14,7 +14,7 @@ use super::local_limiter::LocalLimiter;
 use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store};
 use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
@@ -217,7 +217,8 @@ impl GuardedQueue {
         }
     }
 
-    /// Takes permits where a grant was made, whatever is available there: the request has used more than it was granted.
+    /// Takes permits where a grant was made, whatever is available there: the request has used more than it was granted. A
+    /// limiter that is missing gets these settings. One that is there keeps its own, which may be newer than the grant.
     pub(crate) async fn owe(
         &self,
         origin: Origin,
@@ -226,7 +227,10 @@ impl GuardedQueue {
     ) -> Result<()> {
         match origin {
             Origin::Store => {
-                let owing = self.queue.owe(permits, set_up).await;
+                let mut owing = self.queue.owe(permits, None).await;
+                if set_up.is_some() && matches!(owing, Err(Error::NotInitialized { .. })) {
+                    owing = self.queue.owe(permits, set_up).await;
+                }
                 named(&*self.client_store, self.name(), owing)
             }
             Origin::Local => self.local.owe(permits).await,

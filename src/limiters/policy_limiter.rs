@@ -266,6 +266,14 @@ impl<P: Policy> PolicyLimiter<P> {
         limiter.labelled(Arc::clone(self.label()))
     }
 
+    /// The RRateLimiter of a key, if that grants its requests. It may be missing while nothing is in use.
+    fn limiter_of_grants(&self, key: &str) -> Option<RateLimiter> {
+        let model = self.model();
+        let limiter = || self.rate_limiter(&self.mapped_name(key));
+        let is_shared = model.properties().is_on_the_window;
+        is_shared.then(|| limiter().with_set_up(model.set_up()))
+    }
+
     /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
     /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
     ///
@@ -550,19 +558,17 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
     }
 
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
-        if !self.is_shared() {
-            return Ok(0);
+        match self.limiter_of_grants(key) {
+            Some(limiter) => limiter.refund(grant).await,
+            None => Ok(0),
         }
-        let limiter = self.rate_limiter(&self.mapped_name(key));
-        limiter.refund(grant).await
     }
 
     async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
-        let Some(set_up) = self.model().set_up() else {
-            return settle_by_check(self, key, grant, cost).await;
-        };
-        let limiter = self.rate_limiter(&self.mapped_name(key));
-        limiter.settle_set_up(grant, cost, Some(set_up)).await
+        match self.limiter_of_grants(key) {
+            Some(limiter) => limiter.settle(grant, cost).await,
+            None => settle_by_check(self, key, grant, cost).await,
+        }
     }
 }
 

@@ -42,8 +42,8 @@ impl Calls for Debts {
     type Call = DebtCall;
 
     const CAPACITY: usize = 4096;
-    // An acquire call takes its permits once.
-    const IS_REPEATABLE: bool = true;
+    // Nothing gives back what the call before has taken.
+    const IS_REPEATABLE: bool = false;
 
     /// The debts of a call are one grant, whose permits fit a u32.
     fn cost(debt: &Debt) -> u32 {

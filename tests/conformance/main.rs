@@ -72,6 +72,7 @@ on_every_store! {
             a_timeout_passes_on_the_runtime_that_polls,
             a_call_goes_on_when_another_runtime_polls_it,
             a_policys_call_ends_when_another_runtime_polls_it,
+            a_debt_is_taken_once_when_another_runtime_polls_its_call,
             outside_of_a_runtime_a_call_that_would_wait_is_an_error,
             a_call_that_began_on_a_runtime_is_an_error_when_it_is_polled_outside,
             on_the_handle_of_a_runtime_that_has_shut_down_a_waiter_does_not_spin,
@@ -205,7 +206,9 @@ on_every_store! {
             of_a_grant_and_its_clones_one_is_settled_once,
             an_estimate_whose_window_has_passed_can_be_settled,
             a_missing_limiter_is_created_to_owe_by_a_handle_that_knows_its_rate,
+            settling_leaves_the_settings_that_a_limiter_got_since_the_grant,
             a_waiter_waits_until_enough_has_come_back,
+            of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyond,
             a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back,
         }
         per_client {

@@ -297,6 +297,34 @@ pub fn a_policys_call_ends_when_another_runtime_polls_it(fixture: Fixture) {
     }
 }
 
+/// What was taken from the first runtime is not taken again.
+pub fn a_debt_is_taken_once_when_another_runtime_polls_its_call(fixture: Fixture) {
+    let (first, limiter) = limiter(&fixture, 100);
+    let settling = first.block_on(async {
+        let estimate = limiter.check(4).await.unwrap().into_grant().unwrap();
+        let settling = limiter.clone();
+        let mut settling = Box::pin(async move { settling.settle(estimate, 9).await });
+        if let Some(answer) = poll_once(&mut settling) {
+            answer.unwrap(); // in memory
+            return None;
+        }
+        while limiter.available_permits().await.unwrap() > 90 {}
+        Some(settling)
+    });
+    drop(first);
+    assert_eq!(settling.is_none(), fixture.is_in_memory());
+    if let Some(settling) = settling {
+        let answer = elsewhere(move || settling);
+        let answer = answer.recv_timeout(NEVER).expect("it ends");
+        assert!(
+            matches!(answer, Ok(()) | Err(Error::Indeterminate { .. })),
+            "{answer:?}"
+        );
+    }
+    let left = elsewhere(move || async move { limiter.available_permits().await.unwrap() });
+    assert_eq!(left.recv_timeout(NEVER).unwrap(), 90);
+}
+
 pub fn outside_of_a_runtime_a_call_that_would_wait_is_an_error(fixture: Fixture) {
     let (_connected, limiter) = limiter(&fixture, 1);
     let calls: [Pending<'_, Result<bool, Error>>; 2] = [

@@ -99,6 +99,24 @@ pub async fn a_missing_limiter_is_created_to_owe_by_a_handle_that_knows_its_rate
     assert_eq!(limiter.available_permits().await.unwrap(), 7);
 }
 
+pub async fn settling_leaves_the_settings_that_a_limiter_got_since_the_grant(fixture: Fixture) {
+    let limiter = fixture.limiter().await;
+    let with_rate = |rate| limiter.clone().with_rate(rate).unwrap();
+    // Of a limiter of the other type nothing was in use.
+    for (new, left) in [
+        (Rate::overall(20, HOUR), 12),
+        (Rate::per_client(20, HOUR), 17),
+    ] {
+        limiter.delete().await.unwrap();
+        let before = with_rate(Rate::overall(10, HOUR));
+        let estimate = take(&before, "", 5).await;
+        take(&with_rate(new), "", 1).await;
+        before.settle(estimate, 7).await.unwrap();
+        assert_eq!(limiter.config().await.unwrap(), Some(new));
+        assert_eq!(limiter.available_permits().await.unwrap(), left);
+    }
+}
+
 pub async fn a_waiter_waits_until_enough_has_come_back(fixture: Fixture) {
     let limiter = ten(&fixture).await;
     fixture.at(1_000);
@@ -109,6 +127,25 @@ pub async fn a_waiter_waits_until_enough_has_come_back(fixture: Fixture) {
     assert!(!waited.unwrap());
     fixture.at(2_000);
     limiter.acquire(10).await.unwrap();
+}
+
+pub async fn of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyond(
+    fixture: Fixture,
+) {
+    let client = fixture.client("client").await;
+    let prefix = format!("{}:", fixture.name());
+    let keyed = client.keyed_rate_limiter(&prefix, Rate::overall(10, HOUR));
+    let keyed = keyed.unwrap();
+    let expire = async || assert!(keyed.rate_limiter("key").delete().await.unwrap());
+    for (used, left) in [(3, 9), (5, 9), (8, 6)] {
+        let estimate = take(&keyed, "key", 5).await;
+        expire().await;
+        keyed.settle("key", estimate, used).await.unwrap();
+        assert_eq!(keyed.peek("key", 1).await.unwrap().remaining(), left);
+        let whole = take(&keyed, "key", 5).await;
+        expire().await;
+        assert_eq!(keyed.refund("key", whole).await.unwrap(), 0);
+    }
 }
 
 pub async fn a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back(fixture: Fixture) {

@@ -248,22 +248,12 @@ impl RateLimiter {
     ///
     /// # Errors
     /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone, unless this handle
-    /// [creates it](Self::with_rate). On an error the estimate stands, whatever has been corrected;
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) if that is unknown.
+    /// [creates it](Self::with_rate); one that is there keeps its rate. On an error the estimate stands, whatever has been
+    /// corrected; [`Error::Indeterminate`](crate::Error::Indeterminate) if that is unknown.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have corrected it.
     pub async fn settle(&self, grant: Grant, permits: u32) -> Result<()> {
-        self.settle_set_up(grant, permits, self.set_up).await
-    }
-
-    /// The same for a limiter that has these settings.
-    pub(crate) async fn settle_set_up(
-        &self,
-        grant: Grant,
-        permits: u32,
-        set_up: Option<SetUp>,
-    ) -> Result<()> {
         let granted = grant.permits();
         if let Some(excess @ 1..) = granted.checked_sub(permits) {
             return self.refund(grant.part(excess)).await.map(|_| ());
@@ -271,7 +261,7 @@ impl RateLimiter {
         self.validated()?;
         let missing = permits - granted;
         if grant.begin_refund() && missing > 0 {
-            self.queue.owe(grant.origin, missing, set_up).await?;
+            self.queue.owe(grant.origin, missing, self.set_up).await?;
         }
         Ok(())
     }

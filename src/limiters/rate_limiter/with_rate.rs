@@ -53,10 +53,12 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate, as for
     /// [`try_set_rate`](Self::try_set_rate).
     pub fn with_rate(self, rate: Rate) -> Result<Self> {
-        Ok(Self {
-            set_up: Some(SetUp::with_rate(rate.validate()?)),
-            ..self
-        })
+        let set_up = SetUp::with_rate(rate.validate()?);
+        Ok(self.with_set_up(Some(set_up)))
+    }
+
+    pub(crate) fn with_set_up(self, set_up: Option<SetUp>) -> Self {
+        Self { set_up, ..self }
     }
 
     /// The settings that a waiter's limiter gets.
