@@ -7,8 +7,9 @@
 --         3  number of limiters
 --         4  how many of them, from the front, are of type 0 (overall); the others are of type 1 (per client)
 --         5… for each limiter: member, audited rate, permits of all requests together, as ARGV[2] to ARGV[4] of acquire.lua
---         …  for each limiter with a list or options: its place among the limiters, from 1; its number of keys; its number
---            of further arguments; and these, as ARGV[7…] of acquire.lua
+--         …  for consecutive limiters with the same list or options: the places of the first and the last of them among
+--            the limiters, from 1; the number of keys of each; the number of further arguments; and these, as ARGV[7…] of
+--            acquire.lua
 -- Returns an array with the reply of acquire.lua for each limiter, or its error, which leaves the others unaffected. After
 --         the deadline a string with the server's clock alone, as in acquire.lua
 -- Errors  those of acquire.lua, within the array
@@ -30,8 +31,10 @@ local now = given_now == '' and server_now or given_now + 0
 
 local at = 5 + 3 * limiters
 while ARGV[at] do
-  lists[tonumber(ARGV[at])] = at
-  at = at + 3 + ARGV[at + 2]
+  for place = tonumber(ARGV[at]), tonumber(ARGV[at + 1]) do
+    lists[place] = at
+  end
+  at = at + 4 + ARGV[at + 3]
 end
 
 local first_word, last_word, last_key = 1, 0, nil
@@ -44,7 +47,7 @@ local replies, key = {}, 1
 for i = 1, limiters do
   local list, keys = lists[i], 3
   if list then
-    keys, first_word, last_word = tonumber(ARGV[list + 1]), list + 3, list + 2 + ARGV[list + 2]
+    keys, first_word, last_word = tonumber(ARGV[list + 2]), list + 4, list + 3 + ARGV[list + 3]
     last_key = key + keys - 1
   else
     first_word, last_word = 1, 0

@@ -89,11 +89,15 @@ impl Part for AcquirePart {
                 args = args.bytes(arg);
             }
         }
-        for (place, part) in parts.iter().enumerate() {
-            if let Some(list) = &part.list {
+        let mut place = 1;
+        for group in parts.chunk_by(|one, next| (one.keys, &one.list) == (next.keys, &next.list)) {
+            let (first, last) = (place, place + group.len() as i64 - 1);
+            place = last + 1;
+            if let Some(list) = &group[0].list {
                 args = args
-                    .number(place as i64 + 1)
-                    .number(part.keys as i64)
+                    .number(first)
+                    .number(last)
+                    .number(group[0].keys as i64)
                     .number(list.len() as i64)
                     .all(list);
             }

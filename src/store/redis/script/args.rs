@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 const USUAL_BYTES: usize = 96;
 
 /// Arguments of a script, in its order: one behind the other, so that a call makes no allocation for each.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Args {
     bytes: Vec<u8>,
     /// Where each ends.
