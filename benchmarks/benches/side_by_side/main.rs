@@ -69,7 +69,9 @@ async fn main() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
     };
     fs::create_dir_all(&directory).expect("the directory for the page");
-    fs::write(directory.join("benchmarks.md"), &page).expect("the page");
+    let file = directory.join("benchmarks.md");
+    let page = page::with_peers(&page, &fs::read_to_string(&file).unwrap_or_default());
+    fs::write(file, &page).expect("the page");
     fs::write(
         directory.join("benchmarks.svg"),
         picture::draw(&results.sampled),

@@ -47,6 +47,8 @@ pub fn write(
     memory(&mut page, results, plan);
     in_memory(&mut page, results);
 
+    page += BEGIN;
+    page += END;
     page += "\n## Machine\n\n| | |\n|---|---|\n";
     for (what, which) in machine {
         line(&mut page, &[what, which]);
@@ -54,6 +56,19 @@ pub fn write(
     page += &how(plan, elapsed);
     page += "\n[benchmarks.svg]: benchmarks.svg\n";
     page
+}
+
+/// Between these comments stands what `benchmarks/peers` writes.
+const BEGIN: &str = "\n<!-- peers -->\n";
+const END: &str = "<!-- /peers -->\n";
+
+/// The page, with what an earlier one has of the other limiters on Redis.
+pub fn with_peers(page: &str, earlier: &str) -> String {
+    let peers = earlier
+        .split_once(BEGIN)
+        .and_then(|(_, rest)| rest.split_once(END));
+    let peers = peers.map_or("", |(peers, _)| peers);
+    page.replace(&format!("{BEGIN}{END}"), &format!("{BEGIN}{peers}{END}"))
 }
 
 /// Not measured, or it would say nothing new.
