@@ -205,6 +205,11 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// most once.
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer>;
 
+    /// Whether it decides a call when it is first polled, also outside of a runtime.
+    fn decides_at_once(&self) -> bool {
+        false
+    }
+
     /// Decides one request, if the store decides without waiting: returns the call's id and the answer.
     fn acquire_now(
         &self,

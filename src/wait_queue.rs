@@ -239,9 +239,13 @@ impl WaitQueue {
 
     /// Takes permits that have been used, whatever is available.
     pub(crate) async fn owe(&self, permits: u32, set_up: Option<SetUp>) -> Result<()> {
-        let batcher = || Arc::new(Batcher::new(Debts::new(Arc::clone(&self.queue))));
-        let debts = self.debts.get_or_init(batcher);
-        debts.ask(&(), &Debt { permits, set_up }).await
+        let debt = Debt { permits, set_up };
+        let debts = || Debts::new(Arc::clone(&self.queue));
+        if self.store().decides_at_once() {
+            return debts().take(&debt).await;
+        }
+        let batcher = || Arc::new(Batcher::new(debts()));
+        self.debts.get_or_init(batcher).ask(&(), &debt).await
     }
 
     /// Gives back a grant of the store that has no owner.

@@ -1,8 +1,10 @@
 //! What was used beyond what was granted: taken in any case, so that fewer permits than none may be left, and later
 //! requests wait for them.
 //!
-//! Debts of one limiter share calls. Nothing gives them back: what was used stays used, also if the caller is gone.
+//! Debts of one limiter share calls, unless the store decides at once. Nothing gives them back: what was used stays used,
+//! also if the caller is gone.
 
+use std::iter;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -32,6 +34,12 @@ pub(super) struct DebtCall {
 impl Debts {
     pub(super) fn new(queue: Arc<Queue>) -> Self {
         Self { queue }
+    }
+
+    /// Takes one by itself.
+    pub(super) async fn take(&self, debt: &Debt) -> Result<()> {
+        let call = self.call(iter::once(debt));
+        self.run(call, self.deadline()).await.map(|_answers| ())
     }
 }
 

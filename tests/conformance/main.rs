@@ -74,6 +74,7 @@ on_every_store! {
             a_policys_call_ends_when_another_runtime_polls_it,
             a_debt_is_taken_once_when_another_runtime_polls_its_call,
             outside_of_a_runtime_a_call_that_would_wait_is_an_error,
+            outside_of_a_runtime_a_grant_is_settled_in_memory,
             a_call_that_began_on_a_runtime_is_an_error_when_it_is_polled_outside,
             on_the_handle_of_a_runtime_that_has_shut_down_a_waiter_does_not_spin,
         }

@@ -343,6 +343,19 @@ pub fn outside_of_a_runtime_a_call_that_would_wait_is_an_error(fixture: Fixture)
     }
 }
 
+pub fn outside_of_a_runtime_a_grant_is_settled_in_memory(fixture: Fixture) {
+    let (first, limiter) = limiter(&fixture, 5);
+    let estimate = first.block_on(limiter.check(1)).unwrap();
+    let mut settling = Box::pin(limiter.settle(estimate.into_grant().unwrap(), 2));
+    let answer = poll_once(&mut settling).expect("it does not wait");
+    match fixture.is_in_memory() {
+        true => answer.unwrap(),
+        false => assert!(matches!(answer, Err(Error::NoRuntime)), "{answer:?}"),
+    }
+    let left = first.block_on(limiter.available_permits()).unwrap();
+    assert_eq!(left, if fixture.is_in_memory() { 2 } else { 3 });
+}
+
 pub fn a_call_that_began_on_a_runtime_is_an_error_when_it_is_polled_outside(fixture: Fixture) {
     let (_connected, limiter) = limiter(&fixture, 1);
     let first = runtime();

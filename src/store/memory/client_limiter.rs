@@ -122,6 +122,10 @@ impl LimiterStore for MemoryLimiter {
         })
     }
 
+    fn decides_at_once(&self) -> bool {
+        true
+    }
+
     fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Result<Option<(CallId, Answer)>> {
         let Keys {
             name, client_id, ..
