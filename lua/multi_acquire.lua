@@ -31,7 +31,7 @@ local now = given_now == '' and server_now or given_now + 0
 
 local at = 5 + 3 * limiters
 while ARGV[at] do
-  for place = tonumber(ARGV[at]), math.min(tonumber(ARGV[at + 1]), limiters) do
+  for place = tonumber(ARGV[at]), tonumber(ARGV[at + 1]) do
     lists[place] = at
   end
   at = at + 4 + ARGV[at + 3]

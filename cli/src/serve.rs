@@ -64,19 +64,18 @@ pub(crate) async fn run(
     drop(open);
     warn(&service);
 
-    let mut ticks = interval(SECOND);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let ticking = tokio::spawn(tick(Arc::clone(&service)));
     loop {
         tokio::select! {
-            _ = ticks.tick() => service.tick().await,
             _ = signals.hangup.recv() => service.reload(true),
             _ = signals.interrupt.recv() => break,
             _ = signals.terminate.recv() => break,
         }
     }
     log::line("ending: answering what is in flight");
+    ticking.abort();
     service.closing.send_replace(true);
-    service.grpc_health.set(false).await;
+    service.grpc_health.end().await;
     let limit = service.settings.shutdown_timeout;
     let is_answered = timeout(limit, all_closed.recv()).await.is_ok();
     let is_given_back = service.client.close(limit).await;
@@ -166,16 +165,19 @@ fn warn(service: &Service) {
     log::line(format_args!("ready: {rules} rules, limits {store}"));
 }
 
-impl Service {
-    /// Once a second.
-    async fn tick(&self) {
-        self.usage.tick();
-        self.prometheus.run_upkeep();
-        if self.rules.has_changed() {
-            self.reload(false);
+/// Does what is due once a second.
+async fn tick(service: Arc<Service>) {
+    let mut ticks = interval(SECOND);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        service.usage.tick();
+        service.prometheus.run_upkeep();
+        if service.rules.has_changed() {
+            service.reload(false);
         }
-        self.probe().await;
-        self.grpc_health.set(self.is_ready()).await;
+        service.probe().await;
+        service.grpc_health.set(service.is_ready()).await;
     }
 }
 

@@ -15,7 +15,7 @@ use crate::rate::duration;
 Without --url or REDIS_URL the limits are in memory.
 
 Signals:
-  HUP        reads the rules, the certificates and the token again; changed rules are read within a second anyway
+  HUP        reads the rules, the certificates and the token again; changed rules are read within two seconds anyway
   TERM, INT  end the server: it reports itself as not ready, answers what is in flight, and closes its connections
 
 Examples:

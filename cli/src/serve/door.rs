@@ -21,9 +21,6 @@ use super::timed_io::TimedIo;
 /// After an error such as "too many open files".
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection that no request has come on, nor an answer to a ping.
-const LONGEST_SILENCE: Duration = Duration::from_secs(60);
-
 pub(super) struct Door {
     listener: TcpListener,
     protocol: Protocol,
@@ -98,7 +95,8 @@ async fn connection(
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let client_timeout = service.settings.client_timeout;
-    let silence = (protocol == Protocol::Grpc).then_some(LONGEST_SILENCE);
+    // Longer than a client that is there takes to answer the next ping.
+    let silence = (protocol == Protocol::Grpc).then_some(4 * client_timeout);
     let stream = TimedIo::new(stream, client_timeout, silence);
     let tls = match protocol {
         Protocol::Http => service.credentials.tls_of_http(),

@@ -6,7 +6,6 @@ mod should_rate_limit;
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -26,10 +25,6 @@ use super::door::{Io, drive};
 use super::service::Service;
 use should_rate_limit::ShouldRateLimit;
 
-/// A client that does not answer a ping within this time is gone.
-const PING_EVERY: Duration = Duration::from_secs(20);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-
 const LARGEST_HEAD: u32 = 16 * 1024;
 const MOST_STREAMS: u32 = 1_024;
 
@@ -39,6 +34,7 @@ const LARGEST_MESSAGE: usize = 1024 * 1024;
 /// Serves one connection.
 pub(super) async fn serve(io: Io, service: Arc<Service>) {
     let closing = service.closing.subscribe();
+    let client_timeout = service.settings.client_timeout;
     let answer = service_fn(move |request| {
         let service = Arc::clone(&service);
         async move { Ok::<_, Infallible>(route(service, request).await) }
@@ -46,8 +42,9 @@ pub(super) async fn serve(io: Io, service: Arc<Service>) {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_TIMEOUT)
+        // A client that does not answer a ping in time is gone.
+        .keep_alive_interval(2 * client_timeout)
+        .keep_alive_timeout(client_timeout)
         .max_header_list_size(LARGEST_HEAD)
         .max_concurrent_streams(MOST_STREAMS);
     drive(builder.serve_connection(io, answer), closing).await;

@@ -15,8 +15,16 @@ pub(super) struct RulesFile {
     pub(super) rules: Rules<Part, ()>,
     path: PathBuf,
     shown: RwLock<Arc<Shown>>,
-    /// Whether the file is as it was when it was read last, good or bad.
-    seen: Mutex<Option<Stamp>>,
+    /// Held while the file is read, so that the rules in force are those that were read last.
+    seen: Mutex<Seen>,
+}
+
+/// The file as it was.
+struct Seen {
+    /// When it was read last, good or bad.
+    when_read: Option<Stamp>,
+    /// When it was looked at last.
+    last: Option<Stamp>,
 }
 
 /// What is told about the rules in force.
@@ -44,7 +52,7 @@ struct Read {
 
 impl RulesFile {
     pub(super) fn open(client: &RedissonClient, path: PathBuf) -> Result<Self, String> {
-        let seen = stamp(&path);
+        let stamp = stamp(&path);
         let read = read(client, &path)?;
         let rules = client.rules(read.rules).map_err(|it| it.to_string())?;
         rules.set_shadow(read.shown.is_shadow);
@@ -52,7 +60,10 @@ impl RulesFile {
             rules,
             path,
             shown: RwLock::new(Arc::new(read.shown)),
-            seen: Mutex::new(seen),
+            seen: Mutex::new(Seen {
+                when_read: stamp,
+                last: stamp,
+            }),
         })
     }
 
@@ -62,7 +73,8 @@ impl RulesFile {
 
     /// Reads the file again. If it is refused, the old rules stay. What was used still counts.
     pub(super) fn reload(&self, client: &RedissonClient) -> Result<usize, String> {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp(&self.path);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.when_read = stamp(&self.path);
         let read = read(client, &self.path).and_then(|read| {
             let replaced = self.rules.replace(read.rules);
             replaced
@@ -87,10 +99,13 @@ impl RulesFile {
         }
     }
 
-    /// Whether the file has another time or length than when it was read last.
+    /// Whether the file has another time or length than when it was read last, and the same as when this was called last: one
+    /// that is being written may have some of the rules only.
     pub(super) fn has_changed(&self) -> bool {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen != stamp(&self.path)
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = stamp(&self.path);
+        let is_settled = std::mem::replace(&mut seen.last, now) == now;
+        is_settled && seen.when_read != now
     }
 }
 
@@ -149,4 +164,34 @@ fn made(
         rule = rule.and_by(move |part| pattern.value(part, place));
     }
     Ok(rule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: &str = "[[rules]]\nname = \"one\"\nkey = \"user\"\n\
+                        policy = { algorithm = \"fixed_window\", limit = 1, window_ms = 1000 }\n";
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        fs::write(&path, RULE).unwrap();
+        let client = RedissonClient::in_memory();
+        let file = RulesFile::open(&client, path.clone()).unwrap();
+        assert!(!file.has_changed());
+        for length in [10, 20, 30] {
+            fs::write(&path, &RULE[..length]).unwrap();
+            assert!(!file.has_changed());
+        }
+        assert!(file.has_changed());
+        assert!(file.reload(&client).is_err());
+        assert!(!file.has_changed());
+        fs::remove_file(&path).unwrap();
+        assert!(!file.has_changed());
+        assert!(file.has_changed());
+        assert!(file.reload(&client).is_err());
+        assert_eq!(file.shown().rules.len(), 1);
+    }
 }

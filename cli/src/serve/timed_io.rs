@@ -113,3 +113,37 @@ impl AsyncWrite for TimedIo {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    const LONGEST: Duration = Duration::from_millis(50);
+
+    /// A connection with such limits, and its client.
+    async fn connected(longest_silence: Option<Duration>) -> (TimedIo, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(client, listener.accept());
+        let timed = TimedIo::new(accepted.unwrap().0, LONGEST, longest_silence);
+        (timed, client.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_write_that_nobody_reads_fails() {
+        let (mut timed, _client) = connected(None).await;
+        let written = timed.write_all(&vec![0; 1 << 28]).await;
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_read_fails_after_a_silence_if_there_is_a_longest_one() {
+        let (mut timed, mut client) = connected(Some(LONGEST)).await;
+        client.write_all(b"a").await.unwrap();
+        assert_eq!(timed.read_u8().await.unwrap(), b'a');
+        let silence = timed.read_u8().await.unwrap_err();
+        assert_eq!(silence.kind(), io::ErrorKind::TimedOut);
+    }
+}

@@ -58,6 +58,40 @@ fn a_client_that_is_too_slow_is_cut_off() {
     assert!(body.starts_with("HTTP/1.1 408 "), "{body}");
 }
 
+#[tokio::test]
+async fn a_client_of_grpc_that_does_not_answer_is_cut_off_and_others_are_not() {
+    let serve = Serve::start_with(RULES, &["--client-timeout", "200ms"], |_| {});
+    let channel = serve.channel().await;
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    for bytes in [&b""[..], &preface[..10], preface] {
+        let address = serve.grpc.clone();
+        let bytes = bytes.to_vec();
+        let cut = tokio::task::spawn_blocking(move || answer_to(&address, &bytes));
+        cut.await.unwrap();
+    }
+    // This one was idle for longer, and has answered pings.
+    let request = Request::new(envoy("edge", &[&[("user", "alice")]]));
+    ask(channel, request).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answers_is_cut_off() {
+    let arguments = ["--max-connections", "1", "--client-timeout", "300ms"];
+    let serve = Serve::start_with(RULES, &arguments, |_| {});
+    let mut greedy = TcpStream::connect(&serve.http).unwrap();
+    let asking = std::thread::spawn(move || {
+        let request = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
+        // Until the server ends the connection.
+        while greedy.write_all(&request).is_ok() {}
+    });
+    // There is no other connection for it.
+    assert_eq!(
+        serve.check(json!({ "user": "alice" })).await,
+        StatusCode::OK
+    );
+    asking.join().unwrap();
+}
+
 #[test]
 fn what_is_too_large_is_refused() {
     let serve = Serve::start(RULES);
@@ -120,6 +154,7 @@ async fn clients_need_a_token_if_there_is_one() {
         "Bearer firs",
         "Bearer first\tsecond",
         "Basic first",
+        "Tokens first",
         "Bearer third",
     ] {
         assert_eq!(

@@ -235,3 +235,18 @@ async fn the_health_service_says_whether_requests_are_decided() {
     serve.line_with("lost the connection");
     assert_eq!(watch.message().await.unwrap().unwrap().status, 2);
 }
+
+#[tokio::test]
+async fn those_who_watch_the_health_are_told_of_a_shutdown_and_do_not_delay_it() {
+    let serve = Serve::start_with(RULES, &["--shutdown-timeout", "60s"], |_| {});
+    let mut client = HealthClient::new(serve.channel().await);
+    let service = String::new();
+    let watch = client.watch(HealthCheckRequest { service }).await.unwrap();
+    let mut watch = watch.into_inner();
+    assert_eq!(watch.message().await.unwrap().unwrap().status, 1);
+    serve.signal(rustix::process::Signal::TERM);
+    assert_eq!(watch.message().await.unwrap().unwrap().status, 2);
+    assert!(watch.message().await.unwrap().is_none());
+    let (lines, _) = serve.ended();
+    assert_eq!(lines.last().unwrap(), "rratelimiter: ended");
+}

@@ -28,6 +28,15 @@ impl GrpcHealth {
         health
     }
 
+    /// Tells those who watch that nothing is decided any more, and ends their streams.
+    pub(in crate::serve) async fn end(&self) {
+        self.set(false).await;
+        let mut reporter = self.reporter.clone();
+        for service in ["", SERVICE] {
+            reporter.clear_service_status(service).await;
+        }
+    }
+
     /// Those who watch are told of changes only.
     pub(in crate::serve) async fn set(&self, is_serving: bool) {
         if self.is_serving.swap(is_serving, Ordering::Relaxed) == is_serving {
