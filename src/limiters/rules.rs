@@ -76,7 +76,7 @@ pub struct Rules<R, E> {
 
 /// What the rules decide about a request.
 ///
-/// Like [`Decision`], it is not `#[non_exhaustive]`: granted and rejected are all there is.
+/// Like [`Decision`](crate::Decision), it is not `#[non_exhaustive]`: granted and rejected are all there is.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, Verdict};

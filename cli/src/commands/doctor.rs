@@ -34,7 +34,7 @@ Each finding has a code that does not change. Exit code 1 if something is left t
 bounded work that changes nothing if the limiter has changed since it was read. To learn whether the user has the permissions it uses
 ACL DRYRUN, or else makes a limiter of its own beside the first, `NAME:doctor:…`, which it removes.")]
 pub(crate) struct DoctorArguments {
-    /// A limiter, or several with *, ? and [abc] as in the shell
+    /// A limiter, or several with `*`, `?` and `[abc]` as in the shell
     #[arg(default_value = "*")]
     name: String,
     /// Mend what can be, after asking

@@ -31,7 +31,7 @@ It walks over the keys with SCAN, 500 a call on each primary, and blocks no serv
 any case; --policies also looks at strings and sorted sets, and so at every key that the pattern matches. Without --sort a
 limiter may be printed twice if the server's table of keys grows meanwhile.")]
 pub(crate) struct ListArguments {
-    /// Which names, with *, ? and [abc] as in the shell
+    /// Which names, with `*`, `?` and `[abc]` as in the shell
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
     /// Look at the keys of all algorithms

@@ -1,12 +1,14 @@
 //! Envoy's rate limit service.
 
+use tokio::task::JoinSet;
 use tonic::Code::{InvalidArgument, Unavailable};
+use tonic::Request;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::messages::{Code, DescriptorStatus, RateLimitResponse, Unit};
 use crate::support::servers::Server;
-use crate::support::{Serve, envoy};
+use crate::support::{Serve, ask, envoy};
 
 /// Those of the page that shows them beside the configuration of envoyproxy/ratelimit.
 const RULES: &str = r#"
@@ -215,6 +217,41 @@ async fn the_store_that_is_away_is_unavailable_or_left_to_the_failure_policy() {
         let decided = decided.map(|it| it.overall_code()).map_err(|it| it.code());
         assert_eq!(decided, expected, "{policy}");
     }
+}
+
+#[tokio::test]
+async fn servers_that_share_a_store_grant_the_limit_together_under_load() {
+    let server = Server::start();
+    let rules = RULES.replace(
+        "limit = 3, window_ms = 60000",
+        "limit = 50, window_ms = 3600000",
+    );
+    let both = [0, 1].map(|_| Serve::on(&server, &rules, &[]));
+    let mut asking = JoinSet::new();
+    for serve in &both {
+        let channel = serve.channel().await;
+        for _ in 0..100 {
+            let request = Request::new(envoy("edge", &[ADDRESS, &[("user", "alice")]]));
+            asking.spawn(ask(channel.clone(), request));
+        }
+    }
+    let answers = asking.join_all().await.into_iter();
+    let granted = answers.filter(|it| it.as_ref().unwrap().overall_code() == Code::Ok);
+    assert_eq!(granted.count(), 50);
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_unavailable_until_it_does() {
+    let server = Server::start();
+    let serve = Serve::on(&server, RULES, &["--response-timeout", "300ms"]);
+    server.signal("STOP");
+    for _ in 0..5 {
+        let failed = serve.ask(envoy("edge", &[ADDRESS])).await.unwrap_err();
+        assert_eq!(failed.code(), Unavailable);
+    }
+    server.signal("CONT");
+    // Until the breaker lets a call through.
+    while serve.ask(envoy("edge", &[LOGIN])).await.is_err() {}
 }
 
 #[tokio::test]
