@@ -2,6 +2,7 @@
 
 mod kind;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::escaped::Escaped;
@@ -76,6 +77,16 @@ pub enum Error {
         name: String,
         /// What is wrong with it.
         reason: &'static str,
+    },
+    /// A file of rules cannot be read, or has a mistake: see `RulesFile`. Nothing was sent, and the rules in force stay.
+    #[error("invalid rules file `{}`{}: {}", Escaped(.path.display()), Line(.line), Escaped(.reason))]
+    InvalidRulesFile {
+        /// The file.
+        path: PathBuf,
+        /// The line of the mistake, from 1, if it is in one.
+        line: Option<usize>,
+        /// What is wrong, with the name of the field.
+        reason: String,
     },
     /// A [`Rule`](crate::Rule) cannot be one of these rules. Nothing was sent, and the rules in force stay.
     #[error("invalid rule `{}`: it {reason}", Escaped(.rule))]
@@ -202,6 +213,18 @@ impl Error {
             server.get_or_insert_with(|| Arc::clone(name));
         }
         self
+    }
+}
+
+/// The line of a file in an error's message.
+struct Line<'a>(&'a Option<usize>);
+
+impl std::fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(line) => write!(f, ", line {line}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -96,6 +96,8 @@ pub use failure_policy::{FailurePolicy, LocalShare};
 pub use grant::Grant;
 pub use health::{BreakerState, Health, ServerHealth};
 pub use limiter_options::LimiterOptions;
+#[cfg(feature = "rules-file")]
+pub use limiters::RulesFile;
 pub use limiters::{
     Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, Plan, PolicyLimiter,
     RRateLimiter, RateLimiter, Rule, Rules, Verdict,

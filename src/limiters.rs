@@ -31,6 +31,8 @@ pub use policy_limiter::PolicyLimiter;
 pub use rate_limiter::RateLimiter;
 pub(crate) use registry::{NameMapper, Registry};
 pub use rrate_limiter::RRateLimiter;
+#[cfg(feature = "rules-file")]
+pub use rules::RulesFile;
 pub use rules::{Plan, Rule, Rules, Verdict};
 #[cfg(feature = "serde")]
 pub use rules::{RuleConfig, RulesConfig};

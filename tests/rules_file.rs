@@ -1,10 +1,12 @@
 //! Rules from a configuration file: what they do, and how a file with a mistake is refused.
 
+use std::fs;
 use std::time::Duration;
 
-use redisson_rate_limiter::{DecisionSource, RedissonClient, Rule, Rules, RulesConfig, Verdict};
+use redisson_rate_limiter::{DecisionSource, Error, RedissonClient, Rules, RulesFile, Verdict};
+use tempfile::TempDir;
 
-const FILE: &str = r#"
+const TOML: &str = r#"
 [[rules]]
 name = "per-user"
 key = "user"
@@ -24,30 +26,86 @@ policy = { algorithm = "shared_rate", permits = 8, interval_ms = 60000 }
 shadow = true
 "#;
 
+/// The same, line by line.
+const YAML: &str = r#"rules:
+- name: "per-user"
+
+  key: "user"
+  policy: { algorithm: "token_bucket", per_second: 1, capacity: 2 }
+  plans:
+    paid: { algorithm: "fixed_window", limit: 3, window_ms: 60000 }
+  keys:
+    acme: "paid"
+    monitoring: "allow"
+    mallory: "block"
+
+- name: "everything"
+
+  key: "all"
+  prefix: "shared:"
+  policy: { algorithm: "shared_rate", permits: 8, interval_ms: 60000 }
+  shadow: true
+"#;
+
 type Request = &'static str;
 
-fn rules_of(client: &RedissonClient, file: &str) -> Vec<Rule<Request, String>> {
-    let config: RulesConfig = toml::from_str(file).unwrap();
-    let rules = config.rules.iter().map(|rule| {
-        let (key, name) = (rule.key.clone(), rule.name.clone());
-        let target = move |user: &Request| match &*key {
-            "user" => Some((*user).to_owned()),
-            "all" | "partner" => Some("all".to_owned()),
-            other => panic!("{other}"),
-        };
-        client.rule(rule, target, move |_, denied| match denied.source() {
-            DecisionSource::Rule => format!("{name} blocks"),
-            _ => name.clone(),
-        })
-    });
-    rules.collect::<Result<_, _>>().unwrap()
+/// A file in a folder of its own.
+struct File {
+    rules: RulesFile<Request, ()>,
+    path: std::path::PathBuf,
+    _folder: TempDir,
 }
 
-/// How often a user is granted until a rule denies, and what that says.
-async fn granted(rules: &Rules<Request, String>, user: Request) -> (usize, String) {
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        let all = |_: &Request| Some("all".to_owned());
+        let file = Self {
+            rules: RulesFile::new(&path)
+                .key("user", |user: &Request| Some((*user).to_owned()))
+                .key("all", all)
+                .key("partner", all),
+            path,
+            _folder: folder,
+        };
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(&self.path, text).unwrap();
+    }
+}
+
+/// The files of both formats.
+fn files() -> [(File, &'static str); 2] {
+    [
+        (File::new("rules.toml", TOML), TOML),
+        (File::new("rules.yaml", YAML), YAML),
+    ]
+}
+
+/// A line of the file in TOML, as the one in YAML has it.
+fn in_yaml(line: &str) -> String {
+    let line = line.replace(" = ", ": ");
+    match line.strip_suffix("\n[[rules]]") {
+        Some("") => "rules:".to_owned(),
+        Some(before) => format!("{before}\nrules:"),
+        None => line.replace('\n', "\n  "),
+    }
+}
+
+/// How often a user is granted until a rule denies, and which.
+async fn granted(rules: &Rules<Request, ()>, user: Request) -> (usize, String) {
     for granted in 0..10 {
-        if let Verdict::Rejected(text, _) = rules.check(&user).await.unwrap() {
-            return (granted, text);
+        if let Verdict::Rejected((), joint) = rules.check(&user).await.unwrap() {
+            let (name, decision) = joint.deciding();
+            let how = match decision.source() {
+                DecisionSource::Rule => " blocks",
+                _ => "",
+            };
+            return (granted, format!("{name}{how}"));
         }
     }
     (10, "none".to_owned())
@@ -55,45 +113,64 @@ async fn granted(rules: &Rules<Request, String>, user: Request) -> (usize, Strin
 
 #[tokio::test(start_paused = true)]
 async fn rules_of_a_file_have_plans_and_lists_and_shadow_mode() {
-    let client = RedissonClient::in_memory();
-    let rules = client.rules(rules_of(&client, FILE)).unwrap();
-    let denied = |granted, text: &str| (granted, text.to_owned());
-    assert_eq!(granted(&rules, "alice").await, denied(2, "per-user"));
-    assert_eq!(granted(&rules, "acme").await, denied(3, "per-user"));
-    assert_eq!(granted(&rules, "monitoring").await, denied(10, "none"));
-    assert_eq!(
-        granted(&rules, "mallory").await,
-        denied(0, "per-user blocks")
-    );
-    let shared = client.rate_limiter("shared:all");
-    assert_eq!(shared.available_permits().await.unwrap(), 0); // and none of the 15 was refused
+    for (file, _) in files() {
+        let client = RedissonClient::in_memory();
+        let rules = client.rules_from(&file.rules).unwrap();
+        let denied = |granted, text: &str| (granted, text.to_owned());
+        assert_eq!(granted(&rules, "alice").await, denied(2, "per-user"));
+        assert_eq!(granted(&rules, "acme").await, denied(3, "per-user"));
+        assert_eq!(granted(&rules, "monitoring").await, denied(10, "none"));
+        assert_eq!(
+            granted(&rules, "mallory").await,
+            denied(0, "per-user blocks")
+        );
+        let shared = client.rate_limiter("shared:all");
+        assert_eq!(shared.available_permits().await.unwrap(), 0); // and none of the 15 was refused
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_changed_file_keeps_what_was_used() {
-    let client = RedissonClient::in_memory();
-    let rules = client.rules(rules_of(&client, FILE)).unwrap();
-    assert_eq!(granted(&rules, "alice").await.0, 2);
-    let larger = FILE.replace("capacity = 2", "capacity = 5");
-    rules.replace(rules_of(&client, &larger)).unwrap();
-    assert_eq!(granted(&rules, "alice").await.0, 0);
-    let fixed = "algorithm = \"fixed_window\", limit = 5, window_ms = 60000";
-    let other = larger.replace(
-        "algorithm = \"token_bucket\", per_second = 1, capacity = 5",
-        fixed,
-    );
-    rules.replace(rules_of(&client, &other)).unwrap();
-    assert_eq!(granted(&rules, "alice").await.0, 0);
-    tokio::time::advance(Duration::from_secs(5)).await; // the bucket is full and counts no more
-    assert_eq!(granted(&rules, "alice").await.0, 5);
+    for (file, text) in files() {
+        let client = RedissonClient::in_memory();
+        let rules = client.rules_from(&file.rules).unwrap();
+        assert_eq!(granted(&rules, "alice").await.0, 2);
+        let is_yaml = text == YAML;
+        let replace = |text: &str, right: &str, wrong: &str| {
+            let of = |line: &str| {
+                if is_yaml {
+                    in_yaml(line)
+                } else {
+                    line.to_owned()
+                }
+            };
+            let (right, wrong) = (of(right), of(wrong));
+            assert!(text.contains(&right), "{right}");
+            text.replacen(&right, &wrong, 1)
+        };
+        let larger = replace(text, "capacity = 2", "capacity = 5");
+        file.write(&larger);
+        rules.replace_from(&file.rules).unwrap();
+        assert_eq!(granted(&rules, "alice").await.0, 0);
+        let fixed = "algorithm = \"fixed_window\", limit = 5, window_ms = 60000";
+        let bucket = "algorithm = \"token_bucket\", per_second = 1, capacity = 5";
+        file.write(&replace(&larger, bucket, fixed));
+        rules.replace_from(&file.rules).unwrap();
+        assert_eq!(granted(&rules, "alice").await.0, 0);
+        tokio::time::advance(Duration::from_secs(5)).await; // the bucket is full and counts no more
+        assert_eq!(granted(&rules, "alice").await.0, 5);
 
-    let moved = FILE.replace("shared_rate\", permits", "fixed_window\", limit");
-    let moved = moved.replace("interval_ms", "window_ms");
-    let refused = rules.replace(rules_of(&client, &moved)).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "invalid rule `everything`: it has another algorithm than before: give its limiter another prefix"
-    );
+        let moved = replace(text, "shared_rate\", permits", "fixed_window\", limit");
+        file.write(&replace(&moved, "interval_ms", "window_ms"));
+        let refused = rules.replace_from(&file.rules).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "invalid rule `everything`: it has another algorithm than before: give its limiter another prefix"
+        );
+        file.write(&replace(text, "shadow = true", "shadow = false"));
+        rules.replace_from(&file.rules).unwrap();
+        assert_eq!(granted(&rules, "monitoring").await.1, "everything");
+    }
 }
 
 /// The files in the guide and in the documentation of `RulesConfig`.
@@ -110,23 +187,57 @@ fn the_documented_files_are_read() {
             let lines = lines.take_while(|line| !line.trim().starts_with("```"));
             lines.collect::<Vec<_>>().join("\n")
         });
-        let files = files.filter(|file| file.contains("[[rules]]"));
-        let rules = files.map(|file| rules_of(&RedissonClient::in_memory(), &file).len());
-        assert!(rules.sum::<usize>() > 0);
+        let files: Vec<_> = files.filter(|file| file.contains("[[rules]]")).collect();
+        assert!(!files.is_empty());
+        for text in files {
+            let file = File::new("rules.toml", &text);
+            RedissonClient::in_memory().rules_from(&file.rules).unwrap();
+        }
     }
 }
 
-/// What is wrong with a file, and what its parser says: the line, and the text.
+#[test]
+fn a_missing_file_and_a_missing_or_unknown_key_are_named() {
+    let client = RedissonClient::in_memory();
+    let missing = RulesFile::<Request>::new("/nowhere/rules.toml");
+    let error = client.rules_from(&missing).unwrap_err().to_string();
+    assert!(
+        error.starts_with("invalid rules file `/nowhere/rules.toml`: No such file"),
+        "{error}"
+    );
+    for (file, text) in files() {
+        let (without, line) = match text == YAML {
+            true => (text.replacen("key: \"user\"", "", 1), 8), // where the rule's last field is
+            false => (text.replacen("key = \"user\"", "", 1), 2),
+        };
+        file.write(&without);
+        let error = client.rules_from(&file.rules).unwrap_err().to_string();
+        let expected = format!(", line {line}: missing field `key`");
+        assert!(error.ends_with(&expected), "{error}");
+
+        file.write(&text.replacen("\"all\"", "\"every one\"", 1));
+        let error = client.rules_from(&file.rules).unwrap_err();
+        let Error::InvalidRulesFile { reason, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(
+            reason,
+            "`key` of `everything`: unknown key `every one`, expected one of `all`, `partner`, `user`"
+        );
+    }
+}
+
+/// What is wrong with a file, and what the error says: the line, and the text.
 #[test]
 fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
+    let client = RedissonClient::in_memory();
     let mut others = Vec::new();
     for (right, wrong, line, text) in [
-        ("key = \"user\"", "", 2, "missing field `key`"),
         (
             "key = \"user\"",
             "kye = \"user\"",
             4,
-            "unknown field `kye`, expected one of `name`, `key`",
+            "unknown field `kye`, expected one of ",
         ),
         (
             "\"everything\"",
@@ -177,12 +288,7 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             2,
             "`keys` of `per-user`: `acme` has the plan `gold`",
         ),
-        (
-            "shadow = true",
-            "shadow = \"yes\"",
-            18,
-            "invalid type: string \"yes\", expected a boolean",
-        ),
+        ("shadow = true", "shadow = \"yes\"", 18, "boolean"),
         (
             "shadow = true",
             "penalty_ms = 0",
@@ -213,15 +319,27 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             1,
             "unknown field `shadows`",
         ),
-        ("prefix = ", "prefix ", 16, "key with no value"),
+        ("prefix = ", "prefix ", 16, "key "),
     ] {
-        let file = FILE.replacen(right, wrong, 1);
-        let error = toml::from_str::<RulesConfig>(&file)
-            .unwrap_err()
-            .to_string();
-        let place = format!("TOML parse error at line {line},");
-        if !error.starts_with(&place) || !error.contains(text) {
-            others.push(format!("{wrong}: {error}"));
+        for (file, text_of_file) in files() {
+            let (right, wrong) = match text_of_file == YAML {
+                true => (in_yaml(right), in_yaml(wrong)),
+                false => (right.to_owned(), wrong.to_owned()),
+            };
+            assert!(text_of_file.contains(&right), "{right}");
+            file.write(&text_of_file.replacen(&right, &wrong, 1));
+            let error = client.rules_from(&file.rules).unwrap_err();
+            let Error::InvalidRulesFile {
+                line: found,
+                reason,
+                ..
+            } = &error
+            else {
+                panic!("{error}")
+            };
+            if *found != Some(line) || !reason.contains(text) {
+                others.push(format!("{wrong}: {error}"));
+            }
         }
     }
     assert!(others.is_empty(), "{}", others.join("\n"));

@@ -8,6 +8,8 @@ use crate::decision::Decision;
 use crate::error::Result;
 #[cfg(feature = "serde")]
 use crate::limiters::RuleConfig;
+#[cfg(feature = "rules-file")]
+use crate::limiters::RulesFile;
 use crate::limiters::{
     Charge, JointDecision, KeyedRateLimiter, Mode, PolicyLimiter, RateLimiter, Rule, Rules,
     check_all, peek_all, refund_all,
@@ -236,5 +238,20 @@ impl RedissonClient {
     /// 32 of them apply to is refused by [`Rules::check`], as by [`check_all`](Self::check_all).
     pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<Rules<R, E>> {
         Rules::new(Arc::clone(&self.0), rules.into())
+    }
+
+    /// [`Rules`] that a file describes: with the feature `rules-file`. [`RulesFile`] shows how. Sends nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRulesFile`](crate::Error::InvalidRulesFile) if the file cannot be read or has a mistake, and those of
+    /// [`rules`](Self::rules).
+    #[cfg(feature = "rules-file")]
+    pub fn rules_from<R: 'static, E: 'static>(
+        &self,
+        file: &RulesFile<R, E>,
+    ) -> Result<Rules<R, E>> {
+        let rules = self.rules([])?;
+        rules.replace_from(file)?;
+        Ok(rules)
     }
 }

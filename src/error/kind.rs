@@ -31,7 +31,7 @@ pub enum ErrorKind {
     InvalidArgument,
     /// [`Error::InvalidName`].
     InvalidName,
-    /// [`Error::InvalidRule`].
+    /// [`Error::InvalidRule`], or [`Error::InvalidRulesFile`].
     InvalidRule,
     /// [`Error::Indeterminate`].
     Indeterminate,
@@ -89,7 +89,7 @@ impl Error {
             Self::Closed => ErrorKind::Closed,
             Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
             Self::InvalidName { .. } => ErrorKind::InvalidName,
-            Self::InvalidRule { .. } => ErrorKind::InvalidRule,
+            Self::InvalidRule { .. } | Self::InvalidRulesFile { .. } => ErrorKind::InvalidRule,
             Self::Indeterminate { .. } => ErrorKind::Indeterminate,
             Self::StoreUnavailable { .. } => ErrorKind::StoreUnavailable,
             Self::NoRuntime => ErrorKind::NoRuntime,

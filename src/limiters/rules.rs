@@ -3,6 +3,8 @@
 #[cfg(feature = "serde")]
 mod config;
 mod deciding;
+#[cfg(feature = "rules-file")]
+mod file;
 mod in_force;
 mod rule;
 
@@ -16,6 +18,8 @@ use super::joint::{JointDecision, refund_all, settle_all};
 use crate::error::Result;
 #[cfg(feature = "serde")]
 pub use config::{RuleConfig, RulesConfig};
+#[cfg(feature = "rules-file")]
+pub use file::RulesFile;
 use in_force::InForce;
 pub use rule::{Plan, Rule};
 
@@ -151,6 +155,23 @@ impl<R, E> Rules<R, E> {
             rules.into(),
             Some(&**in_force),
         )?);
+        Ok(())
+    }
+
+    /// [Replaces](Self::replace) the rules by those of a file, read again, and [sets the shadow mode](Self::set_shadow) that it says:
+    /// with the feature `rules-file`. [`RulesFile`] shows how.
+    ///
+    /// # Errors
+    /// As [`RedissonClient::rules_from`](crate::RedissonClient::rules_from); the old rules stay.
+    #[cfg(feature = "rules-file")]
+    pub fn replace_from(&self, file: &RulesFile<R, E>) -> Result<()>
+    where
+        R: 'static,
+        E: 'static,
+    {
+        let (rules, is_shadow) = file.read(&self.registry)?;
+        self.replace(rules)?;
+        self.set_shadow(is_shadow);
         Ok(())
     }
 

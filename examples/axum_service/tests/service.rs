@@ -5,14 +5,10 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use axum_service::Service;
 use redisson_rate_limiter::{Rate, RedissonClient};
 use reqwest::{Client, Response, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 #[path = "../../../tests/support/mod.rs"]
 mod servers;
@@ -32,39 +28,62 @@ prefix = "orders:"
 policy = { algorithm = "shared_rate", permits = 5, interval_ms = 3600000 }
 "#;
 
+/// The program, and what it prints.
 struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
     url: String,
     http: Client,
-    service: Service,
     folder: TempDir,
-    stop: oneshot::Sender<()>,
-    served: JoinHandle<usize>,
 }
 
 impl Running {
-    async fn start(redis_url: Option<&str>) -> Self {
+    fn start(redis_url: Option<&str>) -> Self {
+        Self::by_rules(redis_url, RULES)
+    }
+
+    fn by_rules(redis_url: Option<&str>, rules: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("rules.toml");
-        fs::write(&file, RULES).unwrap();
-        let service = Service::start(redis_url, file).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (stop, stopped) = oneshot::channel::<()>();
-        let running = service.clone();
-        let served = tokio::spawn(async move {
-            let shutdown = async {
-                let _ = stopped.await;
-            };
-            running.run(listener, shutdown).await.unwrap()
-        });
-        Self {
-            url,
-            http: Client::new(),
-            service,
-            folder,
-            stop,
-            served,
+        let path = folder.path().join("rules.toml");
+        fs::write(&path, rules).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_axum-service"));
+        command.arg(path).env_remove("REDIS_URL");
+        if let Some(url) = redis_url {
+            command.env("REDIS_URL", url);
         }
+        command.env("ADDRESS", "127.0.0.1:0").stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut running = Self {
+            child,
+            lines,
+            url: String::new(),
+            http: Client::new(),
+            folder,
+        };
+        let line = running.line();
+        let address = line.strip_prefix("listening on ").expect(&line);
+        running.url = format!("http://{address}");
+        running
+    }
+
+    /// The next line that is not about an order of the worker.
+    fn line(&mut self) -> String {
+        let mut lines = self.lines.by_ref().map(Result::unwrap);
+        let line = lines.find(|line| !line.starts_with("sent "));
+        line.expect("one more line")
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+    }
+
+    /// Has it read its rules again, and returns what it says of that.
+    fn reload(&mut self, rules: &str) -> String {
+        fs::write(self.folder.path().join("rules.toml"), rules).unwrap();
+        self.signal(Signal::HUP);
+        self.line()
     }
 
     async fn order(&self, user: &str) -> Response {
@@ -73,18 +92,21 @@ impl Running {
         request.send().await.unwrap()
     }
 
-    async fn get(&self, path: &str) -> (StatusCode, String) {
-        let response = self
-            .http
-            .get(format!("{}{path}", self.url))
-            .send()
-            .await
-            .unwrap();
-        (response.status(), response.text().await.unwrap())
+    async fn status(&self, user: &str) -> u16 {
+        self.order(user).await.status().as_u16()
     }
 
-    fn write_rules(&self, text: &str) {
-        fs::write(self.folder.path().join("rules.toml"), text).unwrap();
+    async fn get(&self, path: &str) -> (StatusCode, String) {
+        let response = self.http.get(format!("{}{path}", self.url)).send().await;
+        let response = response.unwrap();
+        (response.status(), response.text().await.unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -93,7 +115,7 @@ fn header<'a>(response: &'a Response, name: &str) -> &'a str {
 }
 
 async fn limits_are_those_of_the_file(redis_url: Option<&str>) {
-    let running = Running::start(redis_url).await;
+    let running = Running::start(redis_url);
     for left in [1, 0] {
         let accepted = running.order("alice").await;
         assert_eq!(accepted.status(), StatusCode::ACCEPTED);
@@ -140,135 +162,59 @@ async fn the_limits_are_those_of_the_file_in_redis() {
 async fn instances_and_java_services_share_the_limits() {
     let server = servers::Server::start();
     let url = format!("redis://127.0.0.1:{}", server.port());
-    let (one, other) = (
-        Running::start(Some(&url)).await,
-        Running::start(Some(&url)).await,
-    );
-    assert_eq!(one.order("alice").await.status(), StatusCode::ACCEPTED);
-    assert_eq!(other.order("alice").await.status(), StatusCode::ACCEPTED);
-    assert_eq!(
-        one.order("alice").await.status(),
-        StatusCode::TOO_MANY_REQUESTS
-    );
+    let (one, other) = (Running::start(Some(&url)), Running::start(Some(&url)));
+    assert_eq!(one.status("alice").await, 202);
+    assert_eq!(other.status("alice").await, 202);
+    assert_eq!(one.status("alice").await, 429);
     let java = RedissonClient::connect(&url).await.unwrap();
-    assert!(
-        java.rate_limiter("orders:all")
-            .try_acquire(3)
-            .await
-            .unwrap()
-    );
-    assert_eq!(
-        one.order("bob").await.status(),
-        StatusCode::TOO_MANY_REQUESTS
-    );
+    let orders = java.rate_limiter("orders:everyone");
+    assert!(orders.try_acquire(3).await.unwrap());
+    assert_eq!(one.status("bob").await, 429);
 }
 
 #[tokio::test]
 async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
-    let running = Running::start(None).await;
-    assert_eq!(running.order("alice").await.status(), StatusCode::ACCEPTED);
-    running.write_rules(&RULES.replace("limit = 2", "limmit = 2"));
-    let error = running.service.reload().unwrap_err().to_string();
+    let mut running = Running::start(None);
+    assert_eq!(running.status("alice").await, 202);
+    let answer = running.reload(&RULES.replace("limit = 2", "limmit = 2"));
+    assert!(answer.starts_with("kept the rules: "), "{answer}");
     assert!(
-        error.contains("limmit") && error.contains("line 5"),
-        "{error}"
+        answer.contains("line 5: unknown field `limmit`"),
+        "{answer}"
     );
-    running.write_rules(&RULES.replace("key = \"user\"", "key = \"usr\""));
-    let error = running.service.reload().unwrap_err().to_string();
-    assert_eq!(error, "per-user: no key `usr`");
-
-    running.write_rules(&RULES.replace("limit = 2", "limit = 1"));
-    running.service.reload().unwrap();
-    assert_eq!(
-        running.order("alice").await.status(),
-        StatusCode::TOO_MANY_REQUESTS
-    );
-    running.write_rules(&format!(
-        "shadow = true\n{}",
-        RULES.replace("limit = 2", "limit = 1")
-    ));
-    running.service.reload().unwrap();
-    assert_eq!(running.order("alice").await.status(), StatusCode::ACCEPTED);
+    let one = RULES.replace("limit = 2", "limit = 1");
+    assert_eq!(running.reload(&one), "read the rules again");
+    assert_eq!(running.status("alice").await, 429);
+    let answer = running.reload(&format!("shadow = true\n{one}"));
+    assert_eq!(answer, "read the rules again");
+    assert_eq!(running.status("alice").await, 202);
 }
 
 #[tokio::test]
-async fn a_shutdown_answers_what_is_in_flight_and_says_what_was_not_sent() {
-    let running = Running::start(None).await;
+async fn a_shutdown_says_what_was_not_sent_and_keeps_no_permit() {
+    let server = servers::Server::start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
     // The partner's quota is used up, so that orders wait.
-    let client = running.service.client();
-    let rate = Rate::overall(10, Duration::from_secs(1));
-    let partner = client.rate_limiter("partner-api").with_rate(rate).unwrap();
-    assert!(partner.try_acquire(9).await.unwrap()); // the worker has one, before or after
+    let other = RedissonClient::connect(&url).await.unwrap();
+    let rate = Rate::overall(10, Duration::from_secs(3600));
+    let partner = other.rate_limiter("partner-api");
+    partner.set_rate(rate).await.unwrap();
+    assert!(partner.try_acquire(10).await.unwrap());
+    let mut running = Running::start(Some(&url));
     for user in ["alice", "bob", "carol"] {
-        assert_eq!(running.order(user).await.status(), StatusCode::ACCEPTED);
+        assert_eq!(running.status(user).await, 202);
     }
-    running.stop.send(()).unwrap();
-    let left = tokio::time::timeout(Duration::from_secs(60), running.served);
-    assert!(left.await.unwrap().unwrap() <= 2);
-    assert!(client.is_closed());
+    running.signal(Signal::TERM);
+    assert_eq!(running.line(), "closed; 3 orders were not sent");
+    assert!(running.child.wait().unwrap().success());
+    partner.release(10).await.unwrap();
+    assert_eq!(partner.available_permits().await.unwrap(), 10);
 }
 
-/// The program, and its output.
-struct Program {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Program {
-    fn start(rules: &std::path::Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_axum-service"))
-            .arg(rules)
-            .env_remove("REDIS_URL")
-            .env("ADDRESS", "127.0.0.1:0")
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
+#[tokio::test]
+async fn the_rules_of_the_example_are_right() {
+    let running = Running::by_rules(None, include_str!("../rules.toml"));
+    for _ in 0..3 {
+        assert_eq!(running.status("monitoring").await, 202);
     }
-
-    fn line(&mut self) -> String {
-        self.lines.next().expect("one more line").unwrap()
-    }
-
-    fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id()).unwrap();
-        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[test]
-fn the_program_reads_its_rules_at_sighup_and_ends_at_sigterm() {
-    let folder = tempfile::tempdir().unwrap();
-    let rules = folder.path().join("rules.toml");
-    fs::write(&rules, RULES).unwrap();
-    let mut program = Program::start(&rules);
-    assert!(program.line().starts_with("listening on 127.0.0.1:"));
-    program.signal(Signal::HUP);
-    assert_eq!(program.line(), "read the rules again");
-    fs::write(&rules, "rules = 3").unwrap();
-    program.signal(Signal::HUP);
-    assert!(
-        program
-            .line()
-            .starts_with("kept the rules: TOML parse error at line 1")
-    );
-    program.signal(Signal::TERM);
-    // The text of an error has several lines.
-    while program.line() != "closed; 0 orders were not sent" {}
-    assert!(program.child.wait().unwrap().success());
-}
-
-#[test]
-fn the_rules_of_the_example_are_right() {
-    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/rules.toml");
-    let mut program = Program::start(rules.as_ref());
-    assert!(program.line().starts_with("listening on 127.0.0.1:"));
 }

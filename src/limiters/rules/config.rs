@@ -14,8 +14,9 @@ use crate::error::Result;
 use crate::limiters::{PolicyLimiter, Registry};
 use crate::policies::AnyPolicy;
 
-/// Rules as a configuration file has them: with the feature `serde`, of which any format can be read. What a rule counts for
-/// is a name, which the application gives a meaning; [`RedissonClient::rule`](crate::RedissonClient::rule) makes the rule.
+/// Rules as a configuration file has them: with the feature `serde`, by which any format can be read. `RulesFile`, with the feature
+/// `rules-file`, reads TOML and YAML. What a rule counts for is a name, which the application gives a meaning;
+/// [`RedissonClient::rule`](crate::RedissonClient::rule) makes the rule.
 ///
 /// ```toml
 /// shadow = false                  # all rules: decided and counted, but not enforced

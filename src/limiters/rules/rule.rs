@@ -110,7 +110,7 @@ impl Applied<'_> {
 type Target<R> = Box<dyn Fn(&R) -> Option<String> + Send + Sync>;
 type Cost<R> = Box<dyn Fn(&R) -> u32 + Send + Sync>;
 type PlanOf<R> = Box<dyn Fn(&R, &str) -> Option<String> + Send + Sync>;
-type Rejection<R, E> = Box<dyn Fn(&R, &Decision) -> E + Send + Sync>;
+pub(super) type Rejection<R, E> = Box<dyn Fn(&R, &Decision) -> E + Send + Sync>;
 
 impl<R, E> Rule<R, E> {
     /// A rule by which a request counts for the target (the limiter's key) that `target` returns: its user, address or

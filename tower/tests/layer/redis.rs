@@ -4,11 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis::AsyncCommands;
-use redisson_rate_limiter::{Event, FailurePolicy, LimiterOptions, RedissonClient, Rule};
+use redisson_rate_limiter::{
+    Event, FailurePolicy, FixedWindow, LimiterOptions, RedissonClient, Rule,
+};
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::key::{Everyone, Header, by};
 
-use crate::fixture::{MINUTE, ask, field, of, per_minute, request};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tower::{Layer, ServiceExt};
+
+use crate::fixture::{Handled, MINUTE, ask, field, of, per_minute, request};
 use crate::support::Server;
 
 async fn connect(server: &Server) -> RedissonClient {
@@ -90,6 +96,50 @@ async fn while_redis_is_down_the_failure_policy_says_who_gets_in() {
         let retry_after = (status == 503).then_some("1");
         assert_eq!(field(&response, "retry-after"), retry_after);
     }
+}
+
+#[tokio::test]
+async fn redis_is_emptied_and_restarted_under_load_and_each_limit_holds() {
+    const LIMIT: usize = 50;
+    let server = Server::start();
+    let port = server.port();
+    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let per_hour = FixedWindow::new(50, 60 * MINUTE);
+    let layer = RateLimitLayer::new(client.policy_limiter(per_hour).unwrap(), Everyone);
+    let handled = Handled::default();
+    let service = layer.layer(handled.service());
+    let (sender, mut statuses) = mpsc::channel(1);
+    let mut load = JoinSet::new();
+    for _ in 0..20 {
+        let (service, sender) = (service.clone(), sender.clone());
+        load.spawn(async move {
+            loop {
+                let response = service.clone().oneshot(request()).await.unwrap();
+                sender.send(response.status().as_u16()).await.unwrap();
+            }
+        });
+    }
+    let mut granted = 0;
+    let mut until = async |granted_now: usize, status: u16| {
+        loop {
+            let seen = statuses.recv().await.unwrap();
+            granted += usize::from(seen == 200);
+            assert!([200, 429, 503].contains(&seen), "{seen}");
+            if seen == status && granted >= granted_now {
+                return granted;
+            }
+        }
+    };
+    assert_eq!(until(LIMIT, 429).await, LIMIT);
+    let mut raw = server.connection().await;
+    redis::cmd("FLUSHALL").exec_async(&mut raw).await.unwrap();
+    assert_eq!(until(2 * LIMIT, 429).await, 2 * LIMIT);
+    drop(server);
+    assert_eq!(until(0, 503).await, 2 * LIMIT);
+    let _server = Server::start_at(port, &[]);
+    assert_eq!(until(3 * LIMIT, 429).await, 3 * LIMIT);
+    load.shutdown().await;
+    assert_eq!(handled.count() as usize, 3 * LIMIT);
 }
 
 #[tokio::test]

@@ -1,19 +1,26 @@
 //! The layer in the servers that it is for.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
 use axum::{Extension, Router};
 use http::Request;
-use redisson_rate_limiter::RedissonClient;
-use redisson_rate_limiter_tower::key::{ClientAddress, Everyone};
+use redisson_rate_limiter::{Rate, RedissonClient};
+use redisson_rate_limiter_tower::key::{ClientAddress, Header};
 use redisson_rate_limiter_tower::reject::Grpc;
 use redisson_rate_limiter_tower::{Charged, RateLimitLayer};
-use tower::{Layer, ServiceExt};
+use tokio::net::TcpListener;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Endpoint, Server};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_types::StatusExt;
+use tower::ServiceExt;
 
-use crate::fixture::per_minute;
+use crate::fixture::{MINUTE, per_minute};
 
 #[tokio::test(start_paused = true)]
 async fn a_router_of_axum_takes_the_layer() {
@@ -82,20 +89,46 @@ async fn axum_says_the_peer_and_the_route() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_service_of_tonic_takes_the_layer() {
-    let client = RedissonClient::in_memory();
-    let layer = RateLimitLayer::new(per_minute(&client, 1), Everyone).reject_with(Grpc);
-    let handler = tower::service_fn(|_: Request<tonic::body::Body>| async {
-        Ok::<_, std::convert::Infallible>(http::Response::new(tonic::body::Body::empty()))
-    });
-    let service = layer.layer(handler);
-    let ask = async || {
-        let request = Request::new(tonic::body::Body::empty());
-        let response = service.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.status(), 200);
-        tonic::Status::from_header_map(response.headers()).map(|it| it.code())
+#[tokio::test]
+async fn a_client_of_tonic_reads_why_and_for_how_long_it_is_denied() {
+    let limiter = RedissonClient::in_memory()
+        .keyed_rate_limiter("calls:", Rate::overall(2, MINUTE))
+        .unwrap();
+    let layer = RateLimitLayer::new(limiter.clone(), Header::new("x-user")).reject_with(Grpc);
+    let (_, health) = tonic_health::server::health_reporter();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = Server::builder().layer(layer).add_service(health);
+    let server = tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
+
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let mut client = HealthClient::new(channel.connect().await.unwrap());
+    let mut check = async |user: &'static str| {
+        let mut request = tonic::Request::new(HealthCheckRequest::default());
+        request
+            .metadata_mut()
+            .insert("x-user", user.parse().unwrap());
+        client.check(request).await.map(tonic::Response::into_inner)
     };
-    assert_eq!(ask().await, None);
-    assert_eq!(ask().await, Some(tonic::Code::ResourceExhausted));
+    for _ in 0..2 {
+        assert_eq!(check("alice").await.unwrap().status, 1); // it serves
+    }
+    let denied = check("alice").await.unwrap_err();
+    assert_eq!(denied.code(), tonic::Code::ResourceExhausted);
+    assert_eq!(denied.message(), "rate limit exceeded");
+    let details = denied.get_error_details();
+    let delay = details.retry_info().and_then(|it| it.retry_delay).unwrap();
+    assert!(Duration::ZERO < delay && delay <= MINUTE + Duration::from_millis(3));
+    let violations = &details.quota_failure().unwrap().violations;
+    let violations: Vec<_> = { violations.iter() }
+        .map(|it| (&*it.subject, &*it.description))
+        .collect();
+    assert_eq!(violations, [("calls:", "2 per 60s")]);
+    assert_eq!(check("bob").await.unwrap().status, 1);
+    let retry_after = denied.metadata().get("retry-after").unwrap();
+    assert_eq!(
+        retry_after.to_str().unwrap(),
+        delay.as_secs_f64().ceil().to_string()
+    );
+    server.abort();
 }

@@ -1,0 +1,184 @@
+//! A file of rules, and what its keys mean: with the feature `rules-file`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, fs};
+
+use super::rule::Rejection;
+use super::{Rule, RulesConfig};
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::limiters::Registry;
+
+/// A file of rules, in TOML or YAML, for requests of type `R`: with the feature `rules-file`. [`RulesConfig`] shows what is in it.
+///
+/// It says where the file is and what its `key`s mean. [`RedissonClient::rules_from`](crate::RedissonClient::rules_from) reads it,
+/// and [`Rules::replace_from`](super::Rules::replace_from) reads it again, such as at SIGHUP. A file whose name ends in `.yaml` or
+/// `.yml` is YAML, any other one TOML. [`Error::InvalidRulesFile`] names the line and the field of a mistake.
+///
+/// ```
+/// use redisson_rate_limiter::{RedissonClient, RulesFile, Verdict};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("rules.yaml");
+/// let text = "
+/// rules:
+///   - name: per-user
+///     key: user
+///     policy: { algorithm: fixed_window, limit: 1, window_ms: 60000 }
+/// ";
+/// std::fs::write(&path, text)?;
+///
+/// let file = RulesFile::new(&path).key("user", |user: &&str| Some(user.to_string()));
+/// let rules = RedissonClient::in_memory().rules_from(&file)?;
+/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+/// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected((), _)));
+///
+/// std::fs::write(&path, text.replace("limit: 1", "limit: 2"))?;
+/// rules.replace_from(&file)?; // what was used still counts
+/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+///
+/// std::fs::write(&path, text.replace("limit: 1", "limmit: 2"))?;
+/// let mistake = rules.replace_from(&file).unwrap_err().to_string(); // the rules in force stay
+/// assert!(mistake.contains("line 5") && mistake.contains("unknown field `limmit`"), "{mistake}");
+/// # Ok(()) }
+/// ```
+pub struct RulesFile<R, E = ()> {
+    path: PathBuf,
+    keys: BTreeMap<String, Key<R>>,
+    rejection: Arc<Rejection<R, E>>,
+}
+
+type Key<R> = Arc<dyn Fn(&R) -> Option<String> + Send + Sync>;
+
+impl<R> RulesFile<R> {
+    /// The file at this path.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            keys: BTreeMap::new(),
+            rejection: Arc::new(Box::new(|_, _| ())),
+        }
+    }
+}
+
+impl<R, E> RulesFile<R, E> {
+    /// Says what a rule with this `key` counts for, as the target of [`Rule::new`] does.
+    #[must_use]
+    pub fn key(
+        mut self,
+        name: impl Into<String>,
+        target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.keys.insert(name.into(), Arc::new(target));
+        self
+    }
+
+    /// Sets what a denied request gets, as the rejection of [`Rule::new`] does. The default is `()`.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::RulesFile;
+    /// let file = RulesFile::new("rules.toml")
+    ///     .key("user", |user: &String| Some(user.clone()))
+    ///     .rejection(|user, denied| format!("{user}: retry in {:?}", denied.retry_after()));
+    /// ```
+    #[must_use]
+    pub fn rejection<T>(
+        self,
+        rejection: impl Fn(&R, &Decision) -> T + Send + Sync + 'static,
+    ) -> RulesFile<R, T> {
+        RulesFile {
+            path: self.path,
+            keys: self.keys,
+            rejection: Arc::new(Box::new(rejection)),
+        }
+    }
+
+    /// Reads the rules, and whether all of them are in shadow mode.
+    pub(super) fn read(&self, registry: &Arc<Registry>) -> Result<(Vec<Rule<R, E>>, bool)>
+    where
+        R: 'static,
+        E: 'static,
+    {
+        let refuse = |mistake: Mistake| Error::InvalidRulesFile {
+            path: self.path.clone(),
+            line: mistake.line,
+            reason: mistake.reason,
+        };
+        let text = fs::read_to_string(&self.path).map_err(|error| {
+            refuse(Mistake {
+                line: None,
+                reason: error.to_string(),
+            })
+        })?;
+        let config = parse(&self.path, &text).map_err(refuse)?;
+        let rules = config.rules.iter().map(|rule| {
+            let key = self.keys.get(&rule.key).ok_or_else(|| {
+                let known: Vec<_> = self.keys.keys().map(|it| format!("`{it}`")).collect();
+                refuse(Mistake {
+                    line: None,
+                    reason: format!(
+                        "`key` of `{}`: unknown key `{}`, expected one of {}",
+                        rule.name,
+                        rule.key,
+                        known.join(", ")
+                    ),
+                })
+            })?;
+            let (key, rejection) = (Arc::clone(key), Arc::clone(&self.rejection));
+            rule.rule(
+                registry,
+                move |request| key(request),
+                move |request, denied| rejection(request, denied),
+            )
+        });
+        Ok((rules.collect::<Result<_>>()?, config.shadow))
+    }
+}
+
+struct Mistake {
+    /// From 1; `None` of one that is nowhere in the file.
+    line: Option<usize>,
+    reason: String,
+}
+
+fn parse(path: &Path, text: &str) -> Result<RulesConfig, Mistake> {
+    let is_yaml = path
+        .extension()
+        .is_some_and(|it| it == "yaml" || it == "yml");
+    if is_yaml {
+        let options = serde_saphyr::options! {
+            strict_booleans: true,
+            with_snippet: false,
+        };
+        return serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+            let reason = error.to_string();
+            let Some(at) = error.location() else {
+                return Mistake { line: None, reason };
+            };
+            let place = format!(" at line {}, column {}", at.line(), at.column());
+            Mistake {
+                line: at.line().try_into().ok(),
+                reason: reason.trim_end_matches(&place).to_owned(),
+            }
+        });
+    }
+    toml::from_str(text).map_err(|error| Mistake {
+        line: error
+            .span()
+            .map(|at| 1 + text[..at.start].matches('\n').count()),
+        reason: error.message().to_owned(),
+    })
+}
+
+impl<R, E> fmt::Debug for RulesFile<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RulesFile")
+            .field("path", &self.path)
+            .field("keys", &self.keys.keys())
+            .finish_non_exhaustive()
+    }
+}
