@@ -178,20 +178,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// # Cancel safety
     /// As [`check`](Self::check).
     async fn check_up_to(&self, key: &str, cost: u32) -> Result<Decision> {
-        let mut cost = cost;
-        loop {
-            let decided = self.check(key, cost).await;
-            let left = match &decided {
-                Ok(Decision::Denied(denied)) => denied.remaining,
-                Err(Error::ExceedsLimit { limit, .. }) => *limit,
-                _ => return decided,
-            };
-            // Each further request is for less, so that they come to an end.
-            match u32::try_from(left) {
-                Ok(left) if 0 < left && left < cost => cost = left,
-                _ => return decided,
-            }
-        }
+        up_to(cost, |cost| self.check(key, cost)).await
     }
 
     /// Gives back what `key` was granted, and returns how many permits: see [`RateLimiter::refund`]. 0 for a limiter that does
@@ -229,7 +216,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
 
     /// Corrects the charge of a request that was an estimate, once its cost is known: see [`RateLimiter::settle`]. A limiter that
     /// does not keep track of single grants gives nothing back, and takes what is missing as far as it has it, as by
-    /// [`check_up_to`](Self::check_up_to). A grant that was given back or settled before stays as it is.
+    /// [`check_up_to`](Self::check_up_to), but waits for no turn. A grant that was given back or settled before stays as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -301,9 +288,31 @@ where
     if cost < granted {
         limiter.refund(key, grant.part(granted - cost)).await?;
     } else if cost > granted && grant.begin_refund() {
-        let _ = limiter.check_up_to(key, cost - granted).await?;
+        // The request is done, so nobody waits for its turn.
+        let take = |cost| limiter.check_without_waiting(key, cost);
+        let _ = up_to(cost - granted, take).await?;
     }
     Ok(())
+}
+
+/// Checks a request of `cost`, and while it is denied the same of what is left.
+async fn up_to<F>(mut cost: u32, check: impl Fn(u32) -> F) -> Result<Decision>
+where
+    F: Future<Output = Result<Decision>>,
+{
+    loop {
+        let decided = check(cost).await;
+        let left = match &decided {
+            Ok(Decision::Denied(denied)) => denied.remaining,
+            Err(Error::ExceedsLimit { limit, .. }) => *limit,
+            _ => return decided,
+        };
+        // Each further request is for less, so that they come to an end.
+        match u32::try_from(left) {
+            Ok(left) if 0 < left && left < cost => cost = left,
+            _ => return decided,
+        }
+    }
 }
 
 /// What a future returns if it needs not wait.

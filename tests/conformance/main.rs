@@ -210,6 +210,7 @@ on_every_store! {
             settling_leaves_the_settings_that_a_limiter_got_since_the_grant,
             a_waiter_waits_until_enough_has_come_back,
             of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyond,
+            settling_waits_for_no_turn,
             a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back,
         }
         per_client {

@@ -1,8 +1,11 @@
 //! Grants that were estimates, settled once it is known what was used.
 
-use redisson_rate_limiter::{Error, FixedWindow, Grant, Limiter, Rate, RateLimiter};
+use redisson_rate_limiter::{
+    Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, Rate, RateLimiter,
+};
 
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
+use crate::stopped_time::run_until_stalled;
 
 async fn ten(fixture: &Fixture) -> RateLimiter {
     let limiter = fixture.limiter().await;
@@ -146,6 +149,23 @@ pub async fn of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyon
         expire().await;
         assert_eq!(keyed.refund("key", whole).await.unwrap(), 0);
     }
+}
+
+pub async fn settling_waits_for_no_turn(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let paced = LeakyBucket::new(1, HOUR).with_capacity(10);
+    let paced = client.policy_limiter(paced).unwrap();
+    let paced = paced.with_prefix(format!("{}:", fixture.name()));
+    let _stopped = fixture.stop_time();
+    let estimate = take(&paced, "key", 1).await;
+    let settling = tokio::spawn({
+        let paced = paced.clone();
+        async move { paced.settle("key", estimate, 5).await }
+    });
+    run_until_stalled(&client.rate_limiter(fixture.name())).await;
+    assert!(settling.is_finished());
+    let next = paced.check_without_waiting("key", 1).await.unwrap();
+    assert!(matches!(next, Decision::Granted(next) if next.delay == 5 * HOUR));
 }
 
 pub async fn a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back(fixture: Fixture) {

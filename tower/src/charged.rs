@@ -121,8 +121,7 @@ impl Charged {
     }
 
     /// Corrects the charge, once the cost is known: what was charged in excess is given back, as by [`refund`](Self::refund),
-    /// and what is missing is charged, as far as the limiter has it: the request is done, so it cannot be denied any more.
-    /// A charge that was settled or given back before stays as it is. All limiters that decided have the same cost: see
+    /// and what is missing is charged, as [`Limiter::settle`] does: the request is done, so it cannot be denied any more. A charge that was settled or given back before stays as it is. All limiters that decided have the same cost: see
     /// [`settle_each`](Self::settle_each) for rules whose costs differ.
     ///
     /// ```
