@@ -1,7 +1,7 @@
 -- Says what a key is, and of a rate limiter how much is in use.
 --
 -- KEYS    name, value, permits; the start of a bucket with that name
--- ARGV    1  ms since the epoch after which grants are counted as new
+-- ARGV    1  ms since the epoch after which grants are counted as new; if it is negative, before now
 -- Returns an array that begins with the kind:
 --         'rate', rate, interval, type, keep alive, value, time to live of the hash, now, stored grants, live grants,
 --                 permits of the expired ones (-1: too many to read), permits of the live ones (the same), score of the oldest
@@ -74,7 +74,8 @@ if live <= MOST_READ then
   held_by_live = live == 0 and 0 or sum(redis.call('zrange', permits, expired, number - 1))
 end
 local oldest = redis.call('zrangebyscore', permits, horizon, '+inf', 'withscores', 'limit', 0, 1)[2]
-local after = '(' .. ARGV[1]
+local since = tonumber(ARGV[1])
+local after = string.format('(%.0f', since < 0 and now + since or since)
 local new = redis.call('zcount', permits, after, '+inf')
 local newest = new > 0 and redis.call('zrevrangebyscore', permits, '+inf', after, 'limit', 0, MOST_NEW) or {}
 return {

@@ -10,6 +10,7 @@ use crate::commands::bench::BenchArguments;
 use crate::commands::doctor::DoctorArguments;
 use crate::commands::list::ListArguments;
 use crate::commands::show::ShowArguments;
+use crate::commands::watch::WatchArguments;
 use crate::policy::PolicyArguments;
 use crate::rate::{RateArgument, duration};
 use crate::serve::ServeArguments;
@@ -127,6 +128,8 @@ pub(crate) enum OnStore {
     Show(ShowArguments),
     /// Find what is wrong with limiters and their servers, and mend it with --fix
     Doctor(DoctorArguments),
+    /// Watch limiters as they are used, live
+    Watch(WatchArguments),
     /// Measure a limiter under load, beside a script that does nothing
     Bench(BenchArguments),
 }

@@ -9,6 +9,7 @@ mod rate;
 mod run;
 mod run_each;
 pub(crate) mod show;
+pub(crate) mod watch;
 
 use std::time::Duration;
 
@@ -67,6 +68,7 @@ async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failu
         OnStore::List(arguments) => list::list(context, &arguments).await,
         OnStore::Bench(arguments) => bench::bench(context, &arguments).await,
         OnStore::Doctor(arguments) => doctor::doctor(context, &arguments).await,
+        OnStore::Watch(arguments) => watch::watch(context, &arguments).await,
         OnStore::Show(arguments) => show::show(context, &arguments).await,
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal {
     pub(crate) width: usize,
-    has_colors: bool,
+    pub(crate) has_colors: bool,
     has_unicode: bool,
 }
 

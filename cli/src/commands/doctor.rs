@@ -18,7 +18,8 @@ use crate::report::Report;
 use crate::terminal::{Color, shown};
 use finding::Finding;
 use limiter::{Place, spread};
-use places::{Found, Places, as_pattern};
+pub(crate) use places::as_pattern;
+use places::{Found, Places};
 use progress::Progress;
 
 #[derive(Debug, Args)]

@@ -183,7 +183,7 @@ fn print(output: &mut Output, sample: &Sample) -> Result<(), Failure> {
 }
 
 /// The share of the rate that is in use.
-pub(super) fn share_in_use(sample: &RateSample) -> Option<f64> {
+pub(crate) fn share_in_use(sample: &RateSample) -> Option<f64> {
     Some(sample.in_use()? as f64 / sample.permits.max(1) as f64)
 }
 

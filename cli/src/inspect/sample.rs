@@ -40,6 +40,10 @@ pub(crate) struct RateSample {
     pub(crate) grants: u64,
     /// Until the oldest live grant comes back.
     pub(crate) next_return: Option<Duration>,
+    /// Permits of grants since the time that was asked about: exact up to 100 grants, and else as many each as the newest.
+    pub(crate) new_permits: u64,
+    /// The server's clock, in ms.
+    pub(crate) now: i64,
 }
 
 impl RateSample {
@@ -64,7 +68,8 @@ pub(crate) fn keys_of(client: &RedissonClient, name: &str, of: Option<&str>) -> 
     ]
 }
 
-/// Looks at a key; none if it limits nothing.
+/// Looks at a key; none if it limits nothing. Permits are counted as new that were granted after `since`, in ms of the server's clock,
+/// or so many ms ago if it is negative.
 pub(crate) async fn sample(
     client: &RedissonClient,
     name: &str,
@@ -111,7 +116,7 @@ fn read(name: &str, of_one_client: bool, reply: &[Reply]) -> Option<Sample> {
     else {
         return None;
     };
-    let [grants, live, by_expired, by_live, oldest, ..] = numbers else {
+    let [grants, live, by_expired, by_live, oldest, new, newest, read] = numbers else {
         return None;
     };
     let permits: u64 = number(rate)?;
@@ -135,6 +140,7 @@ fn read(name: &str, of_one_client: bool, reply: &[Reply]) -> Option<Sample> {
     let is_known = rate.rate_type() == RateType::Overall || of_one_client;
     let next_return = (number::<u64>(live)? > 0)
         .then(|| score(&text(oldest)).saturating_add_unsigned(millis(interval)) - now);
+    let (new, newest, read): (u64, u64, u64) = (number(new)?, number(newest)?, number(read)?);
     Some(Sample {
         name: name.to_owned(),
         kind: Kind::Rate(RateSample {
@@ -143,6 +149,8 @@ fn read(name: &str, of_one_client: bool, reply: &[Reply]) -> Option<Sample> {
             interval,
             available: available.filter(|_| is_known),
             grants: number(grants)?,
+            new_permits: newest.saturating_mul(new).checked_div(read).unwrap_or(0),
+            now,
             next_return: next_return.map(|it| Duration::from_millis(it.max(0).unsigned_abs())),
         }),
         lives: lives(left),

@@ -9,3 +9,4 @@ mod refused;
 mod run;
 mod show;
 mod support;
+mod watch;

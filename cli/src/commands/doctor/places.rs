@@ -129,7 +129,7 @@ async fn exists(context: &Context, key: &str) -> Result<bool, Failure> {
 }
 
 /// One name as a pattern that matches only that, and a pattern as it is.
-pub(super) fn as_pattern(text: &str) -> String {
+pub(crate) fn as_pattern(text: &str) -> String {
     if is_pattern(text) {
         text.to_owned()
     } else {

@@ -1,0 +1,194 @@
+//! `watch`: limiters as they are used, live.
+
+mod history;
+mod sampling;
+mod screen;
+mod view;
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::Context;
+use super::doctor::as_pattern;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::rate::duration;
+use crate::report::{Report, lasting, millis};
+use crate::signals::or_signal;
+use crate::terminal::{Color, Terminal, shown};
+use history::{History, Watched};
+use sampling::Sampler;
+use screen::{Input, Screen};
+
+/// A server is not sampled more often.
+const SHORTEST: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  rratelimiter watch                              the hottest limiters of a server
+  rratelimiter watch orders:api --every 200ms
+  rratelimiter watch 'login:*' --once             one look, as a table
+  rratelimiter watch --json | jq -c '.limiters[] | select(.available == 0)'
+
+A sample is one bounded script call for each limiter that is shown, and the picture says how many calls that are. Permits granted are
+read from the grants that are stored: of a limiter whose interval is shorter than --every, some are gone by then. A denial leaves
+nothing in Redis; `empty` is the share of the samples that found no permit.")]
+pub(crate) struct WatchArguments {
+    /// A limiter, or several with *, ? and [abc] as in the shell
+    #[arg(default_value = "*")]
+    name: String,
+    /// How often to sample
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    every: Duration,
+    /// How many limiters to watch at most: the hottest
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    most: u16,
+    /// Look once, and print a table
+    #[arg(long)]
+    once: bool,
+}
+
+pub(super) async fn watch(
+    context: &Context,
+    arguments: &WatchArguments,
+) -> Result<Report, Failure> {
+    if arguments.every < SHORTEST {
+        return Err(Failure::usage("--every must be at least 50ms"));
+    }
+    let pattern = context.store.full_name(&arguments.name);
+    let mut history = History::new(arguments.most.into(), arguments.every);
+    let mut sampler = Sampler::new(context, as_pattern(&pattern), arguments.every);
+    if arguments.once {
+        history.note(sampler.round(&[], true).await);
+        if let Some((error, _)) = history.error.take() {
+            return Err(Failure::store(error));
+        }
+        let mut output = Output::new(context.is_json);
+        print(&mut output, &history)?;
+        return Ok(Report::printed(!history.targets().is_empty()));
+    }
+    let watching = async {
+        if context.is_json {
+            return print_rounds(&mut history, sampler, arguments.every).await;
+        }
+        if !io::stdout().is_terminal() {
+            let message = "without a terminal, `watch` needs --once or --json";
+            return Err(Failure::usage(message));
+        }
+        show(&mut history, &mut sampler, &pattern, arguments.every).await
+    };
+    let ended = or_signal(watching)
+        .await
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    match ended {
+        Ok(result) => result?,
+        Err(exit_code) => return Ok(Report::printed(true).with_exit_code(exit_code)),
+    }
+    Ok(Report::printed(true))
+}
+
+/// A line for each round, for ever.
+async fn print_rounds(
+    history: &mut History,
+    mut sampler: Sampler<'_>,
+    every: Duration,
+) -> Result<(), Failure> {
+    let mut output = Output::new(true);
+    let mut next = Instant::now();
+    loop {
+        history.note(sampler.round(&history.targets(), false).await);
+        print(&mut output, history)?;
+        next = (next + every).max(Instant::now());
+        sleep_until(next).await;
+    }
+}
+
+async fn show(
+    history: &mut History,
+    sampler: &mut Sampler<'_>,
+    pattern: &str,
+    every: Duration,
+) -> Result<(), Failure> {
+    let terminal = Terminal::of_stdout();
+    let mut screen = Screen::enter()?;
+    let mut inputs = screen::inputs();
+    let mut next = Instant::now();
+    loop {
+        let targets = history.targets();
+        // The picture answers while a server does not.
+        let at = next;
+        let sampling = async {
+            sleep_until(at).await;
+            sampler.round(&targets, false).await
+        };
+        tokio::pin!(sampling);
+        let round = loop {
+            let drawn = screen
+                .terminal
+                .draw(|frame| view::draw(frame, history, pattern, &terminal));
+            drawn.map_err(|error| Failure::usage(format!("terminal: {error}")))?;
+            let input = tokio::select! {
+                round = &mut sampling => break round,
+                input = inputs.recv() => input.unwrap_or(Input::Quit),
+            };
+            match input {
+                Input::Quit => return Ok(()),
+                Input::Up => history.select(-1),
+                Input::Down => history.select(1),
+                Input::Sort => history.order = history.order.next(),
+                Input::Redraw => {}
+            }
+        };
+        history.note(round);
+        next = (next + every).max(Instant::now());
+    }
+}
+
+fn print(output: &mut Output, history: &History) -> Result<(), Failure> {
+    output.json(|| to_json(history))?;
+    let terminal = output.terminal;
+    let width = terminal.width.saturating_sub(56).max(20);
+    let heading = format!(
+        "{:<width$} {:>14} {:>10} {:>5} {:>10} {:>12}",
+        "LIMITER", "RATE", "AVAILABLE", "USE", "GRANTED/s", "NEXT RETURN"
+    );
+    output.text(terminal.paint(Color::Bold, &heading))?;
+    for (name, it) in history.in_order() {
+        let sample = &it.latest;
+        let rate = format!("{}/{}", sample.permits, lasting(sample.interval));
+        let available = sample
+            .available
+            .map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let share = super::list::share_in_use(sample);
+        let share = share.map_or_else(|| "-".to_owned(), |it| format!("{:.0}%", it * 100.0));
+        let next = sample.next_return.map_or_else(|| "-".to_owned(), lasting);
+        output.text(format!(
+            "{:<width$} {rate:>14} {available:>10} {share:>5} {:>10.1} {next:>12}",
+            shown(name, width),
+            it.per_second
+        ))?;
+    }
+    output.flush()
+}
+
+fn to_json(history: &History) -> Value {
+    let of = |(name, it): (&String, &Watched)| {
+        let sample = &it.latest;
+        json!({
+            "name": name, "rate": sample.rate, "available": sample.available, "in_use": sample.in_use(),
+            "granted": sample.new_permits, "granted_per_second": it.per_second,
+            "next_return_ms": sample.next_return.map(millis), "empty": it.share_empty(), "server_time_ms": sample.now,
+        })
+    };
+    json!({
+        "limiters": history.in_order().into_iter().map(of).collect::<Vec<_>>(),
+        "calls_per_second": history.calls_per_second,
+        "busy": history.busy,
+        "error": history.error.as_ref().map(|(error, _)| error),
+    })
+}

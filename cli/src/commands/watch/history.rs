@@ -1,0 +1,281 @@
+//! What was seen of each limiter, in bounded memory.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::commands::list::share_in_use;
+use crate::inspect::sample::{Kind, RateSample, Sample};
+
+/// Samples of a limiter that are kept.
+const KEPT: usize = 240;
+
+/// What one round of samples brought.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    pub(crate) samples: Vec<Sample>,
+    /// Limiters that are gone.
+    pub(crate) missing: Vec<String>,
+    pub(crate) calls: u64,
+    /// How long the calls took, over the network and back.
+    pub(crate) took: Duration,
+    pub(crate) error: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) latest: RateSample,
+    /// Permits left, and granted since the sample before.
+    pub(crate) available: VecDeque<u64>,
+    pub(crate) granted: VecDeque<u64>,
+    /// Since the sample before, in a second.
+    pub(crate) per_second: f64,
+    samples: u64,
+    /// Samples that found no permit.
+    empty: u64,
+}
+
+impl Watched {
+    /// The share of the samples that found no permit: requests were denied then, which leaves no trace in Redis.
+    pub(crate) fn share_empty(&self) -> f64 {
+        self.empty as f64 / self.samples.max(1) as f64
+    }
+
+    fn note(&mut self, sample: RateSample) {
+        let between = sample.now.saturating_sub(self.latest.now).max(1);
+        self.per_second = sample.new_permits as f64 * 1_000.0 / between as f64;
+        self.push(&sample);
+        self.latest = sample;
+    }
+
+    fn push(&mut self, sample: &RateSample) {
+        self.samples += 1;
+        self.empty += u64::from(sample.available == Some(0));
+        for (kept, new) in [
+            (&mut self.available, sample.available.unwrap_or(0)),
+            (&mut self.granted, sample.new_permits),
+        ] {
+            if kept.len() == KEPT {
+                kept.pop_front();
+            }
+            kept.push_back(new);
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Use,
+    Grants,
+    Name,
+}
+
+impl Order {
+    pub(crate) fn next(self) -> Self {
+        match self {
+            Self::Use => Self::Grants,
+            Self::Grants => Self::Name,
+            Self::Name => Self::Use,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Use => "use",
+            Self::Grants => "grants",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// The limiters that are watched, at most so many: the hottest that were found.
+#[derive(Debug)]
+pub(crate) struct History {
+    most: usize,
+    every: Duration,
+    limiters: BTreeMap<String, Watched>,
+    pub(crate) order: Order,
+    selected: Option<String>,
+    /// Why the last round failed, and how many did in a row.
+    pub(crate) error: Option<(String, u64)>,
+    pub(crate) calls_per_second: f64,
+    /// The part of the time in which a call was under way: more than the server had to do.
+    pub(crate) busy: f64,
+}
+
+impl History {
+    pub(crate) fn new(most: usize, every: Duration) -> Self {
+        Self {
+            most,
+            every,
+            limiters: BTreeMap::new(),
+            order: Order::Use,
+            selected: None,
+            error: None,
+            calls_per_second: 0.0,
+            busy: 0.0,
+        }
+    }
+
+    pub(crate) fn note(&mut self, round: Round) {
+        let every = self.every.as_secs_f64().max(0.001);
+        self.calls_per_second = round.calls as f64 / every;
+        self.busy = round.took.as_secs_f64() / every;
+        for name in round.missing {
+            self.limiters.remove(&name);
+        }
+        for sample in round.samples {
+            let Kind::Rate(rate) = sample.kind else {
+                continue;
+            };
+            if let Some(watched) = self.limiters.get_mut(&sample.name) {
+                watched.note(rate);
+                continue;
+            }
+            let mut watched = Watched {
+                per_second: rate.new_permits as f64 / every,
+                latest: rate.clone(),
+                available: VecDeque::new(),
+                granted: VecDeque::new(),
+                samples: 0,
+                empty: 0,
+            };
+            watched.push(&rate);
+            self.limiters.insert(sample.name, watched);
+        }
+        while self.limiters.len() > self.most
+            && let Some(coolest) = self
+                .in_order_of(Order::Use)
+                .last()
+                .map(|(name, _)| (*name).clone())
+        {
+            self.limiters.remove(&coolest);
+        }
+        self.error = round.error.map(|error| {
+            let before = self.error.as_ref().map_or(0, |(_, times)| *times);
+            (error, before + 1)
+        });
+    }
+
+    /// The limiters to sample next, and the server's time of the last sample of each.
+    pub(crate) fn targets(&self) -> Vec<(String, i64)> {
+        let of = |(name, it): (&String, &Watched)| (name.clone(), it.latest.now);
+        self.limiters.iter().map(of).collect()
+    }
+
+    pub(crate) fn in_order(&self) -> Vec<(&String, &Watched)> {
+        self.in_order_of(self.order)
+    }
+
+    fn in_order_of(&self, order: Order) -> Vec<(&String, &Watched)> {
+        let mut all: Vec<_> = self.limiters.iter().collect();
+        let hotness = |it: &Watched| match order {
+            Order::Use => share_in_use(&it.latest).unwrap_or(-1.0),
+            Order::Grants => it.per_second,
+            Order::Name => 0.0,
+        };
+        // By name where they are equally hot.
+        all.sort_by(|(_, one), (_, other)| hotness(other).total_cmp(&hotness(one)));
+        all
+    }
+
+    /// The place of the selected limiter in the order; the first one's if that is gone.
+    pub(crate) fn selected(&self) -> usize {
+        let places = self.in_order();
+        let name = self.selected.as_ref();
+        places
+            .iter()
+            .position(|(it, _)| Some(*it) == name)
+            .unwrap_or(0)
+    }
+
+    pub(crate) fn select(&mut self, step: isize) {
+        let place = self.selected().saturating_add_signed(step);
+        let names = self.in_order();
+        let place = place.min(names.len().saturating_sub(1));
+        self.selected = names.get(place).map(|(name, _)| (*name).clone());
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use redisson_rate_limiter::Rate;
+
+    use super::*;
+
+    pub(crate) fn sample(name: &str, available: u64, new_permits: u64, now: i64) -> Sample {
+        let interval = Duration::from_secs(1);
+        Sample {
+            name: name.to_owned(),
+            kind: Kind::Rate(RateSample {
+                rate: Rate::overall(10, interval),
+                permits: 10,
+                interval,
+                available: Some(available),
+                grants: 1,
+                next_return: Some(Duration::from_millis(250)),
+                new_permits,
+                now,
+            }),
+            lives: None,
+        }
+    }
+
+    pub(crate) fn round(samples: impl IntoIterator<Item = Sample>) -> Round {
+        Round {
+            samples: samples.into_iter().collect(),
+            calls: 3,
+            took: Duration::from_millis(2),
+            ..Round::default()
+        }
+    }
+
+    fn names(history: &History) -> Vec<&str> {
+        history
+            .in_order()
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn the_hottest_limiters_are_kept_and_come_first() {
+        let mut history = History::new(2, Duration::from_secs(1));
+        history.note(round(
+            [("a", 9), ("b", 0), ("c", 5)].map(|(name, left)| sample(name, left, 0, 0)),
+        ));
+        assert_eq!(names(&history), ["b", "c"]);
+        history.order = Order::Name;
+        history.select(1);
+        assert_eq!((names(&history), history.selected()), (vec!["b", "c"], 1));
+        history.note(Round {
+            missing: vec!["c".to_owned()],
+            ..Round::default()
+        });
+        assert_eq!((names(&history), history.selected()), (vec!["b"], 0));
+    }
+
+    #[test]
+    fn grants_are_counted_by_the_servers_clock_and_samples_are_bounded() {
+        let mut history = History::new(2, Duration::from_secs(1));
+        for number in 0..1_000 {
+            history.note(round([sample("a", number % 2, 3, number as i64 * 500)]));
+        }
+        let (_, watched) = history.in_order()[0];
+        assert_eq!((watched.per_second, watched.available.len()), (6.0, KEPT));
+        assert_eq!(watched.share_empty(), 0.5);
+    }
+
+    #[test]
+    fn failed_rounds_are_counted_until_one_succeeds() {
+        let mut history = History::new(2, Duration::from_secs(1));
+        for times in 1..3 {
+            history.note(Round {
+                error: Some("away".to_owned()),
+                ..Round::default()
+            });
+            assert_eq!(history.error, Some(("away".to_owned(), times)));
+        }
+        history.note(round([]));
+        assert_eq!(history.error, None);
+    }
+}

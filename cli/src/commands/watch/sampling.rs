@@ -1,0 +1,118 @@
+//! Rounds of samples: each limiter that is watched, and a few pages of keys in search of others.
+
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{self, StreamExt};
+
+use super::history::Round;
+use crate::commands::Context;
+use crate::failure::Failure;
+use crate::inspect::sample::{Kind, sample};
+use crate::inspect::scan::Scan;
+use crate::report::millis;
+
+const AT_ONCE: usize = 16;
+/// In search of limiters, a round reads so many pages of keys, and looks at so many of them, about.
+const PAGES: u32 = 4;
+const LOOKS: usize = 200;
+/// A whole walk over the keys begins at most this often.
+const WALK_EVERY: Duration = Duration::from_secs(10);
+
+pub(super) struct Sampler<'a> {
+    context: &'a Context,
+    pattern: String,
+    every: Duration,
+    walk: Option<Scan>,
+    walked: Option<Instant>,
+}
+
+impl<'a> Sampler<'a> {
+    pub(super) fn new(context: &'a Context, pattern: String, every: Duration) -> Self {
+        Self {
+            context,
+            pattern,
+            every,
+            walk: None,
+            walked: None,
+        }
+    }
+
+    /// Walks over all keys, or as far as one round goes.
+    pub(super) async fn round(
+        &mut self,
+        targets: &[(String, i64)],
+        walks_to_the_end: bool,
+    ) -> Round {
+        let start = Instant::now();
+        let mut round = Round::default();
+        if let Err(error) = self.sample(targets, walks_to_the_end, &mut round).await {
+            round.error = Some(error.to_string());
+            self.walk = None;
+        }
+        round.took = start.elapsed();
+        round
+    }
+
+    async fn sample(
+        &mut self,
+        targets: &[(String, i64)],
+        walks_to_the_end: bool,
+        round: &mut Round,
+    ) -> Result<(), Failure> {
+        self.look_at(targets.to_vec(), round).await?;
+        let found_before = round.samples.len();
+        let mut pages = 0;
+        while walks_to_the_end || pages < PAGES && round.samples.len() < found_before + LOOKS {
+            let Some(keys) = self.next_page().await? else {
+                break;
+            };
+            (pages, round.calls) = (pages + 1, round.calls + 1);
+            let names = keys
+                .into_iter()
+                .filter_map(|key| String::from_utf8(key).ok());
+            let new = names.filter(|name| targets.binary_search_by(|it| it.0.cmp(name)).is_err());
+            let before = -i64::try_from(millis(self.every)).unwrap_or(1_000);
+            let new = new.map(|name| (name, before)).collect();
+            self.look_at(new, round).await?;
+        }
+        // What is new and is no limiter was never watched.
+        round
+            .missing
+            .retain(|name| targets.iter().any(|it| it.0 == *name));
+        Ok(())
+    }
+
+    async fn look_at(&self, targets: Vec<(String, i64)>, round: &mut Round) -> Result<(), Failure> {
+        let looks = targets.into_iter().map(async |(name, since)| {
+            let found = sample(&self.context.client, &name, None, since).await;
+            (name, found)
+        });
+        let mut looks = stream::iter(looks).buffered(AT_ONCE);
+        while let Some((name, found)) = looks.next().await {
+            round.calls += 1;
+            match found? {
+                Some(sample) if matches!(sample.kind, Kind::Rate(_)) => round.samples.push(sample),
+                _ => round.missing.push(name),
+            }
+        }
+        Ok(())
+    }
+
+    async fn next_page(&mut self) -> Result<Option<Vec<Vec<u8>>>, Failure> {
+        let is_due = self
+            .walked
+            .is_none_or(|walked| walked.elapsed() >= WALK_EVERY);
+        if self.walk.is_none() && is_due {
+            self.walk = Some(Scan::new(self.context, &self.pattern, Some("hash"))?);
+            self.walked = Some(Instant::now());
+        }
+        let Some(walk) = &mut self.walk else {
+            return Ok(None);
+        };
+        let page = walk.next().await?;
+        if page.is_none() {
+            self.walk = None;
+        }
+        Ok(page)
+    }
+}
