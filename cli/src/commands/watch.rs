@@ -39,7 +39,7 @@ A sample is one bounded script call for each limiter that is shown, and the pict
 read from the grants that are stored: of a limiter whose interval is shorter than --every, some are gone by then. A denial leaves
 nothing in Redis; `empty` is the share of the samples that found no permit.")]
 pub(crate) struct WatchArguments {
-    /// A limiter, or several with *, ? and [abc] as in the shell
+    /// A limiter, or several with `*`, `?` and `[abc]` as in the shell
     #[arg(default_value = "*")]
     name: String,
     /// How often to sample
