@@ -5,6 +5,7 @@ mod connections;
 mod doctor;
 mod list;
 mod operations;
+mod pseudo_terminal;
 mod refused;
 mod run;
 mod show;

@@ -3,7 +3,19 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::pseudo_terminal::PseudoTerminal;
 use crate::support::Cli;
+use crate::support::servers::Server;
+
+/// What a terminal is told when the picture is left: the screen that was there before, and the cursor.
+const LEFT: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
+
+fn assert_left(terminal: &PseudoTerminal) {
+    let output = &terminal.output;
+    for told in LEFT {
+        assert!(output.contains(told), "{told:?}: {output:?}");
+    }
+}
 
 #[test]
 fn one_look_is_a_table_or_an_object() {
@@ -49,4 +61,78 @@ fn each_round_is_an_object_and_says_what_is_granted() {
     // A reader that has gone ends it.
     drop(lines);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_picture_is_drawn_sorted_resized_and_left() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    cli.run("try orders 3");
+    let mut terminal = PseudoTerminal::start(&cli.command("watch --every 50ms"), 100, 24);
+    terminal.until("orders");
+    terminal.until("1 of 4 left");
+    terminal.type_in("s");
+    terminal.until("grants");
+    terminal.resize(60, 12);
+    terminal.until("orders"); // all of it again
+    terminal.resize(10, 3);
+    terminal.resize(120, 40);
+    terminal.until("1 of 4 left");
+    terminal.type_in("q");
+    assert_eq!(terminal.ended(), Some(0));
+    assert_left(&terminal);
+}
+
+#[test]
+fn without_colours_the_picture_has_none() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    for (no_color, has_colors) in [("", true), ("1", false)] {
+        let mut command = cli.command("watch --every 50ms");
+        command.env("NO_COLOR", no_color);
+        let mut terminal = PseudoTerminal::start(&command, 100, 24);
+        terminal.until("4 of 4 left");
+        terminal.type_in("\x03");
+        assert_eq!(terminal.ended(), Some(0));
+        let green = ["\x1b[32m", "\x1b[38;5;2"]
+            .iter()
+            .any(|it| terminal.output.contains(it));
+        assert_eq!(green, has_colors, "{:?}", terminal.output);
+    }
+}
+
+#[test]
+fn a_server_that_is_lost_is_told_and_found_again() {
+    let mut cli = Cli::start();
+    let port = cli.server.port();
+    cli.run("set orders 4/1h");
+    let command = cli.command("--response-timeout 300ms watch --every 50ms");
+    let mut terminal = PseudoTerminal::start(&command, 100, 24);
+    terminal.until("4 of 4 left");
+    cli.server.signal("KILL");
+    terminal.until("no answer, tried");
+    cli.server = Server::start_at(port, &[]);
+    terminal.until("calls a second");
+    cli.run("set mails 4/1h");
+    terminal.until("mails");
+    terminal.type_in("q");
+    assert_eq!(terminal.ended(), Some(0));
+    assert_left(&terminal);
+}
+
+#[test]
+fn a_signal_restores_the_terminal() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    let mut script = std::process::Command::new("sh");
+    let program = cli.command("watch --every 50ms");
+    let program = program.get_program().display().to_string();
+    script.args(["-c", &format!("{program} watch --every 50ms & child=$!; read line; kill -TERM $child; wait $child; echo ended $?")]);
+    script.env("REDIS_URL", cli.server.url());
+    let mut terminal = PseudoTerminal::start(&script, 100, 24);
+    terminal.until("4 of 4 left");
+    terminal.type_in("\n");
+    terminal.until("ended 143");
+    assert_eq!(terminal.ended(), Some(0));
+    assert_left(&terminal);
 }

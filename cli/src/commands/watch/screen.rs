@@ -24,7 +24,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        let _ = ratatui::try_restore(); // a terminal that has hung up takes no message either
     }
 }
 
