@@ -1,5 +1,6 @@
 //! Why a command did nothing, and the exit code that says so.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use redisson_rate_limiter::{Error, ErrorKind};
@@ -65,12 +66,14 @@ impl Failure {
         if self.message.is_empty() {
             return ExitCode::from(self.exit_code);
         }
-        if is_json {
+        let told = if is_json {
             let error = json!({ "kind": self.kind, "message": self.message });
-            eprintln!("{}", json!({ "error": error }));
+            json!({ "error": error }).to_string()
         } else {
-            eprintln!("rratelimiter: {}", self.message);
-        }
+            format!("rratelimiter: {}", self.message)
+        };
+        // A terminal that has hung up takes no message.
+        let _ = writeln!(io::stderr(), "{told}");
         ExitCode::from(self.exit_code)
     }
 }

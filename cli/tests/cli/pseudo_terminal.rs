@@ -3,16 +3,14 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Child, Command};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 pub struct PseudoTerminal {
-    keys: File,
+    /// What the person types, and sees. `None` once it has hung up.
+    person: Option<File>,
     child: Child,
-    written: Receiver<Vec<u8>>,
     /// All that the program has written so far.
     pub output: String,
     /// How much of its letters was found.
@@ -62,31 +60,34 @@ impl PseudoTerminal {
             .stderr(other_end)
             .spawn()
             .unwrap();
-        let keys = File::from(terminal);
-        let mut output = keys.try_clone().unwrap();
-        let (sender, written) = channel();
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            // The end is an error: nobody has the other end open.
-            while let Ok(read @ 1..) = output.read(&mut bytes) {
-                let _ = sender.send(bytes[..read].to_vec());
-            }
-        });
         Self {
-            keys,
+            person: Some(File::from(terminal)),
             child,
-            written,
             output: String::new(),
             found: 0,
         }
     }
 
+    fn person(&mut self) -> &mut File {
+        self.person.as_mut().expect("it has not hung up")
+    }
+
     pub fn type_in(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.person().write_all(keys.as_bytes()).unwrap();
     }
 
     pub fn resize(&mut self, width: u16, height: u16) {
-        tcsetwinsize(&self.keys, size(width, height)).unwrap();
+        tcsetwinsize(self.person(), size(width, height)).unwrap();
+    }
+
+    /// Whether more was written; the end is an error, as nobody has the other end open.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        let Ok(read @ 1..) = self.person().read(&mut bytes) else {
+            return false;
+        };
+        self.output += &String::from_utf8_lossy(&bytes[..read]);
+        true
     }
 
     /// Reads until the program has written this text, behind what was found before.
@@ -99,29 +100,20 @@ impl PseudoTerminal {
                 self.found += at + text.len();
                 return;
             }
-            let Ok(bytes) = self.written.recv() else {
-                panic!("it ended without {text:?}: {:?}", self.output);
-            };
-            self.output += &String::from_utf8_lossy(&bytes);
+            assert!(self.read(), "it ended without {text:?}: {:?}", self.output);
         }
     }
 
     /// Reads to the end. Returns the exit code.
     pub fn ended(&mut self) -> Option<i32> {
-        while let Ok(bytes) = self.written.recv() {
-            self.output += &String::from_utf8_lossy(&bytes);
-        }
+        while self.read() {}
         self.child.wait().unwrap().code()
     }
-}
 
-/// A test that fails ends the program too.
-impl Drop for PseudoTerminal {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = self.keys.write_all(b"\x03");
-            let _ = self.child.kill();
-        }
+    /// The person is gone, as when a connection is lost. Returns the exit code.
+    pub fn hung_up(mut self) -> Option<i32> {
+        self.person = None;
+        self.child.wait().unwrap().code()
     }
 }
 

@@ -136,3 +136,12 @@ fn a_signal_restores_the_terminal() {
     assert_eq!(terminal.ended(), Some(0));
     assert_left(&terminal);
 }
+
+#[test]
+fn a_terminal_that_hangs_up_ends_it() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    let mut terminal = PseudoTerminal::start(&cli.command("watch --every 50ms"), 100, 24);
+    terminal.until("4 of 4 left");
+    assert_eq!(terminal.hung_up(), Some(129));
+}

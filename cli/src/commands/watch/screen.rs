@@ -1,5 +1,6 @@
 //! The terminal while it shows the picture: entered, and left whatever ends the program.
 
+use std::mem::ManuallyDrop;
 use std::thread;
 use std::time::Duration;
 
@@ -11,20 +12,24 @@ use crate::failure::Failure;
 
 /// Restores the terminal when it is dropped. A panic restores it before its message is printed.
 pub(super) struct Screen {
-    pub(super) terminal: DefaultTerminal,
+    /// Never dropped: it would write to the standard error that it cannot show the cursor, and panic where a terminal that has
+    /// hung up takes no message either.
+    pub(super) terminal: ManuallyDrop<DefaultTerminal>,
 }
 
 impl Screen {
     pub(super) fn enter() -> Result<Self, Failure> {
         let entered = ratatui::try_init();
         let terminal = entered.map_err(|error| Failure::usage(format!("terminal: {error}")))?;
+        let terminal = ManuallyDrop::new(terminal);
         Ok(Self { terminal })
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = ratatui::try_restore(); // a terminal that has hung up takes no message either
+        let _ = self.terminal.show_cursor();
+        let _ = ratatui::try_restore();
     }
 }
 
