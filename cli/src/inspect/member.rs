@@ -1,4 +1,4 @@
-//! The member of a grant, whoever wrote it.
+//! The member of a grant, of each client that writes some.
 
 use std::fmt;
 

@@ -58,7 +58,7 @@ impl Door {
         self.listener.local_addr()
     }
 
-    /// Takes connections until the server closes. Whoever waits for the last of them waits until all clones of `open` are
+    /// Takes connections until the server closes. A caller that waits for the last of them waits until all clones of `open` are
     /// dropped.
     pub(super) async fn serve(self, open: mpsc::Sender<()>) {
         let most = self.service.settings.max_connections as usize;

@@ -9,7 +9,7 @@ use redisson_rate_limiter::Event;
 pub(super) fn line(what: impl Display) {
     let what = what.to_string();
     let what: String = what.trim_end().chars().flat_map(printed).collect();
-    // Whoever reads it may have gone.
+    // The reader may have gone.
     let _ = writeln!(std::io::stderr(), "rratelimiter: {what}");
 }
 

@@ -104,16 +104,7 @@ fn permits_that_a_release_of_redisson_leaves_are_taken_out_of_the_grants() {
 fn what_is_taken_back_is_taken_from_thousands_of_grants_in_bounded_calls() {
     let cli = Cli::start();
     cli.run("set orders 5000/1h");
-    let script = "for i = 1, 1700 do redis.call('zadd', KEYS[2], ARGV[1] - i, string.char(8) .. string.format('%08d', i) .. string.char(1,0,0,0)) end redis.call('set', KEYS[1], 5000)";
-    let now = cli.now().to_string();
-    cli.redis(&[
-        "EVAL",
-        script,
-        "2",
-        "{orders}:value",
-        "{orders}:permits",
-        &now,
-    ]);
+    cli.fill_orders(1_700, 5000);
     assert_found_and_fixed(&cli, "orders", "permits-too-many");
     assert_eq!(cli.run("available orders").out, "5000");
 }

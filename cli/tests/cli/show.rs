@@ -104,16 +104,7 @@ fn each_client_of_a_rate_for_each_is_shown() {
 fn a_limiter_of_thousands_of_grants_is_read_in_pages() {
     let cli = Cli::start();
     cli.run("set orders 5000/1h");
-    let script = "for i = 1, 1700 do redis.call('zadd', KEYS[2], ARGV[1] - i, string.char(8) .. string.format('%08d', i) .. string.char(1,0,0,0)) end redis.call('set', KEYS[1], 3300)";
-    let now = cli.now().to_string();
-    cli.redis(&[
-        "EVAL",
-        script,
-        "2",
-        "{orders}:value",
-        "{orders}:permits",
-        &now,
-    ]);
+    cli.fill_orders(1_700, 3300);
     let permits = &cli.json("show orders")["permits"][0];
     assert_eq!(
         (&permits["grants"], &permits["drift"]),

@@ -77,6 +77,19 @@ impl Cli {
         command.query(&mut connection).unwrap()
     }
 
+    /// So many grants of a permit each for the limiter `orders`, as an old Redisson writes them, and its value.
+    pub fn fill_orders(&self, grants: u32, value: u32) {
+        let script = "for i = 1, ARGV[2] do redis.call('zadd', KEYS[2], ARGV[1] - i, string.char(8) .. string.format('%08d', i) .. string.char(1,0,0,0)) end redis.call('set', KEYS[1], ARGV[3])";
+        let keys = ["2", "{orders}:value", "{orders}:permits"].map(str::to_owned);
+        let args = [
+            self.now().to_string(),
+            grants.to_string(),
+            value.to_string(),
+        ];
+        let call = ["EVAL", script].map(str::to_owned);
+        self.redis(&[&call[..], &keys, &args].concat());
+    }
+
     /// The server's clock, in ms.
     pub fn now(&self) -> i64 {
         let script =

@@ -89,17 +89,15 @@ impl<R, E> Rules<R, E> {
             let joint = self.blocked(&in_force, blocks, Mode::Enforced)?;
             return Ok(in_force.rejected(parts, blocks.place, joint));
         }
-        let decided = self.decide(&in_force, all.enforced).await?;
-        if let Some((deciding, joint)) = decided {
-            if !joint.is_granted() {
+        let joint = match self.decide(&in_force, all.enforced).await? {
+            Some((deciding, joint)) if !joint.is_granted() => {
                 return Ok(in_force.rejected(parts, deciding, joint));
             }
-            self.decide_in_shadow(&in_force, &all.in_shadow, Some(&joint))
-                .await;
-            return Ok(Verdict::Granted(Some(joint)));
-        }
-        self.decide_in_shadow(&in_force, &all.in_shadow, None).await;
-        Ok(Verdict::Granted(None))
+            decided => decided.map(|(_, joint)| joint),
+        };
+        self.decide_in_shadow(&in_force, &all.in_shadow, joint.as_ref())
+            .await;
+        Ok(Verdict::Granted(joint))
     }
 
     /// Returns what [`check_all`](Self::check_all) would decide, and charges nothing. Rules in shadow mode are not asked. There is no event.
