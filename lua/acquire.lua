@@ -5,7 +5,8 @@
 --         call's own key
 -- ARGV    1  deadline in ms of the server's clock, after which the call takes nothing; '' for none
 --         2  member of the grant if every request is granted. Its random bytes are the call id: made once, and sent
---            unchanged with every attempt
+--            unchanged with every attempt. Or the call id and, as a little-endian u64, ms for which the grant may be used:
+--            its score is so far ahead of now, but it expires no later than the limiter does
 --         3  the rate of the last reply; '' or another rate than the limiter's has the live grants summed
 --         4  permits of all requests together
 --         5  now in ms, '' for the server's clock
@@ -17,28 +18,32 @@
 --                   left. Without `share`
 --            share  permille, credit: at most (available * permille + credit) / 1000 permits are taken; all if more
 --                   than 2^40 are available
---            newer  score: returns the permits of the grants with a higher score, of the 100 newest
+--            newer  score: returns the permits of the grants made after this time, of the 100 newest
 --            retry  the last deadline of the earlier attempts; the earliest and the latest score that one of their
 --                   grants can have. A grant of theirs is returned; without one nothing is decided before that deadline
 --                   has passed, so at most one attempt decides
+--            reserve  ms: a single request for permits that become available within this time, and may be used for an
+--                   interval then: the score is the end of it. More permits than are available are taken at once, so that
+--                   less than nothing is left and others wait. ARGV[2] has 2^53 for the ms. Without `share` and `debt`
 --            setup  rate, interval, type, keep alive, '1' if an existing limiter must have this keep alive too: a
 --                   missing limiter is created and a different one is changed to these settings. Live grants go on
 --                   counting; a change of the type resets the limiter, and what an earlier one left is deleted
 --         Empty arguments at the end are left out: the server spends as much on two arguments as on a look-up
 -- Returns little-endian doubles in one string, which costs the server half as much as an array
 --         1  the server's clock in ms, 0 if it was not read
---         2  available permits before the list: at least enough for all of it, or exact. With the rate it determines which
+--         2  available permits before the list: at least enough for all of it, or exact. With `reserve` at least the
+--            request's if it is granted, else fewer. With the rate it determines which
 --            requests were granted
 --         3  ms until the oldest live grant expires, the interval if there was none
 --         4  interval in ms
 --         5  if a request was denied, ms until what was in use before the list is back, at most the interval. Else the
 --            interval; may then be left out, with all that follows
 --         6  rate; may be left out, with all that follows, if it is ARGV[3]
---         7  ms by which the newest grant is ahead of now
+--         7  the most ms by which the time at which one of the 100 newest grants was made is ahead of now
 --         8  how many live grants were summed; -1 if they are too many, so that an audit is due; -2 if expired grants
 --            remain, however many were summed, so that more permits may be available than 2 says; -3 if both
 --         9  1 if an earlier attempt was granted: then 2 is what its grant holds and 10 its score; else 0
---         10 score of the grant made
+--         10 score of the grant made, or that a denied reservation would have
 --         11 the permits that `newer` asks for, without this call's own; -1 without that option
 --         12 if a request was denied and more than half of the limiter's keep alive will have passed 3 ms after the
 --            time in 3: ms until the limiter expires, unless it is called again. Call after half of them. Else -1

@@ -7,6 +7,9 @@
 --            later, 'lt' only if it is sooner, as PEXPIRE of Redis 7 has them
 -- Returns 1 if a key was changed, else 0
 -- Writes  the times to live. A time that has passed deletes the keys; the server frees their memory in the background
+-- Tells   those that wait, by shared/publish_freed.lua, if keys were deleted: any number of permits may be asked for
+
+--! include shared/publish_freed.lua
 
 local command, time, condition = ARGV[1], ARGV[2], ARGV[3]
 
@@ -29,5 +32,8 @@ for _, key in ipairs(KEYS) do
     local changed = from_now > 0 and redis.call(command, key, time) or redis.call('unlink', key)
     any = math.max(any, changed)
   end
+end
+if any == 1 and from_now <= 0 then
+  publish_freed(9007199254740992)
 end
 return any

@@ -14,9 +14,11 @@
 --         'more'   the score from which to continue, as ARGV[4]; nothing was written
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  as refund.lua, for the whole grant
+-- Tells   as refund.lua
 
 --! include shared/limits.lua
 --! include shared/window.lua
+--! include shared/publish_freed.lua
 
 local window = load_window()
 local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
@@ -54,4 +56,7 @@ window.take_from_oldest(limiter, limiter.expired, limiter.excess)
 window.credit(limiter, held)
 window.write(limiter, 0)
 window.renew(limiter)
+if limiter.value_key == value then
+  publish_freed(limiter.available)
+end
 return reply(held, 'done')

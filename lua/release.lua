@@ -8,9 +8,11 @@
 -- Returns the permits that the caller has to release with another call: one call reads 500 grants at most
 -- Errors  UNINITIALIZED, BADSTATE
 -- Writes  the value, at most the rate; shrinks or removes the oldest live grants; removes expired grants; the times to live
+-- Tells   those that wait, by shared/publish_freed.lua, unless the limiter is per client
 
 --! include shared/limits.lua
 --! include shared/window.lua
+--! include shared/publish_freed.lua
 
 local window = load_window()
 local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
@@ -34,4 +36,7 @@ window.credit(limiter, taken)
 limiter.stored = nil -- written in any case, as Redisson does
 window.write(limiter, 0)
 window.renew(limiter)
+if taken > 0 and limiter.value_key == value then
+  publish_freed(limiter.available)
+end
 return has_more and released - taken or 0

@@ -7,6 +7,9 @@
 --         4  keep alive in ms, '0' for none
 -- Returns nil
 -- Writes  the hash; deletes the value and the permits that the new type uses; with a keep alive the hash's time to live
+-- Tells   those that wait, by shared/publish_freed.lua
+
+--! include shared/publish_freed.lua
 
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -20,3 +23,4 @@ end
 if keep_alive ~= '0' then
   redis.call('pexpire', name, keep_alive)
 end
+publish_freed(rate)

@@ -8,6 +8,9 @@
 -- Returns 1 if this call set the type, else 0
 -- Writes  the fields that the hash lacks, and with a keep alive its time to live if the type was set; if there was
 --         no hash, deletes what an earlier limiter of this name left in the other keys
+-- Tells   those that wait, by shared/publish_freed.lua, if the type was set
+
+--! include shared/publish_freed.lua
 
 local name, value, client_value, permits, client_permits = unpack(KEYS)
 local rate, interval, limiter_type, keep_alive = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -22,5 +25,8 @@ if is_new then
 end
 if was_set == 1 and keep_alive ~= '0' then
   redis.call('pexpire', name, keep_alive)
+end
+if was_set == 1 then
+  publish_freed(rate)
 end
 return was_set

@@ -13,9 +13,11 @@
 --         the value and the permits that the type uses. If permits in use are kept, removes the grants that have expired
 --         by the new interval and sets the value to the rate less the live ones; with more than 100 grants of which some
 --         are live, only adds the change of the rate to the value
+-- Tells   those that wait, by shared/publish_freed.lua, if the rate was set
 
 --! include shared/limits.lua
 --! include shared/window.lua
+--! include shared/publish_freed.lua
 
 local window = load_window()
 local name, value, client_value, permits, client_permits = unpack(KEYS)
@@ -65,4 +67,5 @@ else
   end
 end
 window.renew(limiter)
+publish_freed(available or rate)
 return 1

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Notify;
+
 use crate::error::{Error, Result};
 use crate::event::Events;
 
@@ -9,6 +11,7 @@ use crate::event::Events;
 pub(crate) struct ClientState {
     pub(crate) events: Events,
     is_closed: AtomicBool,
+    closing: Notify,
 }
 
 impl ClientState {
@@ -16,6 +19,7 @@ impl ClientState {
         Self {
             events,
             is_closed: AtomicBool::new(false),
+            closing: Notify::new(),
         }
     }
 
@@ -36,6 +40,15 @@ impl ClientState {
 
     /// Refuses all requests that come from now on.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.closing.notify_waiters();
+    }
+
+    /// Returns when the client is closed.
+    pub(crate) async fn closed(&self) {
+        let closing = self.closing.notified(); // from here on it is told
+        if !self.is_closed.load(Ordering::SeqCst) {
+            closing.await;
+        }
     }
 }

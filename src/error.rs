@@ -62,6 +62,19 @@ pub enum Error {
     #[doc(alias = "RedissonShutdownException")]
     #[error("the client is closed")]
     Closed,
+    /// The permits of a [`Reservation`](crate::Reservation) were to be used earlier. They go back.
+    #[error("the reservation of permits of `{}` has expired", Escaped(.name))]
+    ReservationExpired {
+        /// The limiter's name in Redis.
+        name: String,
+    },
+    /// The limiter would expire before permits that are [reserved](crate::RateLimiter::reserve) count no longer: its keep alive
+    /// or its time to live is too short. Nothing was taken.
+    #[error("`{}` expires before what is reserved counts no longer", Escaped(.name))]
+    ExpiresTooSoon {
+        /// The limiter's name in Redis.
+        name: String,
+    },
     /// An argument is out of its documented range. Nothing was sent.
     #[error("invalid argument: `{argument}` {reason}")]
     InvalidArgument {

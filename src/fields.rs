@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::de::{Deserialize, Deserializer, Error as _};
+
 use crate::error::{Error, Result};
 
 /// Writes and reads a type as its fields, once `validate` has found it good. `names` has the field of each argument that
@@ -27,7 +29,44 @@ macro_rules! as_fields {
     };
 }
 
-/// The same, with an error by the name of the field.
+/// A type for each field, which has the field's name in the error of a value that it cannot have.
+macro_rules! field_types {
+    ($($field:ident: $Type:ty,)*) => {
+        $(
+            #[expect(non_camel_case_types, reason = "it has the name of the field")]
+            #[derive(serde::Serialize)]
+            #[serde(transparent)]
+            struct $field {
+                value: $Type,
+            }
+
+            impl<'de> serde::Deserialize<'de> for $field {
+                fn deserialize<D: serde::Deserializer<'de>>(
+                    value: D,
+                ) -> std::result::Result<Self, D::Error> {
+                    { crate::fields::named(stringify!($field), value) }.map(|value| Self { value })
+                }
+            }
+        )*
+    };
+}
+
+/// The value of the field of this name.
+pub(crate) fn named<'de, T, D>(field: &str, value: D) -> std::result::Result<T, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    T::deserialize(value).map_err(|error| {
+        let text = error.to_string();
+        match text.starts_with("missing field") {
+            true => error,
+            false => D::Error::custom(format_args!("`{field}`: {}", text.trim_end())),
+        }
+    })
+}
+
+/// What was validated, with an error by the name of the field.
 pub(crate) fn by_field<T>(validated: Result<T>, names: &[(&str, &'static str)]) -> Result<T> {
     validated.map_err(|error| match error {
         Error::InvalidArgument { argument, reason } => {

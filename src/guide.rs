@@ -19,6 +19,7 @@ pages! {
     faults: "faults.md",
     growth: "growth.md",
     guarantees: "guarantees.md",
+    leases: "leases.md",
     memory: "memory.md",
     operation: "operation.md",
     recipes: "recipes.md",

@@ -5,47 +5,69 @@
 //! contains a brace is not put in braces, as in Redisson.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::Error;
 
 /// The keys of one limiter as one client sees them.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
-    pub(crate) client_id: String,
+    pub(crate) client_id: Arc<str>,
     pub(crate) name: String,
-    pub(crate) value: String,
-    pub(crate) client_value: String,
-    pub(crate) permits: String,
-    pub(crate) client_permits: String,
-    /// Exists while a client audits the limiter, and for a while after that.
-    #[cfg(feature = "redis")]
-    pub(crate) audit: String,
+    /// The other keys in one text, because a limiter for each user is made for each request: the client's value and the
+    /// client's permits, which begin as those of all clients, and the audit.
+    others: String,
+    ends: [usize; 4],
 }
 
 impl Keys {
-    pub(crate) fn new(name: &str, client_id: &str) -> Self {
-        let (value, permits) = (sibling(name, ":value"), sibling(name, ":permits"));
+    pub(crate) fn new(name: &str, client_id: impl Into<Arc<str>>) -> Self {
+        let client_id = client_id.into();
+        let (open, close) = braces(name);
+        let room = 3 * (name.len() + ":permits{}".len()) + 2 * (client_id.len() + 1);
+        let mut others = String::with_capacity(room);
+        let mut add = |parts: &[&str]| {
+            others.extend(parts.iter().copied());
+            others.len()
+        };
+        let ends = [
+            add(&[open, name, close, ":value"]),
+            add(&[":", &client_id]),
+            add(&[open, name, close, ":permits"]),
+            add(&[":", &client_id]),
+        ];
+        add(&[open, name, close, ":audit"]);
         Self {
-            client_id: client_id.to_owned(),
+            client_id,
             name: name.to_owned(),
-            client_value: [&value, ":", client_id].concat(),
-            client_permits: [&permits, ":", client_id].concat(),
-            #[cfg(feature = "redis")]
-            audit: sibling(name, ":audit"),
-            value,
-            permits,
+            others,
+            ends,
         }
     }
 
-    /// All keys of the limiter, in the order in which scripts take them.
+    /// All keys of the limiter, in the order in which scripts take them: its settings, and the permits left and the grants,
+    /// each of all clients and of this client.
     pub(crate) fn in_order(&self) -> [&str; 5] {
+        let [value, client_value, permits, client_permits] = self.ends;
         [
             &self.name,
-            &self.value,
-            &self.client_value,
-            &self.permits,
-            &self.client_permits,
+            &self.others[..value],
+            &self.others[..client_value],
+            &self.others[client_value..permits],
+            &self.others[client_value..client_permits],
         ]
+    }
+
+    /// Exists while a client audits the limiter, and for a while after that.
+    #[cfg(feature = "redis")]
+    pub(crate) fn audit(&self) -> &str {
+        &self.others[self.ends[3]..]
+    }
+
+    /// The channel of messages that permits came free.
+    #[cfg(feature = "redis")]
+    pub(crate) fn channel(&self) -> String {
+        sibling(&self.name, ":freed")
     }
 
     /// Refuses a name that no server accepts, and on a cluster a name whose keys would be in different slots.
@@ -102,10 +124,15 @@ pub(crate) fn check_not_empty(name: &str) -> Result<(), Error> {
 
 /// The name of a sibling key of `name`: in braces, or bare if it contains a brace.
 pub(crate) fn sibling(name: &str, suffix: &str) -> String {
-    if name.contains('{') {
-        [name, suffix].concat()
-    } else {
-        ["{", name, "}", suffix].concat()
+    let (open, close) = braces(name);
+    [open, name, close, suffix].concat()
+}
+
+/// What stands around a name in its sibling keys.
+fn braces(name: &str) -> (&'static str, &'static str) {
+    match name.contains('{') {
+        true => ("", ""),
+        false => ("{", "}"),
     }
 }
 
@@ -143,7 +170,7 @@ mod tests {
     use super::*;
 
     fn value_of(name: &str) -> String {
-        Keys::new(name, "id").value
+        Keys::new(name, "id").in_order()[1].to_owned()
     }
 
     #[cfg(feature = "redis")]
@@ -155,7 +182,8 @@ mod tests {
             let call_id = u128::from_str_radix(text(&given["call_id"]), 16).unwrap();
             serde_json::json!({
                 "keys": keys.in_order(),
-                "audit": keys.audit,
+                "audit": keys.audit(),
+                "channel": keys.channel(),
                 "call": keys.of_call(&call_id.to_be_bytes()),
                 "is_valid": keys.validate(false).is_ok(),
                 "is_valid_on_a_cluster": keys.validate(true).is_ok(),

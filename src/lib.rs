@@ -99,8 +99,8 @@ pub use limiter_options::LimiterOptions;
 #[cfg(feature = "rules-file")]
 pub use limiters::RulesFile;
 pub use limiters::{
-    Charge, Chargeable, JointDecision, KeyedRateLimiter, Limiter, Plan, PolicyLimiter,
-    RRateLimiter, RateLimiter, Rule, Rules, Verdict,
+    Charge, Chargeable, JointDecision, KeyedRateLimiter, Lease, Limiter, Plan, PolicyLimiter,
+    RRateLimiter, RateLimiter, Reservation, Rule, Rules, Verdict,
 };
 #[cfg(feature = "serde")]
 pub use limiters::{RuleConfig, RulesConfig};

@@ -1,5 +1,6 @@
 //! The mutex around state that tasks and threads share.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A mutex whose content is consistent between any two changes, so that a panic leaves it usable. In tests, another
@@ -17,4 +18,14 @@ impl<T> Lock<T> {
         crate::interleaving::let_others_run();
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A number of this thread, for state that is divided so that threads seldom contend: threads are counted.
+#[inline]
+pub(crate) fn number_of_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
 }

@@ -1,7 +1,8 @@
 //! The wire form of a grant: one member of the permits zset.
 //!
 //! A length byte, that many random bytes, then the permits as a little-endian `u32`. We write 16 random bytes, as
-//! Redisson does since 3.21; older ones wrote 8, and both are read.
+//! Redisson does since 3.21; older ones wrote 8, and both are read. The grants of leases have 24: they say by how much their
+//! score is ahead of the time at which they were made.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,6 +87,25 @@ pub(crate) fn encode(random: &[u8], permits: u32) -> Bytes {
     member.put_slice(random);
     member.put_u32_le(permits);
     member.freeze()
+}
+
+/// The random bytes of a grant whose score is up to `ahead` ms ahead of the time at which it was made.
+pub(crate) fn random_ahead(call_id: &CallId, ahead: i64) -> [u8; 24] {
+    let mut random = [0; 24];
+    let (id, number) = random.split_at_mut(call_id.len());
+    id.copy_from_slice(call_id);
+    LittleEndian::write_i64(number, ahead);
+    random
+}
+
+/// The call id and the ms ahead in the random bytes of such a grant.
+pub(crate) fn read_ahead(random: &[u8]) -> Option<(&[u8], i64)> {
+    let (call_id, number) = random.split_at_checked(size_of::<CallId>())?;
+    let is_ahead = number.len() == 8;
+    is_ahead.then(|| {
+        let ahead = LittleEndian::read_u64(number);
+        (call_id, i64::try_from(ahead).unwrap_or(i64::MAX))
+    })
 }
 
 /// Splits a member into its random bytes and its permits, or `None` if it is malformed.

@@ -28,6 +28,7 @@ pub(crate) use acquire_call::AcquireCall;
 use breaker::Breaker;
 use memory::MemoryClient;
 
+use crate::clock::system_millis;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::health::ServerHealth;
@@ -35,7 +36,7 @@ use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::policies::call::{Answers, Call};
 use crate::rate::{Rate, ValidRate};
-use crate::window::{Answer, Condition, Expiry, SetUp};
+use crate::window::{Answer, Condition, Expiry, SetUp, Settlement};
 
 /// What happens to the permits in use when the rate changes. An argument of
 /// [`set_rate_with`](crate::RateLimiter::set_rate_with) and [`update_rate`](crate::RateLimiter::update_rate).
@@ -126,6 +127,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Nobody will wait any more: ends what serves only those who wait.
+    fn close(&self) {}
+
     /// Waits until nothing is left to be given back whose caller is gone.
     async fn given_back(&self) {}
 
@@ -159,6 +163,9 @@ pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Runs when a background task is done: permits may be free.
 pub(crate) type OnDone = Box<dyn FnOnce() + Send>;
 
+/// Told that another client has freed permits of a limiter, and how many are available now.
+pub(crate) type OnFreed = dyn Fn(i64) + Send + Sync;
+
 /// One limiter of a [`Store`].
 #[async_trait]
 pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
@@ -189,11 +196,20 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         true
     }
 
+    /// The time by a clock of this process, in ms since the epoch: the one that scores the grants, if that is not the store's.
+    fn wall_millis(&self) -> i64 {
+        system_millis()
+    }
+
     /// How often the limiter may have been changed past this client's queue. A store in memory counts changes of its
     /// settings, by any client; a client of Redis the audits that it has made.
     fn changes(&self) -> u64 {
         0
     }
+
+    /// Has `on_freed` called while it lives, each time when another client frees permits otherwise than by the passing of time.
+    /// A call may be lost, late, or say more or less than is available. A store that will call it has a weak reference to it.
+    fn watch(&self, _on_freed: &Arc<OnFreed>) {}
 
     /// A driver of this client has started, for a store that counts who waits.
     fn driver_started(&self) {}
@@ -240,6 +256,12 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32>;
+
+    /// Gives back what was not used of a lease, and counts the rest as used when the last of it was: then its grant has a
+    /// score that is [`early`](Settlement::early) ms less. Returns how many permits came back. Settles once, however often and
+    /// however late it is called.
+    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32>;
+
     async fn release(&self, permits: u32) -> Result<()>;
     async fn available_permits(&self) -> Result<i64>;
 

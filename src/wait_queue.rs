@@ -14,6 +14,8 @@
 //!    calls. The call in flight is part of the state: if its driver makes no progress, the driver of another runtime
 //!    sends the same call again, and it is granted once.
 //!
+//! The store may tell that other clients have freed permits ([`LimiterStore::watch`]): then the next call is made sooner.
+//!
 //! **Outages.** Waiters keep their places, and the driver's first call after an outage asks for the head: see [`outage`].
 //!
 //! **Cancellation.** Dropping a future keeps no permit: see [`leaving`].
@@ -24,12 +26,15 @@ mod driver;
 mod first_try;
 #[cfg(test)]
 mod interleaving_tests;
+mod leases;
+mod leasing;
 mod leaving;
 #[cfg(test)]
 mod ledger;
 mod outage;
 mod plain;
 mod remembered;
+mod reserving;
 mod sharing;
 #[cfg(test)]
 mod slow_store_tests;
@@ -52,23 +57,26 @@ use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::same_runtime::SameRuntime;
 use crate::store::{AcquireCall, LimiterStore};
-use crate::window::{Answer, SetUp};
+use crate::window::{Ahead, Answer, SetUp};
 use bounds::Arrival;
 use debts::{Debt, Debts};
 use driver::Driver;
 use first_try::Tried;
+use leases::Leases;
+pub(crate) use leasing::LeaseHold;
 pub(crate) use leaving::within;
 pub(crate) use outage::{Substitute, Substituted, WhileAway};
 pub(crate) use plain::Checked;
 use plain::Plain;
 use remembered::Heard;
 pub(crate) use remembered::Sending;
+pub(crate) use reserving::Reserved;
 pub(crate) use state::Effect;
 use state::{Availability, Outbox, Published, State, Waiter, Waits};
 use waiter::PlaceInQueue;
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
-/// permits or change the rate. Together with the time for which permits are left to others it makes a second.
+/// permits or change the rate, and a message that tells of it may be lost. Together with the time for which permits are left to others it makes a second.
 const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 
 /// A wait of up to this length is not interrupted: one more call per window of a second would gain nothing.
@@ -98,6 +106,8 @@ struct Queue {
     /// cost more than everything else it does.
     own: AtomicU64,
     on_granted: OnGranted,
+    /// Made by the first handle that wants leases.
+    leases: OnceLock<Box<Leases>>,
     /// Set by the first waiter who has one: all of them give grants back in the same way.
     substitute: OnceLock<Arc<dyn Substitute>>,
 }
@@ -111,6 +121,7 @@ impl WaitQueue {
             state: Lock::new(state),
             own: AtomicU64::new(0),
             on_granted,
+            leases: OnceLock::new(),
             substitute: OnceLock::new(),
         });
         Self {
@@ -129,7 +140,7 @@ impl WaitQueue {
     /// these settings.
     #[cfg(test)]
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
-        match self.store().acquire_now(permits, set_up)? {
+        match self.acquire_now(permits, set_up)? {
             Some((id, answer)) => self.decided(id, permits, &answer),
             None => {
                 let asking = self.check_remembering(permits, set_up, Duration::ZERO, false);
@@ -142,7 +153,8 @@ impl WaitQueue {
     #[inline]
     pub(crate) fn decided(&self, id: CallId, permits: u32, answer: &Answer) -> Result<Decision> {
         let decided = decision_alone(self.queue.name(), id, permits, answer);
-        if matches!(&decided, Ok(decision) if decision.is_granted()) {
+        // A lease's permits were counted when it was taken.
+        if !answer.found && matches!(&decided, Ok(decision) if decision.is_granted()) {
             self.queue.note_own(i64::from(permits));
         }
         decided
@@ -232,6 +244,7 @@ impl WaitQueue {
 
     /// Ends the waiting of all, now and later, with [`Error::Closed`]. What their call takes is given back.
     pub(crate) fn close(&self) {
+        self.close_leases();
         if let Some(call) = self.queue.step(State::close) {
             self.queue.reclaim(call);
         }
@@ -326,10 +339,14 @@ impl Queue {
         let heard = sending.answered(call, &answer);
         let taken = call.requests.taken(&answer);
         if taken > 0 {
-            self.note_own(taken);
+            // A reservation is not new to a call that asks for what others took.
+            if !matches!(call.ahead, Some(Ahead::Reservation { .. })) {
+                self.note_own(taken);
+            }
             // The grants of one call fit a u32.
             (self.on_granted)(taken as u32, call.set_up);
         }
+        self.note_for_leases(call, &answer);
         Ok((answer, heard))
     }
 

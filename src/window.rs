@@ -20,6 +20,8 @@ mod by_score;
 mod expiry;
 mod grants;
 mod joint;
+#[cfg(test)]
+mod lease_histories;
 mod pool;
 mod rates;
 mod requests;
@@ -34,7 +36,7 @@ use crate::quota::Quota;
 use crate::rate::RateType;
 use pool::{Reconciled, Removal};
 
-pub(crate) use acquire::Acquire;
+pub(crate) use acquire::{Acquire, Ahead};
 pub(crate) use answer::Answer;
 pub(crate) use bounds::BOUNDS;
 #[cfg(all(test, feature = "redis"))]
@@ -75,6 +77,15 @@ impl Settings {
         let interval = Duration::from_millis(self.interval.unsigned_abs());
         Quota::new(self.rate.unsigned_abs(), interval)
     }
+}
+
+/// What remains of a lease at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settlement {
+    /// How many of its permits were used.
+    pub(crate) used: u32,
+    /// How many ms before the score of its grant the last of them was used, by the clock of the process that used it.
+    pub(crate) early: i64,
 }
 
 /// What the keys of one limiter hold.
@@ -161,7 +172,34 @@ impl Window {
         let mut open = self.open(client, at.server)?;
         let place = open.pool.grants().place_of(grant.score, &grant.call_id);
         Ok(place.map_or(0, |place| {
-            open.take_out(at, place, grant.permits, audited_rate)
+            open.take_out(at, place, audited_rate, |grants| {
+                grants.take_out(place, grant.permits)
+            })
+        }))
+    }
+
+    /// Gives back what was not used of a lease, and counts the rest as used when the last of it was. Returns how many permits
+    /// came back: none if that is done already.
+    pub(crate) fn settle(
+        &mut self,
+        at: At,
+        client: &str,
+        lease: &Grant,
+        settlement: Settlement,
+        audited_rate: Option<i64>,
+    ) -> Result<u32, NotInitialized> {
+        let Settlement { mut used, early } = settlement;
+        let mut open = self.open(client, at.server)?;
+        if lease.score - early <= at.now - open.settings.interval {
+            used = 0; // the window of the last use has passed
+        }
+        let grants = open.pool.grants();
+        let place = grants.place_of_ahead(lease.score, &lease.call_id);
+        let place = place.filter(|&place| grants.is_changed_by_settling(place, used, early));
+        Ok(place.map_or(0, |place| {
+            open.take_out(at, place, audited_rate, |grants| {
+                grants.settle(place, used, early)
+            })
         }))
     }
 
@@ -197,8 +235,15 @@ impl Open<'_> {
             .reconcile(&self.settings, value, now, check, removal)
     }
 
-    /// Gives permits of the grant at this index back and returns how many came back: none if its window has passed.
-    fn take_out(&mut self, at: At, place: usize, permits: u32, audited_rate: Option<i64>) -> u32 {
+    /// Gives permits of the grant at this index back, which `take` takes out of it, and returns how many came back: none if its
+    /// window has passed.
+    fn take_out(
+        &mut self,
+        at: At,
+        place: usize,
+        audited_rate: Option<i64>,
+        take: impl FnOnce(&mut Grants) -> u32,
+    ) -> u32 {
         let Settings { rate, interval, .. } = self.settings;
         let score = self.pool.grants().score_at(place);
         if score.is_none_or(|score| score <= at.now - interval) {
@@ -207,7 +252,7 @@ impl Open<'_> {
         let mut reconciled = self.reconcile(at.now, audited_rate != Some(rate), Removal::ALWAYS);
         let back = self.pool.change_grants(|grants| {
             // The grant first: a peer's release is corrected with the remaining grants.
-            let back = grants.take_out(place, permits);
+            let back = take(grants);
             grants.take_from_oldest(reconciled.gone, reconciled.excess);
             back
         });

@@ -107,7 +107,41 @@ fn published_page(address: &str) -> Option<String> {
         let module = module.strip_suffix("/index.html")?;
         return Some(format!("docs/{}.md", module.replace('_', "-")));
     }
-    address.strip_prefix(PACKAGED).map(str::to_owned)
+    let file = address.strip_prefix(PACKAGED)?;
+    let is_packaged = is_packaged(file);
+    Some(if is_packaged { file } else { "not packaged" }.to_owned())
+}
+
+/// Whether the package has this file.
+fn is_packaged(file: &str) -> bool {
+    let manifest = include_str!("../Cargo.toml");
+    let included = manifest.lines().find(|it| it.starts_with("include = "));
+    let top = file.split('/').next().expect("a part");
+    included.is_some_and(|it| it.contains(&format!("\"/{top}\"")))
+}
+
+/// The labels of a line that stand for links: `[label]` and `[text][label]`.
+fn labels(line: &str) -> impl Iterator<Item = &str> {
+    let ends = line.match_indices(']').map(|(at, _)| at);
+    ends.filter_map(|end| {
+        let start = line[..end].rfind('[')?;
+        let is_code = line[..start].matches('`').count() % 2 == 1;
+        let is_label = !is_code && !line[end + 1..].starts_with(['(', ':', '[']);
+        is_label.then(|| &line[start + 1..end])
+    })
+}
+
+/// A registry shows the README of a crate by itself: what rustdoc would find is no link there.
+#[test]
+fn each_label_in_the_readme_of_a_crate_is_defined_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["", "cli", "metrics", "tower"] {
+        let text = fs::read_to_string(root.join(folder).join("README.md")).expect("README.md");
+        let defined: HashSet<_> = definitions(&text).map(|(label, _)| label).collect();
+        let used = prose(&text).flat_map(labels);
+        let undefined: Vec<_> = used.filter(|label| !defined.contains(label)).collect();
+        assert_eq!(undefined, Vec::<&str>::new(), "{folder}");
+    }
 }
 
 #[test]

@@ -251,7 +251,14 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             14,
             "duplicate `prefix`: `shared:` is that of `per-user`",
         ),
+        (
+            "\"shared:\"",
+            "\"per-user:fixed_window:\"", // that of the plan
+            13,
+            "duplicate `prefix`: `per-user:fixed_window:` is that of `per-user`",
+        ),
         ("\"per-user\"", "\"\"", 2, "`name` must not be empty"),
+        ("prefix = \"shared:\"", "prefix = [5]", 16, "`prefix`: "),
         (
             "per_second = 1,",
             "per_second = 0,",
@@ -274,7 +281,7 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             "window_ms = 60000",
             "window_ms = \"1 minute\"",
             7,
-            "invalid type: string \"1 minute\", expected u64",
+            "`window_ms`: invalid type: string \"1 minute\", expected u64",
         ),
         (
             "\"token_bucket\"",
@@ -288,7 +295,7 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             2,
             "`keys` of `per-user`: `acme` has the plan `gold`",
         ),
-        ("shadow = true", "shadow = \"yes\"", 18, "boolean"),
+        ("shadow = true", "shadow = \"yes\"", 18, "`shadow`: "),
         (
             "shadow = true",
             "penalty_ms = 0",
@@ -311,7 +318,7 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             "permits = 8",
             "permits = -8",
             17,
-            "invalid value: integer `-8`",
+            "`permits`: invalid value: integer `-8`",
         ),
         (
             "\n[[rules]]",
@@ -337,10 +344,28 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             else {
                 panic!("{error}")
             };
-            if *found != Some(line) || !reason.contains(text) {
+            if *found != Some(line) || !reason.contains(text) || reason.contains(" at line ") {
                 others.push(format!("{wrong}: {error}"));
             }
         }
     }
     assert!(others.is_empty(), "{}", others.join("\n"));
+}
+
+#[test]
+fn a_list_of_rules_may_be_empty_but_not_missing() {
+    let client = RedissonClient::in_memory();
+    for (text, line) in [
+        ("rules: []\n", None),
+        ("rules:\n", Some(1)),
+        ("shadow: true\n", Some(1)),
+    ] {
+        let file = File::new("rules.yaml", text);
+        let read = client.rules_from(&file.rules).map(|_| ());
+        let found = read.err().map(|error| match error {
+            Error::InvalidRulesFile { line, .. } => line,
+            other => panic!("{other}"),
+        });
+        assert_eq!(found, line.map(Some), "{text}");
+    }
 }

@@ -1,7 +1,7 @@
 -- Says what a key is, and of a rate limiter how much is in use.
 --
 -- KEYS    name, value, permits; the start of a bucket with that name
--- ARGV    1  ms since the epoch after which grants are counted as new; if it is negative, before now
+-- ARGV    1  ms since the epoch from which on, up to now, grants are counted as new; if it is negative, ms before now
 -- Returns an array that begins with the kind:
 --         'rate', rate, interval, type, keep alive, value, time to live of the hash, now, stored grants, live grants,
 --                 permits of the expired ones (-1: too many to read), permits of the live ones (the same), score of the oldest
@@ -75,9 +75,11 @@ if live <= MOST_READ then
 end
 local oldest = redis.call('zrangebyscore', permits, horizon, '+inf', 'withscores', 'limit', 0, 1)[2]
 local since = tonumber(ARGV[1])
-local after = string.format('(%.0f', since < 0 and now + since or since)
-local new = redis.call('zcount', permits, after, '+inf')
-local newest = new > 0 and redis.call('zrevrangebyscore', permits, '+inf', after, 'limit', 0, MOST_NEW) or {}
+-- Each grant is in the time between two samples once; one whose score is ahead of now, such as a lease, in a later one.
+local from = string.format('%.0f', since < 0 and now + since or since)
+local before = string.format('(%.0f', now)
+local new = redis.call('zcount', permits, from, before)
+local newest = new > 0 and redis.call('zrevrangebyscore', permits, before, from, 'limit', 0, MOST_NEW) or {}
 return {
   'rate', settings[1], settings[2], settings[3] or '', settings[4] or '', stored or '', lives, now, number, live,
   held_by_expired, held_by_live, oldest or '', new, sum(newest), #newest,

@@ -56,15 +56,35 @@ pub(crate) enum Command {
     /// Serve limits to services in any language: over HTTP, and to Envoy and nginx
     Serve(Box<ServeArguments>),
     /// Print the completions for a shell
-    Completions { shell: Shell },
-    /// Print the manual page
-    Man,
+    #[command(after_help = "\
+Examples:
+  rratelimiter completions bash > /etc/bash_completion.d/rratelimiter
+  rratelimiter completions zsh > ~/.zfunc/_rratelimiter
+  rratelimiter completions fish > ~/.config/fish/completions/rratelimiter.fish")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, or that of one command
+    #[command(after_help = "\
+Examples:
+  rratelimiter man > /usr/local/share/man/man1/rratelimiter.1
+  rratelimiter man doctor > /usr/local/share/man/man1/rratelimiter-doctor.1")]
+    Man {
+        /// A command
+        command: Option<String>,
+    },
 }
 
 /// The commands that connect.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OnStore {
     /// Set a limiter's rate, and forget the permits in use
+    #[command(after_help = "\
+Examples:
+  rratelimiter set orders:api 5/s
+  rratelimiter set orders:api 100/10m --if-missing     leaves a rate that there is
+  rratelimiter set login 3/1m --keep-alive 1h          removed when nobody has asked for an hour")]
     Set {
         #[command(flatten)]
         rate: RateArguments,
@@ -73,6 +93,10 @@ pub(crate) enum OnStore {
         if_missing: bool,
     },
     /// Change the rate of a limiter that has one, and keep the permits in use
+    #[command(after_help = "\
+Examples:
+  rratelimiter update orders:api 10/s
+  rratelimiter update orders:api 10/s --reset          all permits are there again")]
     Update {
         #[command(flatten)]
         rate: RateArguments,
@@ -81,8 +105,18 @@ pub(crate) enum OnStore {
         reset: bool,
     },
     /// Take permits if they are there
+    #[command(after_help = "\
+Examples:
+  rratelimiter try orders:api && curl …
+  rratelimiter try orders:api 3 --rate 5/s             makes the limiter if it is missing
+  rratelimiter try alice --policy fixed-window --limit 100 --window 1m
+  rratelimiter try orders:api --json | jq .retry_after_ms")]
     Try(PermitArguments),
     /// Wait for permits, and take them
+    #[command(after_help = "\
+Examples:
+  rratelimiter acquire orders:api && curl …
+  rratelimiter acquire orders:api 5 --timeout 30s || echo 'too busy'")]
     Acquire {
         /// How long to wait at most
         #[arg(long, value_name = "TIME", value_parser = duration)]
@@ -91,19 +125,48 @@ pub(crate) enum OnStore {
         permits: PermitArguments,
     },
     /// Give permits back, those that were taken first
+    #[command(after_help = "\
+Examples:
+  rratelimiter release orders:api 2")]
     Release {
+        /// A limiter
         name: String,
+        /// How many permits
         #[arg(default_value_t = 1)]
         permits: u32,
     },
     /// Print how many permits are there
-    Available { name: String },
+    #[command(after_help = "\
+Examples:
+  rratelimiter available orders:api
+  rratelimiter available orders:api --json | jq .available")]
+    Available {
+        /// A limiter
+        name: String,
+    },
     /// Print what `try` would, and take nothing
+    #[command(after_help = "\
+Examples:
+  rratelimiter peek orders:api 3
+  rratelimiter peek alice --policy token-bucket --per-second 2 --capacity 100")]
     Peek(PermitArguments),
     /// Print the rate and the time to live
-    Config { name: String },
+    #[command(after_help = "\
+Examples:
+  rratelimiter config orders:api
+  rratelimiter config orders:api --json | jq .rate.permits")]
+    Config {
+        /// A limiter
+        name: String,
+    },
     /// Remove a limiter, or all that a policy counted for a key
+    #[command(after_help = "\
+Examples:
+  rratelimiter delete orders:api                       asks on a terminal
+  rratelimiter delete orders:api --yes
+  rratelimiter delete alice --yes --policy fixed-window --limit 100 --window 1m")]
     Delete {
+        /// A limiter, or the key of a policy
         name: String,
         /// Do not ask
         #[arg(long, short)]
@@ -112,8 +175,14 @@ pub(crate) enum OnStore {
         policy: PolicyArguments,
     },
     /// Give a limiter a time to live, or take it away
+    #[command(after_help = "\
+Examples:
+  rratelimiter expire orders:api 1h
+  rratelimiter expire orders:api --never")]
     Expire {
+        /// A limiter
         name: String,
+        /// How long it lives, such as 90s, 1h or 7d; 0s removes it
         #[arg(value_parser = duration, required_unless_present = "never", conflicts_with = "never")]
         time: Option<Duration>,
         /// It does not expire any more
@@ -121,6 +190,12 @@ pub(crate) enum OnStore {
         never: bool,
     },
     /// Wait for permits, then run a command in place of this one
+    #[command(after_help = "\
+Examples:
+  rratelimiter run orders:api -- curl https://example.com
+  rratelimiter run backup --rate 1/1h --timeout 10s -- pg_dump shop
+  rratelimiter run orders:api --each -- curl -s < urls.txt
+  rratelimiter run orders:api --each --jobs 4 -- convert {} {}.png < files.txt")]
     Run(RunArguments),
     /// List the limiters of a server or cluster, with their rates and use
     List(ListArguments),
@@ -136,6 +211,7 @@ pub(crate) enum OnStore {
 
 #[derive(Debug, Args)]
 pub(crate) struct RateArguments {
+    /// A limiter
     pub(crate) name: String,
     /// PERMITS/INTERVAL, such as 5/s, 100/10m or 20/500ms
     pub(crate) rate: RateArgument,
@@ -155,7 +231,9 @@ pub(crate) struct RateKind {
 
 #[derive(Debug, Args)]
 pub(crate) struct PermitArguments {
+    /// A limiter, or the key that a policy counts for
     pub(crate) name: String,
+    /// How many permits
     #[arg(default_value_t = 1)]
     pub(crate) permits: u32,
     #[command(flatten)]
@@ -176,6 +254,7 @@ pub(crate) struct SetUpArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
+    /// A limiter, or the key that a policy counts for
     pub(crate) name: String,
     /// How many permits a run of the command takes
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -189,6 +268,7 @@ pub(crate) struct RunArguments {
     /// How many of these commands run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, requires = "each", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) jobs: u16,
+    /// The command with its arguments
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
     #[command(flatten)]

@@ -14,11 +14,12 @@ pub(crate) mod watch;
 use std::time::Duration;
 
 use clap::CommandFactory;
-use redisson_rate_limiter::{RateLimiter, RedissonClient};
+use redisson_rate_limiter::{RateLimiter, RedissonClient, Reply};
 use serde_json::Value;
 
 use crate::arguments::{Arguments, Command, OnStore};
 use crate::failure::Failure;
+use crate::inspect::reply;
 use crate::report::Report;
 use crate::signals::or_signal;
 use crate::store::StoreArguments;
@@ -36,7 +37,7 @@ pub(crate) struct Context {
 pub(crate) async fn execute(arguments: Arguments) -> Result<Report, Failure> {
     let command = match arguments.command {
         Command::Completions { shell } => return Ok(completions(shell)),
-        Command::Man => return man(),
+        Command::Man { command } => return man(command.as_deref()),
         Command::Serve(serve) => return crate::serve::run(arguments.store, *serve).await,
         Command::On(command) => command,
     };
@@ -91,6 +92,30 @@ impl Context {
     }
 }
 
+/// Whether the key of this name is a hash with a rate, or with an interval.
+async fn has_rate(context: &Context, name: &str) -> Result<bool, Failure> {
+    let fields = ["HMGET", name, "rate", "interval"];
+    let fields = reply::list(context.client.command(fields).await?);
+    Ok(fields.iter().any(|it| *it != Reply::Nil))
+}
+
+/// What the key of this name is, such as a string; `None` if there is none.
+async fn kind_of(context: &Context, name: &str) -> Result<Option<String>, Failure> {
+    let kind = context.client.command(["TYPE", name]).await?;
+    Ok(Some(reply::text(&kind)).filter(|it| it != "none"))
+}
+
+/// Fails if the key of this name is another program's.
+async fn refuse_other(context: &Context, name: &str) -> Result<(), Failure> {
+    if let Some(kind) = kind_of(context, name).await?
+        && !(kind == "hash" && has_rate(context, name).await?)
+    {
+        let message = format!("{} is a {kind}, and no rate limiter", name.escape_debug());
+        return Err(Failure::store(message));
+    }
+    Ok(())
+}
+
 fn completions(shell: clap_complete::Shell) -> Report {
     let mut script = Vec::new();
     let mut command = Arguments::command();
@@ -99,9 +124,17 @@ fn completions(shell: clap_complete::Shell) -> Report {
     text_only(&script)
 }
 
-fn man() -> Result<Report, Failure> {
+fn man(of: Option<&str>) -> Result<Report, Failure> {
+    let mut command = Arguments::command();
+    command.build();
+    if let Some(name) = of {
+        let found = command.find_subcommand(name).cloned();
+        command = found.ok_or_else(|| {
+            Failure::usage(format!("there is no command `{}`", name.escape_debug()))
+        })?;
+    }
     let mut page = Vec::new();
-    clap_mangen::Man::new(Arguments::command())
+    clap_mangen::Man::new(command)
         .render(&mut page)
         .map_err(|error| Failure::usage(error.to_string()))?;
     Ok(text_only(&page))

@@ -53,6 +53,15 @@ impl Failure {
         }
     }
 
+    /// A mistake of this program, with the exit code of a panic.
+    pub(crate) fn panicked(message: &str) -> Self {
+        Self {
+            exit_code: 101,
+            kind: "panicked",
+            message: message.to_owned(),
+        }
+    }
+
     /// Ended by a signal.
     pub(crate) fn interrupted(exit_code: u8) -> Self {
         Self {
@@ -60,6 +69,11 @@ impl Failure {
             kind: "interrupted",
             message: "interrupted while waiting: no permits are kept".to_owned(),
         }
+    }
+
+    /// Whether the server refused it to the user of the connection.
+    pub(crate) fn is_not_permitted(&self) -> bool {
+        self.kind == ErrorKind::PermissionDenied.as_str()
     }
 
     pub(crate) fn print(self, is_json: bool) -> ExitCode {
@@ -93,12 +107,13 @@ impl From<Error> for Failure {
             | ErrorKind::InvalidName => USAGE,
             _ => STORE,
         };
-        let mut message = error.to_string();
+        // Names in it are escaped, but not what a server said.
+        let mut message = escaped(&error.to_string());
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {
-            let cause_text = cause.to_string();
+            let cause_text = escaped(&cause.to_string());
             if !message.contains(&cause_text) {
-                message = format!("{message}: {}", cause_text.escape_debug());
+                message = format!("{message}: {cause_text}");
             }
             source = cause.source();
         }
@@ -111,4 +126,13 @@ impl From<Error> for Failure {
             message,
         }
     }
+}
+
+/// Without control characters. What is escaped already stays as it is.
+fn escaped(text: &str) -> String {
+    let escape = |it: char| match it.is_control() {
+        true => it.escape_debug().to_string(),
+        false => it.to_string(),
+    };
+    text.chars().map(escape).collect()
 }

@@ -112,6 +112,12 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A number with its noun: `1 grant`, `2 grants`.
+pub(crate) fn number_of(number: u64, noun: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{end}")
+}
+
 /// A time in its two largest units.
 pub(crate) fn lasting(time: Duration) -> String {
     let time = Duration::from_millis(millis(time));

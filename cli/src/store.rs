@@ -35,7 +35,13 @@ pub(crate) struct StoreArguments {
     #[arg(long, global = true, value_name = "ID")]
     client_id: Option<String>,
     /// What every NAME begins with
-    #[arg(long, global = true, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     prefix: String,
     /// How long a call may take, besides the wait for permits
     #[arg(long, global = true, value_name = "TIME", value_parser = duration, default_value = "3s")]

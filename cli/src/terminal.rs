@@ -8,6 +8,7 @@ pub(crate) struct Terminal {
     pub(crate) width: usize,
     pub(crate) has_colors: bool,
     has_unicode: bool,
+    is_terminal: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +41,7 @@ impl Terminal {
         Self {
             width: width.unwrap_or(80).clamp(NARROWEST, WIDEST),
             has_colors: !set("NO_COLOR") && (is_able || is_forced),
+            is_terminal: stdout.is_terminal(),
             has_unicode: locale.contains("utf-8") || locale.contains("utf8"),
         }
     }
@@ -51,6 +53,7 @@ impl Terminal {
             width,
             has_colors: false,
             has_unicode: false,
+            is_terminal: false,
         }
     }
 
@@ -66,6 +69,22 @@ impl Terminal {
             Color::Bold => "1",
         };
         format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    /// The lines of a text: on a terminal as long as its width, and indented from the second on. Elsewhere one, to be searched.
+    pub(crate) fn lines(&self, text: &str, indent: usize) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        for word in text.split_inclusive(' ') {
+            let line = lines.last().map_or(0, |it| it.chars().count());
+            let is_full = line + word.trim_end().chars().count() > self.width;
+            if self.is_terminal && is_full && line > indent {
+                lines.push(" ".repeat(indent));
+            }
+            if let Some(line) = lines.last_mut() {
+                *line += word;
+            }
+        }
+        lines
     }
 
     /// A column of this height, of eighths.
@@ -111,6 +130,24 @@ mod tests {
             ..Terminal::plain(80)
         };
         assert_eq!(colored.paint(Color::Bad, "lost"), "\x1b[31mlost\x1b[0m");
+    }
+
+    #[test]
+    fn a_long_text_is_one_line_unless_it_is_on_a_terminal() {
+        let text = "  a: twelve letters here";
+        assert_eq!(Terminal::plain(12).lines(text, 4), [text]);
+        let terminal = Terminal {
+            is_terminal: true,
+            ..Terminal::plain(12)
+        };
+        assert_eq!(
+            terminal.lines(text, 4),
+            ["  a: twelve ", "    letters ", "    here"]
+        );
+        assert_eq!(
+            terminal.lines("averylongwordfirst b", 4),
+            ["averylongwordfirst ", "    b"]
+        );
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn build() -> PathBuf {
         return target;
     }
     // Jars of another state of the poms would stay on the class path.
-    for version in Version::ALL {
+    for version in Version::LEGACY.into_iter().chain(Version::ALL) {
         let _ = fs::remove_dir_all(target.join(version.to_string()));
     }
     let maven = Command::new("mvn")

@@ -236,6 +236,10 @@ impl Limiter {
         self.get("delete", []).await
     }
 
+    pub async fn rename(&self, name: &str) -> Result<()> {
+        self.run("rename", [name.into()]).await
+    }
+
     pub async fn expire(&self, time_to_live: i64) -> Result<bool> {
         self.get("expire", [time_to_live.to_string()]).await
     }

@@ -5,6 +5,10 @@ use std::fmt;
 /// The versions of Redisson that the tests run, oldest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
+    /// A floating-point number and the permits a member: no later version reads it.
+    V3_16_3,
+    /// A length of eight bytes, 8 random bytes and the permits a member, which later versions misread.
+    V3_16_8,
     /// The first whose state today's Redisson can read; 8 random bytes a member.
     V3_17_0,
     /// 16 random bytes a member.
@@ -18,6 +22,10 @@ pub enum Version {
 }
 
 impl Version {
+    /// Those whose state today's Redisson cannot read.
+    pub const LEGACY: [Self; 2] = [Self::V3_16_3, Self::V3_16_8];
+
+    /// Those that share state with today's.
     pub const ALL: [Self; 5] = [
         Self::V3_17_0,
         Self::V3_21_3,
@@ -49,6 +57,8 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::V3_16_3 => "3.16.3",
+            Self::V3_16_8 => "3.16.8",
             Self::V3_17_0 => "3.17.0",
             Self::V3_21_3 => "3.21.3",
             Self::V3_36_0 => "3.36.0",

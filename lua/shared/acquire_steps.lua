@@ -4,14 +4,14 @@
 -- Uses    `name`, `value_key`, `permits_key`, `other_value_key`, `other_permits_key`, the limiter's keys; `last_key`, the
 --         place in KEYS of the call's own key, nil if it is the last of all; `member`, `audited_rate`, `all`, `rate_type`,
 --         `deadline`, `given_now`, the arguments; `first_word` and `last_word`, the places in ARGV of the further ones;
---         `server_now`, `now`; `call`, `pack`; `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`,
+--         `server_now`, `now`; `call`, `pack`; `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `MOST_WALKED`,
 --         `SHARED`, `NEWEST`, `always_removed`, `to_remove`
 -- Sets    nothing: it ends with the reply
 -- Changes `to_remove`, less each expired grant that the call removes; `member`, to that of the grant if it is a part
 
 local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
 -- The place of each option's word in ARGV.
-local setup, fifo, debt, share, newer_than, retry = nil, nil, nil, nil, nil, nil
+local setup, fifo, debt, share, newer_than, retry, reserve = nil, nil, nil, nil, nil, nil, nil
 if first_word <= last_word then
   first_run, last_run = first_word + 1, first_word + 2 * ARGV[first_word]
   local option = last_run + 1
@@ -29,6 +29,8 @@ if first_word <= last_word then
       newer_than, option = option, option + 2
     elseif word == 'retry' then
       retry, option = option, option + 4
+    elseif word == 'reserve' then
+      reserve, option = option, option + 2
     else
       error('unknown option ' .. word)
     end
@@ -55,7 +57,7 @@ local check, find, POSITIVE = audited_rate ~= fields[1], string.find, '^[1-9]%d*
 local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
 local available, expired, summed = stored, 0, 0
 local keep_alive = fields[4] ~= '0' and fields[4] or nil
-local is_common = not (retry or taken_before) and interval and (stored or not (text or first[1])) and fields[3] == rate_type
+local is_common = not (retry or taken_before or reserve) and interval and (stored or not (text or first[1])) and fields[3] == rate_type
 if is_common and check then
   rate = tonumber(fields[1])
   is_common = rate and (fields[1] == '0' or find(fields[1], POSITIVE))
@@ -224,6 +226,23 @@ if share and available <= SHARED then
   local thousandths = available * ARGV[share + 1] + ARGV[share + 2]
   allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
 end
+-- By how much the score of the grant is ahead of now. The limiter must not expire before the grant.
+local until_score, said = 0, nil
+local grant = member
+--! include shared/ahead.lua
+if ahead > 0 and any_fits then
+  local life = limiter and limiter.keep_alive or keep_alive or 0
+  life = tonumber(life) > 0 and tonumber(life) or call('pttl', name)
+  local most = life < 0 and ahead or math.max(life - interval, 0)
+  until_score = math.min(ahead, most)
+  if reserve then
+    local until_usable = window.until_available(limiter, now, total)
+    until_score = until_usable + interval
+    local is_granted = until_usable <= ARGV[reserve + 1] + 0 and until_score <= most
+    allowed = is_granted and total or 0
+    said = is_granted and math.max(available, total) or math.min(available, total - 1)
+  end
+end
 local reset = oldest and interval - now + oldest or interval -- until the first grant expires
 if allowed < total and not limiter then
   -- A copy of this call may have been granted all of it, and left too little. Where all fits, ZADD finds its grant.
@@ -241,11 +260,15 @@ local newer = -1
 if newer_than then
   newer = 0
   if not (limiter and limiter.is_reset) then
+    local newer_than_score = ARGV[newer_than + 1] + 0
     local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[newer_than + 1], 'limit', '0', NEWEST)
     for i = 1, #grants do
       local grant = grants[i]
       --! include shared/held.lua
-      newer = newer + held
+      --! include shared/ahead.lua
+      if ahead == 0 or call('zscore', permits_key, grant) - ahead > newer_than_score then
+        newer = newer + held
+      end
     end
   end
 end
@@ -265,20 +288,22 @@ if allowed < total then
   taken = allowed - left
   if taken > 0 then
     taken_text = string.format('%d', taken)
-    if call_key and deadline ~= '' then
-      local score = given_now == '' and string.format('%d', now) or given_now
-      call('set', call_key, taken_text .. ' ' .. score, 'px', string.format('%d', deadline - server_now + 1))
-    end
     member = pack('<c0I', string.sub(member, 1, -5), taken)
   end
 end
 
 -- Until what is in use now is back: grants that are ahead of now count as made now.
-local newest, all_back = nil, interval
-if oldest and (check or taken < total) then
-  newest = call('zrange', permits_key, '-1', '-1', 'withscores')[2]
-  if newest and taken < total then
-    all_back = math.max(math.min(math.ceil(interval - now + newest), interval), 0)
+local all_back, clock_ahead = interval, 0
+if oldest and taken < total then
+  local newest = call('zrange', permits_key, '-1', '-1', 'withscores')[2]
+  all_back = newest and math.max(math.min(math.ceil(interval - now + newest), interval), 0) or interval
+end
+if oldest and check then
+  local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. string.format('%d', now), 'withscores', 'limit', '0', NEWEST)
+  for i = 1, #grants, 2 do
+    local grant = grants[i]
+    --! include shared/ahead.lua
+    clock_ahead = math.max(clock_ahead, math.min(math.ceil(grants[i + 1] - ahead - now), LARGEST))
   end
 end
 if limiter then
@@ -290,12 +315,21 @@ if limiter then
     window.write(limiter, taken)
   end
 end
+if taken == 0 and not reserve then
+  until_score = 0
+end
 if taken > 0 then
-  -- Before the value is written: a server that is out of memory refuses this command, and the value must stay then.
-  local score = given_now == '' and string.format('%d', now) or given_now
-  if call('zadd', permits_key, 'nx', score, member) == 0 then
+  local score_text = given_now
+  if until_score > 0 or score_text == '' then
+    score_text = string.format('%d', now + until_score)
+  end
+  -- Before the value is written: a server that is out of memory refuses these commands, and the value must stay then.
+  if taken < total and call_key and deadline ~= '' then
+    call('set', call_key, taken_text .. ' ' .. score_text, 'px', string.format('%d', deadline - server_now + 1))
+  end
+  if call('zadd', permits_key, 'nx', score_text, member) == 0 then
     -- The same call ran before: a proxy or a driver sent it twice.
-    score = call('zscore', permits_key, member)
+    local score = call('zscore', permits_key, member)
     return pack('<dddddddddddd', server_now, taken, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
       math.floor(tonumber(score)), -1, -1)
   end
@@ -347,17 +381,16 @@ if taken == total or expires_in / 2 >= reset + 3 then
   expires_in = -1
 end
 
-local has_details = newer >= 0 or expires_in >= 0
+local has_details = newer >= 0 or expires_in >= 0 or ahead > 0
 local is_short = not (limiter or check or has_details)
 if is_short and taken == total then
   return pack('<dddd', server_now, available, reset, interval)
 end
-local reply = pack('<ddddd', server_now, available, reset, interval, all_back)
+local reply = pack('<ddddd', server_now, said or available, reset, interval, all_back)
 if is_short then
   return reply
 end
-local ahead = newest and check and math.min(math.max(math.ceil(newest - now), 0), LARGEST) or 0
 if not has_details then
-  return reply .. pack('<ddd', rate, ahead, summed)
+  return reply .. pack('<ddd', rate, clock_ahead, summed)
 end
-return reply .. pack('<ddddddd', rate, ahead, summed, 0, now, newer, expires_in)
+return reply .. pack('<ddddddd', rate, clock_ahead, summed, 0, now + until_score, newer, expires_in)

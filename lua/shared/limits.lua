@@ -1,9 +1,9 @@
 -- What a call does at most, and how much of that is left for the rest of the call. `Bounds` in src/window/bounds.rs has the
--- bounds from ALWAYS_SUMMED to MOST_READ too.
+-- bounds from ALWAYS_SUMMED to MOST_READ, and MOST_WALKED, too.
 --
 -- Uses    nothing
 -- Sets    `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `ALWAYS_REMOVED_JOINTLY`, `MOST_READ`, `SHARED`,
---         `NEWEST`, which are constants; `always_removed` and `to_remove`, which joint.lua sets to what its limiters share.
+--         `NEWEST`, `MOST_WALKED`, which are constants; `always_removed` and `to_remove`, which joint.lua sets to what its limiters share.
 --         The headers of the files that use `to_remove` say how they change it
 
 local LARGEST = 9007199254740992 -- 2^53, up to which a Lua number is an exact integer
@@ -12,6 +12,7 @@ local MOST_SUMMED = 100 -- more live grants than this are never summed in one ca
 local ALWAYS_REMOVED = 64 -- expired grants that any call removes, more than it adds
 local ALWAYS_REMOVED_JOINTLY = 16 -- the same of each limiter of a joint decision
 local MOST_READ = 500 -- expired grants that a call removes where a request needs their permits, and grants that it reads
+local MOST_WALKED = 2000 -- live grants that a reservation reads to find when enough of them have expired
 local always_removed = ALWAYS_REMOVED -- expired grants that this call removes of a limiter in any case
 local to_remove = MOST_READ -- grants that this call may still remove, or read if it is a peek, over all its limiters
 local SHARED = 1099511627776 -- 2^40: a share of more permits than this is all of them

@@ -9,7 +9,8 @@
 -- A peer's release, an eviction or an operator can change one key and not the other, which breaks the invariant. With few
 -- grants `reconcile` restores it; with many an audit does (audit_read.lua, audit_reconcile.lua).
 --
--- Uses    `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `always_removed`, `to_remove`
+-- Uses    `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `MOST_WALKED`, `always_removed`,
+--         `to_remove`
 -- Sets    `load_window`, which returns the functions below as a table
 -- Changes `to_remove`, less each expired grant that is read to be removed, and each grant that a peek reads
 local function load_window()
@@ -69,7 +70,7 @@ local function load_window()
     return false
   end
 
-  -- The grant with this score that begins with `prefix`, its length byte and random bytes; nil where there is none.
+  -- The grant with this score that begins with `prefix`, its length byte and call id; nil where there is none.
   -- Members of one score are sorted by their bytes, so a binary search reads few of them.
   local function find_at(key, score, prefix)
     local first = redis.call('zcount', key, '-inf', '(' .. score)
@@ -98,7 +99,7 @@ local function load_window()
     if score then
       return member, score
     end
-    local prefix = string.sub(member, 1, -5)
+    local prefix = string.sub(member, 1, 17) -- the length byte and the call id
     local page = redis.call('zrangebyscore', key, digits(from), digits(to), 'withscores', 'limit', '0', MOST_READ)
     for i = 1, #page, 2 do
       if string.sub(page[i], 1, #prefix) == prefix and permits_of(page[i]) > 0 then
@@ -350,16 +351,40 @@ local function load_window()
     return expired > always_removed and expired < redis.call('zcard', limiter.permits_key)
   end
 
+  -- Milliseconds until `permits` are available, at most the rate, if nobody else takes any: until so many of the live grants have
+  -- expired. If these are more than a call reads, until all have.
+  local function until_available(limiter, now, permits)
+    local missing, key = permits - limiter.available + limiter.excess, limiter.permits_key
+    local place, last = limiter.expired, nil
+    local most = place + MOST_WALKED
+    while missing > 0 and place < most do
+      local page = redis.call('zrange', key, digits(place), digits(math.min(place + 100, most) - 1)) -- a score costs more
+      for i = 1, #page do
+        missing = missing - permits_of(page[i])
+        if missing <= 0 then
+          last = redis.call('zscore', key, page[i])
+          break
+        end
+      end
+      place = #page > 0 and place + #page or most
+    end
+    if missing > 0 then
+      last = redis.call('zrange', key, '-1', '-1', 'withscores')[2]
+    end
+    return last and math.max(limiter.interval - now + math.ceil(tonumber(last)), 0) or 0
+  end
+
   -- Whether the request has to be sent again: expired grants that this call may not remove hold permits that it needs.
   local function is_unfinished(limiter, wanted)
     return limiter.unread > 0 and limiter.available < wanted
   end
 
-  -- Leaves `permits` in `member`, a grant with this score. Returns whether it keeps its id. If a call was granted twice,
+  -- Leaves `permits` in `member`, a grant that has this score then, and `id` if it is given. Returns whether it has that id,
+  -- or keeps its own. If a call was granted twice,
   -- its other grant may hold as many permits, and equal members would be one: then this one gets another id, which ends
   -- with a number. The new form is added before the old one is removed, so that the key and its time to live stay.
-  local function shrink(key, score, member, permits)
-    local id = string.sub(member, 2, -5)
+  local function shrink(key, score, member, permits, id)
+    id = id or string.sub(member, 2, -5)
     local random, number = id, 0
     while redis.call('zadd', key, 'nx', score, pack(random, permits)) == 0 do
       number = number + 1
@@ -497,6 +522,7 @@ local function load_window()
     find_at = find_at,
     find_call = find_call,
     until_first = until_first,
+    until_available = until_available,
     open = open,
     store_settings = store_settings,
     sum_expired = sum_expired,

@@ -192,7 +192,7 @@ impl RedissonClientBuilder {
         let id = self.id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         let registry = Registry::new(
             Arc::new(store),
-            id,
+            id.into(),
             self.name_mapper,
             self.options,
             self.events,

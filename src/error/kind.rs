@@ -27,6 +27,10 @@ pub enum ErrorKind {
     QueueFull,
     /// [`Error::Closed`].
     Closed,
+    /// [`Error::ReservationExpired`].
+    ReservationExpired,
+    /// [`Error::ExpiresTooSoon`].
+    ExpiresTooSoon,
     /// [`Error::InvalidArgument`].
     InvalidArgument,
     /// [`Error::InvalidName`].
@@ -58,6 +62,8 @@ impl ErrorKind {
             Self::ExceedsLimit => "exceeds_limit",
             Self::QueueFull => "queue_full",
             Self::Closed => "closed",
+            Self::ReservationExpired => "reservation_expired",
+            Self::ExpiresTooSoon => "expires_too_soon",
             Self::InvalidArgument => "invalid_argument",
             Self::InvalidName => "invalid_name",
             Self::InvalidRule => "invalid_rule",
@@ -87,6 +93,8 @@ impl Error {
             Self::ExceedsLimit { .. } => ErrorKind::ExceedsLimit,
             Self::QueueFull { .. } => ErrorKind::QueueFull,
             Self::Closed => ErrorKind::Closed,
+            Self::ReservationExpired { .. } => ErrorKind::ReservationExpired,
+            Self::ExpiresTooSoon { .. } => ErrorKind::ExpiresTooSoon,
             Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
             Self::InvalidName { .. } => ErrorKind::InvalidName,
             Self::InvalidRule { .. } | Self::InvalidRulesFile { .. } => ErrorKind::InvalidRule,
@@ -122,6 +130,8 @@ mod tests {
                 waiters: 1,
             },
             Error::Closed,
+            Error::ReservationExpired { name: name() },
+            Error::ExpiresTooSoon { name: name() },
             Error::InvalidArgument {
                 argument: "",
                 reason: "",
@@ -149,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_label_of_an_error_is_the_name_of_its_variant_in_snake_case() {
-        let labels = "not_initialized exceeds_limit queue_full closed invalid_argument invalid_name invalid_rule indeterminate \
+        let labels = "not_initialized exceeds_limit queue_full closed reservation_expired expires_too_soon invalid_argument invalid_name invalid_rule indeterminate \
                       store_unavailable no_runtime authentication_failed permission_denied bad_state redis";
         let errors = errors();
         assert_eq!(labels.split_whitespace().count(), errors.len());

@@ -23,8 +23,8 @@ use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, Effect, Sending, WaitQueue};
-use crate::window::{Answer, SetUp, Settings};
+use crate::wait_queue::{Checked, Effect, LeaseHold, Reserved, Sending, WaitQueue};
+use crate::window::{Answer, SetUp, Settings, Settlement};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
@@ -195,6 +195,53 @@ impl GuardedQueue {
         }
     }
 
+    /// See [`WaitQueue::try_acquire_now`].
+    #[inline]
+    pub(crate) fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
+        self.queue.try_acquire_now(permits)
+    }
+
+    /// See [`WaitQueue::acquire_now`].
+    #[inline]
+    pub(crate) fn acquire_now(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<(CallId, Answer)>> {
+        self.queue.acquire_now(permits, set_up)
+    }
+
+    /// See [`WaitQueue::hold_lease`].
+    pub(crate) fn hold_lease(&self, up_to: Duration) -> Option<LeaseHold> {
+        self.queue.hold_lease(up_to)
+    }
+
+    /// See [`WaitQueue::leased`].
+    pub(crate) fn leased(&self) -> i64 {
+        self.queue.leased()
+    }
+
+    /// What [`acquire_now`](Self::acquire_now) would decide out of a lease.
+    pub(crate) fn peek_leased(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Option<Result<Decision>> {
+        let (id, answer) = self.queue.peek_leased(permits, set_up)?;
+        let decided = self.queue.decided(id, permits, &answer);
+        Some(decided.map(|mut decision| {
+            if let Decision::Granted(granted) = &mut decision {
+                granted.grant = Grant::forgotten(permits); // nothing was taken
+            }
+            decision
+        }))
+    }
+
+    /// See [`WaitQueue::end_leases`].
+    pub(crate) fn end_leases(&self) {
+        self.queue.end_leases();
+    }
+
     /// See [`WaitQueue::changing`].
     pub(crate) fn changing(&self, effect: Effect) -> Sending {
         self.queue.changing(effect)
@@ -211,10 +258,29 @@ impl GuardedQueue {
             return Ok(0);
         }
         match grant.origin {
-            Origin::Store => self.store().refund(grant).await,
+            Origin::Store => self.queue.refund(grant).await,
             Origin::Local => self.local.refund(grant).await,
             Origin::Nowhere => Ok(0),
         }
+    }
+
+    /// Takes permits for later. No failure policy decides this.
+    pub(crate) async fn reserve(
+        &self,
+        permits: u32,
+        within: i64,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<Reserved>> {
+        let reserving = self.queue.reserve(permits, within, set_up);
+        match over_store(&*self.client_store, self.name(), true, reserving).await? {
+            Asked::Answered(reserved) => Ok(reserved),
+            Asked::Unanswered(error) => Err(error),
+        }
+    }
+
+    /// See [`WaitQueue::settle_in_background`].
+    pub(crate) fn settle_in_background(&self, lease: Grant, settlement: Settlement) {
+        self.queue.settle_in_background(lease, settlement);
     }
 
     /// Takes permits where a grant was made, whatever is available there: the request has used more than it was granted. A
@@ -248,6 +314,7 @@ impl GuardedQueue {
     }
 
     pub(crate) async fn release(&self, permits: u32, policy: &FailurePolicy) -> Result<()> {
+        self.queue.settle_leases().await;
         let FailurePolicy::Local(_) = policy else {
             return self.store().release(permits).await;
         };

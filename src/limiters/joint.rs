@@ -324,16 +324,16 @@ pub(super) async fn peek(
     Ok(JointDecision::by(&requests, decisions).into_decision())
 }
 
-/// Corrects what rules have charged: `cost` has what each should have, by its name.
+/// Corrects what rules have charged: `cost` has what each should have, by its name and the part of the request.
 pub(super) async fn settle_all(
     decision: JointDecision,
-    cost: impl Fn(&str) -> Option<u32>,
+    cost: impl Fn(&str, usize) -> Option<u32>,
 ) -> Result<()> {
     let mut failure = None;
     let each = decision.limiters.into_iter().zip(decision.decisions);
     for (limiter, decision) in each.chain(decision.others) {
         if let (Some((asked, key)), Some(grant)) = (limiter.asked, decision.into_grant())
-            && let Some(cost) = cost(&limiter.name)
+            && let Some(cost) = cost(&limiter.name, limiter.part)
             && let Err(error) = asked.settle(&key, grant, cost).await
         {
             failure = failure.or(Some(error));

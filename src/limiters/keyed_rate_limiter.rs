@@ -54,7 +54,7 @@ pub struct KeyedRateLimiter {
 
 impl KeyedRateLimiter {
     pub(crate) fn new(registry: Arc<Registry>, prefix: &str, rate: Rate) -> Result<Self> {
-        let client_id: Arc<str> = registry.client_id.as_str().into();
+        let client_id = Arc::clone(&registry.client_id);
         let policy = SharedRate::with_rate(Arc::clone(&client_id), rate)?;
         Ok(Self {
             client_id,

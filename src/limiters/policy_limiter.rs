@@ -409,6 +409,15 @@ impl<P: Policy> PolicyLimiter<P> {
         self.policies.replace(policy, &self.registry.client_id)
     }
 
+    /// The same limiter, whose denials lock nobody out. It shares no calls with this one: a call has one penalty.
+    fn without_penalty(&self) -> Self {
+        Self {
+            batcher: combining::batcher(&self.registry.store),
+            penalty: None,
+            ..self.clone()
+        }
+    }
+
     /// What `read` takes from the policy in force.
     pub(super) fn of_policy<T>(&self, read: impl FnOnce(&P) -> T) -> T {
         self.policies.read(|in_force| read(&in_force.policy))
@@ -432,10 +441,7 @@ impl<P: Policy> PolicyLimiter<P> {
         if key.is_empty() && !self.accepts_empty_key {
             return Cow::Borrowed("");
         }
-        match self.unmapped_name(key) {
-            Cow::Borrowed(name) => self.registry.mapped_name(name),
-            Cow::Owned(name) => Cow::Owned(self.registry.mapped_name(&name).into_owned()),
-        }
+        self.registry.mapped_name(self.unmapped_name(key))
     }
 
     /// What a request is for, once it is found good.
@@ -567,7 +573,8 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
         match self.limiter_of_grants(key) {
             Some(limiter) => limiter.settle(grant, cost).await,
-            None => settle_by_check(self, key, grant, cost).await,
+            // The request is done: what is missing is taken, and nobody is locked out for it.
+            None => settle_by_check(&self.without_penalty(), key, grant, cost).await,
         }
     }
 }

@@ -2,7 +2,9 @@
 
 mod acquire;
 mod expiry;
+mod leased;
 mod rate;
+mod reservation;
 mod with_rate;
 
 use std::sync::Arc;
@@ -21,8 +23,10 @@ use crate::policies::algorithm::Internal;
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
 use crate::store::LimiterStore;
-use crate::wait_queue::Effect;
+use crate::wait_queue::{Effect, LeaseHold};
 use crate::window::SetUp;
+pub use leased::Lease;
+pub use reservation::Reservation;
 
 /// Redisson's rate limiter: the permits of a sliding window, shared by everyone who names the same limiter. From
 /// [`RedissonClient::rate_limiter`](crate::RedissonClient::rate_limiter); cheap to clone.
@@ -69,6 +73,8 @@ pub struct RateLimiter {
     set_up: Option<SetUp>,
     /// Its name in labels, unless it is that of the limiter.
     label: Option<Arc<str>>,
+    /// The limiter is leased while it lives.
+    _lease: Option<Arc<LeaseHold>>,
 }
 
 impl RateLimiter {
@@ -78,6 +84,7 @@ impl RateLimiter {
             options,
             set_up: None,
             label: None,
+            _lease: None,
         }
     }
 
@@ -216,9 +223,9 @@ impl RateLimiter {
     pub fn charge(&self, permits: u32) -> Result<Charge> {
         let queue = self.asked_for(permits)?;
         let keys = queue.store().keys();
-        let client_id = keys.client_id.as_str();
+        let client_id = &keys.client_id;
         let target = match self.set_up {
-            Some(set_up) => self.target(SharedRate::with_set_up(client_id.into(), set_up)),
+            Some(set_up) => self.target(SharedRate::with_set_up(Arc::clone(client_id), set_up)),
             None => self.target_as_it_is(),
         };
         let request = TargetRequest {

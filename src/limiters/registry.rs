@@ -17,7 +17,7 @@ pub(crate) type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 pub(crate) struct Registry {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) client_id: String,
+    pub(crate) client_id: Arc<str>,
     pub(super) name_mapper: Option<NameMapper>,
     pub(crate) options: LimiterOptions,
     /// The queues whose last answer may be asked for again.
@@ -40,7 +40,7 @@ const SMALLEST_SWEEP: usize = 64;
 impl Registry {
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        client_id: String,
+        client_id: Arc<str>,
         name_mapper: Option<NameMapper>,
         options: LimiterOptions,
         events: Events,
@@ -61,6 +61,7 @@ impl Registry {
     pub(crate) fn close(&self) {
         self.state.close();
         self.queues_in_use().iter().for_each(|queue| queue.close());
+        self.store.close();
     }
 
     fn queues_in_use(&self) -> Vec<Arc<GuardedQueue>> {
@@ -73,10 +74,11 @@ impl Registry {
         self.queues_in_use().iter().map(|it| it.waiters()).sum()
     }
 
-    pub(crate) fn mapped_name<'a>(&self, name: &'a str) -> Cow<'a, str> {
+    pub(crate) fn mapped_name<'a>(&self, name: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
+        let name = name.into();
         match &self.name_mapper {
-            Some(map) => Cow::Owned(map(name)),
-            None => Cow::Borrowed(name),
+            Some(map) => Cow::Owned(map(&name)),
+            None => name,
         }
     }
 
@@ -104,12 +106,13 @@ impl Queues {
     }
 
     fn get_or_create(&mut self, name: &str, registry: &Registry) -> Arc<GuardedQueue> {
-        if let Some(queue) = self.get(name) {
-            return queue;
-        }
         if self.by_name.len() >= self.sweep_at {
             self.by_name.retain(|_, queue| queue.strong_count() > 0);
             self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
+        }
+        let entry = self.by_name.entry(name.to_owned()).or_default();
+        if let Some(queue) = entry.upgrade() {
+            return queue;
         }
         let Registry {
             store,
@@ -117,12 +120,12 @@ impl Queues {
             state,
             ..
         } = registry;
-        let keys = Arc::new(Keys::new(name, &registry.client_id));
+        let keys = Arc::new(Keys::new(name, Arc::clone(&registry.client_id)));
         let (store, local) = (Arc::clone(store), Arc::clone(local_store));
         let state = Arc::clone(state);
         let queue = GuardedQueue::new(store, local, &registry.recent, state, keys);
         let queue = Arc::new(queue);
-        self.by_name.insert(name.to_owned(), Arc::downgrade(&queue));
+        *entry = Arc::downgrade(&queue);
         queue
     }
 }
@@ -148,7 +151,7 @@ mod tests {
         let store = MemoryClient::new(&MemoryStore::new(), Clock::server());
         let options = LimiterOptions::default();
         let (store, events) = (Arc::new(store), Events::default());
-        let registry = Registry::new(store, "client".to_owned(), None, options, events);
+        let registry = Registry::new(store, "client".into(), None, options, events);
         let kept = registry.rate_limiter("kept");
         for i in 0..10_000 {
             registry.rate_limiter(&i.to_string());

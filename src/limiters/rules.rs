@@ -252,7 +252,8 @@ impl<R, E> Rules<R, E> {
     }
 
     /// Corrects what a decision of these rules has charged, once the costs are known, as [`Limiter::settle`](crate::Limiter::settle)
-    /// does: `cost` has what the request should have cost, by the rule's name, or `None` for a rule whose charge is right.
+    /// does: `cost` has what the request should have cost, by the rule's name and the place of the [part](Self::check_all) of the
+    /// request, which is 0 where it has one, or `None` for a charge that is right.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -269,7 +270,7 @@ impl<R, E> Rules<R, E> {
     ///     Rule::new(tokens.clone(), user, |_, _| 429).cost(|_| 500),
     /// ])?;
     /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
-    /// rules.settle(decision, |rule| (rule == "tokens").then_some(120)).await?;
+    /// rules.settle(decision, |rule, _| (rule == "tokens").then_some(120)).await?;
     /// assert_eq!(tokens.rate_limiter("alice").available_permits().await?, 880);
     /// # Ok(()) }
     /// ```
@@ -282,7 +283,7 @@ impl<R, E> Rules<R, E> {
     pub async fn settle(
         &self,
         decision: JointDecision,
-        cost: impl Fn(&str) -> Option<u32> + Send,
+        cost: impl Fn(&str, usize) -> Option<u32> + Send,
     ) -> Result<()> {
         settle_all(decision, cost).await
     }

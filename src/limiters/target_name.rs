@@ -45,7 +45,11 @@ fn written<'a>(
     }
     let name = match &rest {
         Cow::Borrowed(_) if prefix.is_empty() => Cow::Borrowed(key),
-        rest => Cow::Owned([prefix, tag, rest].concat()),
+        rest => {
+            let mut name = String::with_capacity(prefix.len() + tag.len() + rest.len());
+            name.extend([prefix, tag, rest]);
+            Cow::Owned(name)
+        }
     };
     let has_tag = !tag.is_empty()
         || match maps_to_tag {

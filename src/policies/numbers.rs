@@ -68,11 +68,16 @@ macro_rules! numbers {
         const _: () = {
             use crate::fields::Field;
 
+            field_types! {
+                $($field: <$Number as Field>::Written,)*
+                $($more_field: <$More as Field>::Written,)*
+            }
+
             #[derive(serde::Serialize, serde::Deserialize)]
             #[serde(deny_unknown_fields)]
             struct Fields {
-                $($field: <$Number as Field>::Written,)*
-                $($more_field: Option<<$More as Field>::Written>,)*
+                $($field: $field,)*
+                $($more_field: Option<$more_field>,)*
                 $(
                     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
                     $aligned: bool,
@@ -82,8 +87,8 @@ macro_rules! numbers {
             impl From<&$Policy> for Fields {
                 fn from(policy: &$Policy) -> Self {
                     Self {
-                        $($field: policy.$number().written(),)*
-                        $($more_field: Some(policy.$more().written()),)*
+                        $($field: $field { value: policy.$number().written() },)*
+                        $($more_field: Some($more_field { value: policy.$more().written() }),)*
                         $($aligned: policy.$is_aligned(),)?
                     }
                 }
@@ -91,9 +96,9 @@ macro_rules! numbers {
 
             impl From<Fields> for $Policy {
                 fn from(fields: Fields) -> Self {
-                    let policy = Self::$new($(Field::read(fields.$field),)*);
+                    let policy = Self::$new($(Field::read(fields.$field.value),)*);
                     $(let policy = match fields.$more_field {
-                        Some(written) => policy.$with(Field::read(written)),
+                        Some(written) => policy.$with(Field::read(written.value)),
                         None => policy,
                     };)*
                     $(let policy = match fields.$aligned {

@@ -141,7 +141,7 @@ impl Model for SharedRate {
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
-        let keys = Keys::new(target, &self.client_id);
+        let keys = Keys::new(target, Arc::clone(&self.client_id));
         keys.in_order().map(str::to_owned).to_vec()
     }
 
@@ -338,7 +338,9 @@ mod tests {
         fn show(state: &Window, target: &str) -> Keyspace {
             let keys = Keys::new(target, CLIENT);
             let mut keyspace = Keyspace::new();
-            show_key(&mut keyspace, keys.name, &state.settings, |settings| {
+            let [name, value, client_value, permits, client_permits] =
+                keys.in_order().map(str::to_owned);
+            show_key(&mut keyspace, name, &state.settings, |settings| {
                 let fields = [
                     ("rate", settings.rate),
                     ("interval", settings.interval),
@@ -351,8 +353,8 @@ mod tests {
             let nothing = Pool::default();
             let of_client = state.clients.get(CLIENT).unwrap_or(&nothing);
             for (pool, value, permits) in [
-                (&state.overall, keys.value, keys.permits),
-                (of_client, keys.client_value, keys.client_permits),
+                (&state.overall, value, permits),
+                (of_client, client_value, client_permits),
             ] {
                 show_key(&mut keyspace, value, &pool.value, |value| {
                     Content::Text(value.to_string())

@@ -5,15 +5,21 @@ use serde::{Deserialize, Serialize};
 use crate::fields::Field;
 use crate::rate::{Rate, RateType};
 
+field_types! {
+    permits: u64,
+    interval_ms: u64,
+    keep_alive_ms: u64,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RateFields {
     #[serde(default, skip_serializing_if = "is_overall")]
     rate_type: RateTypeName,
-    permits: u64,
-    interval_ms: u64,
+    permits: permits,
+    interval_ms: interval_ms,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    keep_alive_ms: Option<u64>,
+    keep_alive_ms: Option<keep_alive_ms>,
 }
 
 #[derive(Serialize, Deserialize, Default, PartialEq)]
@@ -35,22 +41,28 @@ impl From<&Rate> for RateFields {
                 RateType::Overall => RateTypeName::Overall,
                 RateType::PerClient => RateTypeName::PerClient,
             },
-            permits: rate.permits(),
-            interval_ms: rate.interval().written(),
-            keep_alive_ms: rate.keep_alive_time().map(Field::written),
+            permits: permits {
+                value: rate.permits(),
+            },
+            interval_ms: interval_ms {
+                value: rate.interval().written(),
+            },
+            keep_alive_ms: rate.keep_alive_time().map(|time| keep_alive_ms {
+                value: time.written(),
+            }),
         }
     }
 }
 
 impl From<RateFields> for Rate {
     fn from(fields: RateFields) -> Self {
-        let interval = Field::read(fields.interval_ms);
+        let (permits, interval) = (fields.permits.value, Field::read(fields.interval_ms.value));
         let rate = match fields.rate_type {
-            RateTypeName::Overall => Self::overall(fields.permits, interval),
-            RateTypeName::PerClient => Self::per_client(fields.permits, interval),
+            RateTypeName::Overall => Self::overall(permits, interval),
+            RateTypeName::PerClient => Self::per_client(permits, interval),
         };
         match fields.keep_alive_ms {
-            Some(millis) => rate.keep_alive(Field::read(millis)),
+            Some(millis) => rate.keep_alive(Field::read(millis.value)),
             None => rate,
         }
     }

@@ -18,7 +18,7 @@ use crate::lock::Lock;
 #[cfg(all(test, feature = "redis"))]
 use crate::permit::CallId;
 use crate::permit::new_call_id;
-use crate::window::{Acquire, Requests, SetUp};
+use crate::window::{Acquire, Ahead, Requests, SetUp};
 
 #[derive(Debug)]
 pub(crate) struct AcquireCall {
@@ -70,6 +70,7 @@ impl AcquireCall {
                 requests,
                 newer_than: None,
                 set_up: None,
+                ahead: None,
             },
             #[cfg(any(feature = "redis", test))]
             attempts: Lock::default(),
@@ -86,6 +87,11 @@ impl AcquireCall {
 
     pub(crate) fn with_newer_than(mut self, newer_than: Option<i64>) -> Self {
         self.acquire.newer_than = newer_than;
+        self
+    }
+
+    pub(crate) fn with_ahead(mut self, ahead: Option<Ahead>) -> Self {
+        self.acquire.ahead = ahead;
         self
     }
 

@@ -54,6 +54,7 @@ use crate::policies::call::{Answers, Call};
 use crate::store::breaker::{Breaker, Breakers, Patience, guarded};
 use audit_budget::AuditBudget;
 use background::Background;
+use connection::subscriber::Subscriber;
 use connection::{Connecting, Connection, Reached};
 use hints::HintCache;
 use limiter::RedisLimiter;
@@ -81,6 +82,7 @@ pub(crate) struct RedisStoreInner {
     /// How many such audits have ended.
     audits: AtomicU64,
     hints: HintCache,
+    subscriber: Arc<Subscriber>,
     background: Background,
 }
 
@@ -121,6 +123,7 @@ impl RedisStore {
         response_timeout: Duration,
     ) -> Self {
         let connection = Arc::new(connection);
+        let subscriber = Subscriber::new(&connection);
         let multi_acquires = SharedCalls::new(&connection, &clock, &server_time);
         let multi_checks = SharedCalls::new(&connection, &clock, &server_time);
         Self(Arc::new(RedisStoreInner {
@@ -134,6 +137,7 @@ impl RedisStore {
             is_auditing: AtomicBool::new(false),
             audits: AtomicU64::new(0),
             hints: HintCache::default(),
+            subscriber,
             background: Background::default(),
         }))
     }
@@ -328,6 +332,10 @@ impl Store for RedisStore {
             self.ask(server, &ping, deadline, Repeat::Safe).await?;
         }
         Ok(())
+    }
+
+    fn close(&self) {
+        self.subscriber.close();
     }
 
     async fn given_back(&self) {

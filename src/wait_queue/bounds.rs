@@ -23,7 +23,8 @@ impl WaitQueue {
     /// Counts the caller as a waiter that arrives now, unless there are `max` already. A refused caller is never counted.
     pub(crate) fn arrive(&self, max: usize) -> Result<Arrival> {
         // In an outage the driver asks for the head.
-        let (may_try, now) = (!self.queue.has_outage(), Instant::now());
+        let may_try = !self.queue.has_outage() || self.queue.has_lease();
+        let now = Instant::now();
         let arriving = |state: &mut State| state.arrive(max, may_try, now);
         match self.queue.step(arriving) {
             Ok(arrived) => Ok(Arrival {
@@ -63,6 +64,9 @@ impl WaitQueue {
     }
 
     fn least_wait(&self, request: &Waits) -> Option<Duration> {
+        if self.peek_leased(request.permits, request.set_up).is_some() {
+            return Some(Duration::ZERO);
+        }
         let changes = self.store().changes();
         let state = self.queue.state.lock();
         state.shortest_wait(request, changes, Instant::now())

@@ -14,7 +14,10 @@ use super::state::{Answered, Next, Rest, State};
 use crate::batch::longest_hold_up;
 use crate::error::Result;
 use crate::grant::Grant;
-use crate::store::AcquireCall;
+use crate::store::{AcquireCall, OnFreed};
+
+/// Only for a longer sleep is the store asked to tell of permits that other clients free.
+const LONG_SLEEP: Duration = Duration::from_millis(50);
 
 pub(super) struct Driver {
     queue: Arc<Queue>,
@@ -22,6 +25,8 @@ pub(super) struct Driver {
     notify: Arc<Notify>,
     /// The call in progress.
     call: Option<Arc<AcquireCall>>,
+    /// What the store calls when another client frees permits, from the first long sleep on.
+    on_freed: Option<Arc<OnFreed>>,
     is_done: bool,
 }
 
@@ -33,6 +38,7 @@ impl Driver {
             runtime,
             notify,
             call: None,
+            on_freed: None,
             is_done: false,
         }
     }
@@ -44,10 +50,15 @@ impl Driver {
             let now = Instant::now();
             let queue = &self.queue;
             let is_refused = queue.is_refused();
-            let next = queue.step(|state| state.next(self.runtime, now, has_peers, is_refused));
+            let next =
+                queue.next_step(|state| state.next(self.runtime, now, has_peers, is_refused));
             match next {
                 Next::Call(call, held_up) => self.make(call, held_up).await,
                 Next::Sleep(until) => {
+                    if until > now + LONG_SLEEP {
+                        self.watch();
+                    }
+                    let queue = &self.queue;
                     tokio::select! {
                         () = sleep_until(until) => {}
                         () = self.notify.notified() => {}
@@ -65,6 +76,17 @@ impl Driver {
                     return;
                 }
             }
+        }
+    }
+
+    /// Has the store tell when another client frees permits, unless it does.
+    fn watch(&mut self) {
+        let on_freed = self.on_freed.get_or_insert_with(|| {
+            let queue = Arc::clone(&self.queue);
+            Arc::new(move |available| queue.step(|state| state.freed_elsewhere(available)))
+        });
+        if Arc::weak_count(on_freed) == 0 {
+            self.queue.store.watch(on_freed);
         }
     }
 

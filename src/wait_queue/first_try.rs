@@ -48,12 +48,16 @@ impl WaitQueue {
             permits, set_up, ..
         } = request;
         let sent = self.queue.sent();
-        let checked = match self.store().acquire_now(permits, set_up)? {
+        let checked = match self.acquire_now(permits, set_up)? {
             Some((id, answer)) => {
-                let heard = Heard::new(&Requests::one(permits), set_up, &answer, sent);
-                arrival.heard = Some(heard);
+                if !answer.found {
+                    let heard = Heard::new(&Requests::one(permits), set_up, &answer, sent);
+                    arrival.heard = Some(heard);
+                }
                 Checked::new(self.decided(id, permits, &answer)?, answer.wait())
             }
+            // In an outage the driver asks for the head.
+            None if self.queue.has_outage() => return Ok(Tried::Unanswered),
             None => {
                 let sequence = arrival.arrived.sequence;
                 let called = self.first_call(sequence, request, while_away.stays());

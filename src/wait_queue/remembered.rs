@@ -11,7 +11,7 @@ use super::{Queue, WaitQueue};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::store::{AcquireCall, OnDone};
-use crate::window::{Answer, Requests, SetUp};
+use crate::window::{Ahead, Answer, Requests, SetUp};
 
 /// A call under way. Unless its answer says otherwise, it may change the limiter until its deadline.
 ///
@@ -70,6 +70,9 @@ impl Sending {
     /// The call got this answer. The caller notes what it says.
     pub(super) fn answered(mut self, call: &AcquireCall, answer: &Answer) -> Heard {
         let mut heard = Heard::new(&call.requests, call.set_up, answer, self.sent);
+        if matches!(call.ahead, Some(Ahead::Reservation { .. })) {
+            heard.observed = None; // its answer does not say what is available
+        }
         if self.changes {
             let mut state = self.over();
             if let Some(set_up) = heard.set_up {
@@ -107,6 +110,9 @@ impl Drop for Sending {
 impl WaitQueue {
     /// A call that changes the limiter.
     pub(crate) fn changing(&self, effect: Effect) -> Sending {
+        if !matches!(effect, Effect::Takes(_) | Effect::GivesBack) {
+            self.end_leases();
+        }
         let deadline = self.store().call_deadline();
         self.queue.sending(effect, deadline)
     }
@@ -156,7 +162,20 @@ impl WaitQueue {
             is_decided_anyway,
             is_first_try: false,
         };
-        async move { self.plain.ask(&(), &request).await }
+        async move {
+            let checked = self.plain.ask(&(), &request).await?;
+            // A lease may have been taken in the meantime, or is being given back because of this denial.
+            if !checked.decision.is_granted()
+                && let Some(done) = self.queue.lease_calls()
+            {
+                let again = async {
+                    done.await;
+                    self.plain.ask(&(), &request).await
+                };
+                return Box::pin(again).await;
+            }
+            Ok(checked)
+        }
     }
 
     /// Whether the store's last answer still denies some requests.

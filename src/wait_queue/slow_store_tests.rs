@@ -24,7 +24,7 @@ use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
 };
-use crate::window::{Answer, Condition, Expiry};
+use crate::window::{Answer, Condition, Expiry, Settlement};
 
 const TRAVEL: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -129,6 +129,13 @@ impl LimiterStore for SlowStore {
     async fn refund(&self, grant: &Grant) -> Result<u32> {
         self.travel().await?;
         let answer = self.memory.refund(grant).await;
+        self.travel().await?;
+        answer
+    }
+
+    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
+        self.travel().await?;
+        let answer = self.memory.settle(lease, settlement).await;
         self.travel().await?;
         answer
     }

@@ -5,6 +5,7 @@
 mod answers;
 mod bounds;
 mod first_try;
+mod freed_elsewhere;
 mod in_flight;
 mod last_answer;
 mod leaving;
@@ -35,6 +36,7 @@ pub(super) use answers::{Answered, Availability, Rest};
 pub(super) use bounds::{Arrived, Waits};
 use first_try::FirstTry;
 pub(super) use first_try::time_to_join;
+use freed_elsewhere::FreedElsewhere;
 use in_flight::{HeldUp, InFlight, ResponseTimeout};
 pub(crate) use last_answer::Effect;
 pub(super) use last_answer::{Deniable, LastAnswer, Sent};
@@ -67,6 +69,7 @@ pub(super) struct State {
     pub(super) gathers: bool,
     /// How often permits may have come free.
     freed: u64,
+    freed_elsewhere: FreedElsewhere,
     drivers: SmallVec<[Slot; 1]>,
     sharing: Sharing,
     pub(super) last_answer: LastAnswer,
@@ -123,6 +126,9 @@ impl State {
     ) -> Option<Arc<Notify>> {
         waiter.runtime = Some(runtime);
         if self.waiters.is_empty() {
+            if self.in_flight.is_none() {
+                self.freed_elsewhere.sent(false); // nobody waited for what was said
+            }
             // Its denial does not know of permits that came free since it was sent.
             let is_current =
                 |it: &FirstTry| it.sequence == waiter.sequence && it.freed == self.freed;
@@ -233,9 +239,15 @@ impl State {
             && let ask_at = self.sharing.hold_until(known.ask_at, last_chance)
             && now < ask_at
         {
-            return Next::Sleep(ask_at);
+            match self.freed_elsewhere.due(head_permits, now) {
+                Some(due) if due <= now => {
+                    self.sharing.permits_freed();
+                    return self.send(now, has_peers, true);
+                }
+                due => return Next::Sleep(due.map_or(ask_at, |due| due.min(ask_at))),
+            }
         }
-        self.send(now, has_peers)
+        self.send(now, has_peers, false)
     }
 
     fn stop(&mut self, runtime: runtime::Id) -> Next {
@@ -243,8 +255,9 @@ impl State {
         Next::Stop
     }
 
-    /// Moves the front of the queue into a call.
-    fn send(&mut self, now: Instant, has_peers: bool) -> Next {
+    /// Moves the front of the queue into a call. `is_told` if it is made because another client has freed permits.
+    fn send(&mut self, now: Instant, has_peers: bool, is_told: bool) -> Next {
+        self.freed_elsewhere.sent(is_told);
         let mut waiters = Vec::new();
         // The grants of a call share one member of the sorted set, which holds a u32.
         let mut room = u32::MAX;

@@ -3,7 +3,11 @@
 //! Nearly every request finds its limiter in order and no grant expired, and is decided first, by two numbers. All else
 //! goes the whole way, which gives the same answer in this case too.
 
-use super::{Answer, At, NotInitialized, Open, Removal, Requests, SetUp, Settings, Window};
+use super::{
+    Answer, At, NotInitialized, Open, Reconciled, Removal, Requests, SetUp, Settings, Window,
+};
+#[cfg(feature = "redis")]
+use crate::permit;
 use crate::permit::CallId;
 use crate::rate::RateType;
 use crate::window::joint::SettingsChange;
@@ -20,6 +24,40 @@ pub(crate) struct Acquire {
     pub(crate) newer_than: Option<i64>,
     /// The settings that the limiter must have.
     pub(crate) set_up: Option<SetUp>,
+    /// Until when what is granted may be used; without one, at once.
+    pub(crate) ahead: Option<Ahead>,
+}
+
+/// Until when permits may be used that are taken now. Their grant has the score of the last use, so that they count for an
+/// interval after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ahead {
+    /// For so many ms. Less if the limiter may expire before the grant does.
+    Lease(i64),
+    /// For an interval from the time at which so many permits are available, if that is within so many ms. They are taken
+    /// at once, so that others wait.
+    Reservation { within: i64 },
+}
+
+impl Ahead {
+    /// By how many ms the score is at most ahead of the time of the call.
+    pub(crate) fn most(self) -> i64 {
+        match self {
+            Self::Lease(millis) => millis,
+            Self::Reservation { .. } => 1 << 53, // unknown
+        }
+    }
+}
+
+impl Acquire {
+    /// The member of the grant with these permits.
+    #[cfg(feature = "redis")]
+    pub(crate) fn member(&self, permits: u32) -> bytes::Bytes {
+        match self.ahead {
+            None => permit::encode(&self.id, permits),
+            Some(ahead) => permit::encode(&permit::random_ahead(&self.id, ahead.most()), permits),
+        }
+    }
 }
 
 #[cfg(all(test, feature = "redis"))]
@@ -32,6 +70,7 @@ impl Acquire {
             requests,
             newer_than: None,
             set_up: None,
+            ahead: None,
         }
     }
 }
@@ -64,6 +103,7 @@ impl Window {
             && call.audited_rate == Some(rate)
             && call.requests.share.is_none()
             && call.newer_than.is_none()
+            && call.ahead.is_none()
             && matches!(
                 SetUp::change(call.set_up, Some(&settings)),
                 Ok(SettingsChange::None)
@@ -131,12 +171,21 @@ impl Window {
             .oldest
             .map_or(interval, |oldest| interval - at.now + oldest);
         let newer = call.newer_than.map(|score| open.pool.grants().newer(score));
+        let (available, until_score) = open.scored(call, at, &reconciled);
         let answer = Answer {
             newer,
-            ..Answer::new(at.now, rate, reconciled.available, until_first, interval)
+            ..Answer::new(at.now, rate, available, until_first, interval)
         };
         let taken = call.requests.taken(&answer);
         let newest = { reconciled.oldest }.and_then(|_| open.pool.grants().newest());
+        let clock_ahead = match reconciled.oldest {
+            Some(_) if check => open.pool.grants().clock_ahead(at.now),
+            _ => 0,
+        };
+        let until_score = match call.ahead {
+            Some(Ahead::Lease(_)) if taken == 0 => 0,
+            _ => until_score,
+        };
 
         if reconciled.excess > 0 {
             open.pool.change_grants(|grants| {
@@ -150,17 +199,22 @@ impl Window {
             || open.pool.value.get() != Some(&reconciled.available);
         open.write_with(&reconciled, taken, |grants| {
             // The list's permits fit a member: its caller ensures it.
-            grants.add(at.now, &call.id, taken as u32);
+            match call.ahead {
+                None => grants.add(at.now, &call.id, taken as u32),
+                Some(ahead) => {
+                    let score = at.now + until_score;
+                    grants.add_ahead(score, &call.id, ahead.most(), taken as u32);
+                }
+            }
         });
         if is_changed || check || call.set_up.is_some() || keep_alive > 0 {
             open.renew_for(call.set_up, at.server);
         }
 
         let answer = Answer {
-            ahead: match newest {
-                Some(score) if check => (score - at.now).max(0),
-                _ => 0,
-            },
+            score: at.now + until_score,
+            until_score,
+            clock_ahead,
             counted: if reconciled.rest > 0 {
                 0
             } else {
@@ -180,6 +234,41 @@ impl Window {
             return Ok(answer.with_life(keep_alive));
         }
         Ok(answer)
+    }
+}
+
+impl Open<'_> {
+    /// The available permits, and by how many ms the score of a grant is ahead. The limiter must not expire before the grant.
+    /// For a reservation, at least as many permits as it asks for if it is granted, and otherwise fewer.
+    #[inline]
+    fn scored(&self, call: &Acquire, at: At, reconciled: &Reconciled) -> (i64, i64) {
+        let Settings {
+            interval,
+            keep_alive,
+            ..
+        } = self.settings;
+        let Reconciled { available, .. } = *reconciled;
+        let Some(ahead) = call.ahead else {
+            return (available, 0);
+        };
+        let life = match keep_alive {
+            0 => { self.hash.expires_at() }.map(|expires_at| expires_at - at.server),
+            keep_alive => Some(keep_alive),
+        };
+        let most = life.map_or(i64::MAX, |life| (life - interval).max(0));
+        match ahead {
+            Ahead::Lease(millis) => (available, millis.min(most)),
+            Ahead::Reservation { within } => {
+                let (pool, total) = (&self.pool, call.requests.total());
+                let until_usable = pool.until_available(reconciled, &self.settings, at.now, total);
+                let until_score = until_usable + interval;
+                let available = match until_usable <= within && until_score <= most {
+                    true => available.max(total),
+                    false => available.min(total - 1),
+                };
+                (available, until_score)
+            }
+        }
     }
 }
 
@@ -268,6 +357,7 @@ mod tests {
                 requests,
                 newer_than,
                 set_up,
+                ahead: None,
             })
             .boxed()
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) struct Answer {
     /// Score of the grants made.
     pub(crate) score: i64,
+    /// By how many ms that is ahead of the time of the call; 0 unless it asked for it.
+    pub(crate) until_score: i64,
     pub(crate) rate: i64,
     /// The permits available before the list; below zero if more than the rate is in use. What the grant holds if it
     /// was `found`. If `has_more`, at least as many as the list takes.
@@ -17,8 +19,8 @@ pub(crate) struct Answer {
     /// If a request was denied, the ms until all that was in use before the list is back: at most the interval. Else the
     /// interval.
     pub(crate) until_all: i64,
-    /// By how many ms the newest grant is ahead of the call's time; 0 if unknown.
-    pub(crate) ahead: i64,
+    /// By how many ms the time at which a grant was made is ahead of the call's; 0 if unknown.
+    pub(crate) clock_ahead: i64,
     /// How many grants were summed.
     pub(crate) counted: u64,
     /// They should have been summed, but are too many.
@@ -48,12 +50,13 @@ impl Answer {
     ) -> Self {
         Self {
             score,
+            until_score: 0,
             rate,
             available,
             interval,
             until_first,
             until_all: interval,
-            ahead: 0,
+            clock_ahead: 0,
             counted: 0,
             audit_due: false,
             has_more: false,

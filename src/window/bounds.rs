@@ -13,6 +13,8 @@ pub(crate) struct Bounds {
     pub(crate) always_removed_jointly: usize,
     /// A call reads up to this many grants, and removes up to this many expired ones if a request needs their permits.
     pub(crate) most_read: usize,
+    /// A reservation reads up to this many live grants to find when enough of them have expired.
+    pub(crate) most_walked: usize,
 }
 
 impl Bounds {
@@ -23,6 +25,7 @@ impl Bounds {
         always_removed: 64,
         always_removed_jointly: 16,
         most_read: 500,
+        most_walked: 2000,
     };
     #[cfg(test)]
     pub(crate) const OF_TESTS: Self = Self {
@@ -31,6 +34,7 @@ impl Bounds {
         always_removed: 2,
         always_removed_jointly: 1,
         most_read: 5,
+        most_walked: 6,
     };
 }
 

@@ -74,7 +74,29 @@ impl Member {
     }
 
     fn is_named(&self, name: &CallId) -> bool {
-        matches!(self, Self::Ours { call_id, .. } if call_id == name)
+        match self {
+            Self::Ours { call_id, .. } => call_id == name,
+            Self::Other(_) => self.ahead().is_some_and(|(call_id, _)| call_id == name),
+        }
+    }
+
+    /// The same grant with a score that is up to `ahead` ms ahead of the time at which it was made.
+    fn with_ahead(&self, ahead: i64, permits: u32) -> Self {
+        let call_id = self.ahead().and_then(|(id, _)| id.try_into().ok());
+        call_id.map_or_else(
+            || self.clone(),
+            |call_id| Self::new(&permit::random_ahead(&call_id, ahead), permits),
+        )
+    }
+
+    /// The call id of a grant whose score is ahead of the time at which it was made, and by how many ms at most.
+    fn ahead(&self) -> Option<(&[u8], i64)> {
+        match self {
+            Self::Ours { .. } => None,
+            Self::Other(bytes) => {
+                permit::decode(bytes).and_then(|(random, _)| permit::read_ahead(random))
+            }
+        }
     }
 }
 
@@ -107,6 +129,12 @@ impl Entry {
     fn permits(&self) -> i64 {
         self.member.permits()
     }
+
+    /// When it was made, or earlier.
+    fn made(&self) -> i64 {
+        let ahead = self.member.ahead().map_or(0, |(_, ahead)| ahead);
+        self.score.saturating_sub(ahead)
+    }
 }
 
 /// A grant that was found.
@@ -116,6 +144,8 @@ pub(super) struct Found {
     pub(super) place: usize,
     pub(super) score: i64,
     pub(super) permits: u32,
+    /// By how many ms its score may be ahead; 0 for an ordinary grant.
+    pub(super) ahead: i64,
 }
 
 /// Members in ascending order.
@@ -146,6 +176,12 @@ impl Grants {
             score,
             member: Member::Ours { call_id, permits },
         });
+    }
+
+    /// A grant that was made up to so many ms before its score.
+    pub(super) fn add_ahead(&mut self, score: i64, call_id: &CallId, ahead: i64, permits: u32) {
+        let member = Member::new(&permit::random_ahead(call_id, ahead), permits);
+        self.entries.insert(Entry { score, member });
     }
 
     /// The same, merged with the grant of this name and score into one member.
@@ -219,11 +255,23 @@ impl Grants {
         self.entries.drain(0..count);
     }
 
-    /// The permits of the grants with a higher score, among the newest.
-    pub(super) fn newer(&self, score: i64) -> i64 {
+    /// The permits of the grants that were made after this time, among the newest.
+    pub(super) fn newer(&self, time: i64) -> i64 {
+        let newer = self.newest_after(time).filter(|entry| entry.made() > time);
+        newer.map(Entry::permits).sum()
+    }
+
+    /// By how many ms the time at which one of the newest grants was made is ahead of now.
+    pub(super) fn clock_ahead(&self, now: i64) -> i64 {
+        let ahead = self.newest_after(now).map(|entry| entry.made() - now);
+        ahead.max().unwrap_or(0).max(0)
+    }
+
+    /// The grants with a higher score, among the newest.
+    fn newest_after(&self, score: i64) -> impl Iterator<Item = &Entry> {
         let older = self.entries.later_than(score);
         let first = older.max(self.entries.len().saturating_sub(NEWEST));
-        self.permits_after(first)
+        self.entries.range(first..self.entries.len())
     }
 
     /// The grants with these random bytes, in their order.
@@ -235,6 +283,7 @@ impl Grants {
             place,
             score: entry.score,
             permits: entry.permits() as u32,
+            ahead: entry.score - entry.made(),
         })
     }
 
@@ -273,6 +322,37 @@ impl Grants {
         self.entries.position(score, is_named)
     }
 
+    /// The index of the lease with this score and name.
+    pub(super) fn place_of_ahead(&self, score: i64, call_id: &CallId) -> Option<usize> {
+        let is_named =
+            |entry: &Entry| matches!(entry.member.ahead(), Some((id, _)) if id == call_id);
+        self.entries.position(score, is_named)
+    }
+
+    pub(super) fn is_changed_by_settling(&self, place: usize, used: u32, early: i64) -> bool {
+        let held = self.entries.get(place).map_or(0, Entry::permits);
+        early > 0 || i64::from(used) < held
+    }
+
+    /// Leaves at most the `used` permits in the lease at this index, with a score that is earlier by so many ms, and returns
+    /// how many permits it has lost.
+    pub(super) fn settle(&mut self, place: usize, used: u32, early: i64) -> u32 {
+        let Some(entry) = self.entries.get(place) else {
+            return 0;
+        };
+        let held = entry.permits() as u32;
+        let left = used.min(held);
+        if left > 0 && early > 0 {
+            let score = entry.score - early;
+            let ahead = (score - entry.made()).max(0);
+            self.put(score, entry.member.with_ahead(ahead, left));
+            self.entries.remove(place + 1);
+        } else {
+            self.shrink_at(place, left);
+        }
+        held - left
+    }
+
     /// Takes up to so many permits out of the grant at this index, and returns how many.
     pub(super) fn take_out(&mut self, place: usize, permits: u32) -> u32 {
         let held = self.entries.get(place).map_or(0, Entry::permits) as u32;
@@ -287,13 +367,16 @@ impl Grants {
             return false;
         };
         if permits > 0 {
-            let member = entry.member.with_permits(permits);
-            // In memory no call is granted twice, and equal members stay two.
-            #[cfg(all(test, feature = "redis"))]
-            let member = self.unlike_others(member);
-            self.entries.insert(Entry { member, ..entry });
+            self.put(entry.score, entry.member.with_permits(permits));
         }
         permits > 0
+    }
+
+    fn put(&mut self, score: i64, member: Member) {
+        // In memory no call is granted twice, and equal members stay two.
+        #[cfg(all(test, feature = "redis"))]
+        let member = self.unlike_others(member);
+        self.entries.insert(Entry { score, member });
     }
 
     /// As `shrink` in the scripts: with another id if there is such a member already.

@@ -170,6 +170,29 @@ impl Pool {
         }
     }
 
+    /// Milliseconds until so many permits are available, at most the rate, if nobody else takes any: until so many of the live
+    /// grants have expired. If these are more than a call reads, until all have.
+    pub(super) fn until_available(
+        &self,
+        reconciled: &Reconciled,
+        settings: &Settings,
+        now: i64,
+        permits: i64,
+    ) -> i64 {
+        let mut missing = permits - reconciled.available + reconciled.excess;
+        if missing <= 0 {
+            return 0;
+        }
+        let grants = self.grants();
+        let live = reconciled.gone..grants.len();
+        let last = live.take(BOUNDS.most_walked).find(|&place| {
+            missing -= grants.permits_between(place, place + 1);
+            missing <= 0
+        });
+        let last = last.map_or(grants.newest(), |place| grants.score_at(place));
+        last.map_or(0, |last| (settings.interval - now + last).max(0))
+    }
+
     /// Sums the grants that have not gone where the invariant may not hold; `available` is what the others leave.
     #[inline]
     fn settle(

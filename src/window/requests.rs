@@ -105,6 +105,21 @@ impl Requests {
         }
     }
 
+    /// Up to so many single permits, of these thousandths of what is available.
+    pub(crate) fn part(permits: u32, permille: i64) -> Self {
+        Self {
+            runs: SmallVec::from_buf([Run {
+                permits: 1,
+                count: permits,
+            }]),
+            share: Some(Share {
+                permille,
+                credit: 0,
+            }),
+            ..Self::default()
+        }
+    }
+
     /// Requests of a queue: the first denial denies all behind it.
     pub(crate) fn fifo(permits: impl Iterator<Item = u32>, share: Option<Share>) -> Self {
         Self {

@@ -2,7 +2,7 @@
 //! nothing is sent or lost.
 
 use super::grants::Found;
-use super::{Acquire, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
+use super::{Acquire, Ahead, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
 use crate::rate::RateType;
 
 /// The earlier attempts may still arrive: nothing was done. Ask again after this many ms.
@@ -65,6 +65,7 @@ impl Window {
         });
         Answer {
             found: true,
+            until_score: (found.score - at.now).max(0),
             ..Answer::new(found.score, settings.rate, permits, until_first, interval)
         }
     }
@@ -89,8 +90,8 @@ impl Window {
         Ok(Ok(open.take_out(
             at,
             found.place,
-            found.permits,
             call.audited_rate,
+            |grants| grants.take_out(found.place, found.permits),
         )))
     }
 
@@ -111,8 +112,7 @@ impl Window {
         retry: &Retry,
         found: Found,
     ) -> bool {
-        let is_whole = i64::from(found.permits) == call.requests.total();
-        is_whole
+        is_whole(call, &found)
             || self.grants(settings, client).is_some_and(|grants| {
                 grants.is_on_first_page(&call.id, found.score, retry.from..=retry.to)
             })
@@ -135,9 +135,13 @@ impl Window {
 
     /// The grant of a call with all its permits.
     fn find_whole(&self, settings: Settings, client: &str, call: &Acquire) -> Option<Found> {
-        let total = call.requests.total();
-        let is_whole = |found: &Found| i64::from(found.permits) == total;
         let mut grants = self.grants(settings, client)?.find(&call.id);
-        grants.find(is_whole)
+        grants.find(|found| is_whole(call, found))
     }
+}
+
+/// Whether a grant of the call is the one that it leaves where all of it is granted.
+fn is_whole(call: &Acquire, found: &Found) -> bool {
+    let ahead = call.ahead.map_or(0, Ahead::most);
+    (i64::from(found.permits), found.ahead) == (call.requests.total(), ahead)
 }

@@ -14,7 +14,7 @@ use redisson_rate_limiter::{
 
 use crate::peer::Peer;
 use crate::stopped_time::StoppedTime;
-use crate::support::Server;
+use crate::support::{Server, has_channels};
 
 /// What a behaviour is shown on. Its clients score grants by its own clock, which starts at 1000 ms.
 pub struct Fixture {
@@ -123,6 +123,13 @@ impl Fixture {
     pub async fn let_pass(&self, time: Duration) {
         self.pass(time);
         tokio::time::advance(time + ms(1)).await;
+    }
+
+    /// Until those who wait know what another client freed: at once, or when they ask again where the server has no channels.
+    pub async fn told(&self) {
+        if !self.is_in_memory() && !has_channels() {
+            tokio::time::advance(SECOND).await;
+        }
     }
 
     /// Another program on the keys of this store.

@@ -20,6 +20,7 @@ mod decision;
 mod existing_scripts;
 mod fixed_window;
 mod fixture;
+mod freed_elsewhere;
 mod joint;
 mod key_types;
 mod keyed;
@@ -37,6 +38,7 @@ mod rate;
 mod rate_window;
 mod refund;
 mod release;
+mod reserve;
 mod reset;
 mod rules;
 mod rules_of_parts;
@@ -106,6 +108,13 @@ on_every_store! {
             a_request_whose_future_is_dropped_is_told_as_cancelled,
             a_handler_that_panics_harms_no_request,
             a_handler_may_use_the_client_and_its_limiters,
+        }
+        freed_elsewhere {
+            a_waiter_is_served_as_another_client_releases_permits,
+            a_waiter_is_served_as_another_client_gives_a_grant_back,
+            a_waiter_is_served_as_another_client_raises_or_resets_the_rate,
+            a_waiter_learns_at_once_that_another_client_deleted_the_limiter,
+            a_waiter_that_needs_more_than_came_free_waits_for_the_rest,
         }
         worked_example {
             the_worked_example_is_answered_to_the_permit_and_the_millisecond,
@@ -177,6 +186,20 @@ on_every_store! {
             a_release_by_another_client_counts_for_all,
             all_that_has_expired_is_available_however_many_grants_it_was,
         }
+        reserve {
+            permits_that_are_there_are_usable_at_once_and_for_an_interval,
+            a_reservation_is_usable_when_enough_is_back_and_others_wait_for_it,
+            reservations_are_usable_in_the_order_in_which_they_were_made,
+            a_reservation_that_is_not_used_counts_for_an_interval_after_its_end,
+            one_that_is_shrunk_cancelled_or_dropped_gives_its_permits_back,
+            who_no_longer_waits_for_a_reservation_gives_it_back,
+            a_reservation_that_is_used_too_late_fails_and_gives_its_permits_back,
+            a_closed_client_ends_the_wait_for_a_reservation,
+            bad_arguments_and_a_limiter_that_expires_too_soon_are_errors,
+            a_handle_with_a_rate_creates_the_limiter_for_a_reservation,
+            a_reservation_outlives_a_change_of_the_rate,
+            a_waiter_waits_for_what_a_reservation_leaves,
+        }
         at_once {
             what_is_in_memory_decides_at_once_and_redis_is_not_asked,
             who_is_decided_at_once_waits_for_the_turn_by_itself,
@@ -210,6 +233,7 @@ on_every_store! {
             settling_leaves_the_settings_that_a_limiter_got_since_the_grant,
             a_waiter_waits_until_enough_has_come_back,
             of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyond,
+            settling_for_more_than_is_left_locks_nobody_out,
             settling_waits_for_no_turn,
             a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back,
         }
@@ -295,6 +319,7 @@ on_every_store! {
             limiters_say_which_part_of_a_request_they_decided_on,
             a_part_that_is_blocked_charges_no_other,
             parts_are_peeked_and_nothing_is_charged,
+            each_part_of_a_request_is_settled_by_its_own_cost,
             parts_that_count_for_one_target_are_refused,
             there_may_be_more_rules_than_decide_a_request,
             a_release_gives_back_to_each_rratelimiter_that_applies,

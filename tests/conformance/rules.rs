@@ -489,7 +489,7 @@ pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixt
     for (cost, expected) in [(5, 15), (2, 13), (9, 4)] {
         let decision = charged().await;
         for cost in [cost, 8] {
-            let cost_of = |rule: &str| (rule == "tokens").then_some(cost);
+            let cost_of = |rule: &str, _| (rule == "tokens").then_some(cost);
             rules.settle(decision.clone(), cost_of).await.unwrap();
         }
         assert_eq!(rules.refund(decision).await.unwrap(), 0);
@@ -500,7 +500,7 @@ pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixt
 
     rules.replace(rules_with("now:")).unwrap();
     let decision = charged().await;
-    rules.settle(decision, |_| Some(1)).await.unwrap();
+    rules.settle(decision, |_, _| Some(1)).await.unwrap();
     assert_eq!((left("before:").await, left("now:").await), (19, 19));
     let decision = charged().await;
     assert_eq!(rules.refund(decision).await.unwrap(), 10);

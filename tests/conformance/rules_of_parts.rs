@@ -110,6 +110,24 @@ pub async fn parts_are_peeked_and_nothing_is_charged(fixture: Fixture) {
     assert_eq!(nobody, Verdict::Granted(None));
 }
 
+pub async fn each_part_of_a_request_is_settled_by_its_own_cost(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let tokens = client.keyed_rate_limiter("", Rate::overall(10, HOUR));
+    let tokens = tokens.unwrap();
+    let rules = client.rules([rule(tokens.clone(), &fixture, "user")]);
+    let rules = rules.unwrap();
+    let parts = [("user-alice", 2), ("user-bob", 2)];
+    let Verdict::Granted(Some(joint)) = rules.check_all(&parts).await.unwrap() else {
+        panic!("it is denied");
+    };
+    let settled = rules.settle(joint, |_, part| [Some(1), Some(5)][part]);
+    settled.await.unwrap();
+    for (user, left) in [("user-alice", 9), ("user-bob", 5)] {
+        let user = tokens.rate_limiter(&format!("{{{}}}{user}", fixture.name()));
+        assert_eq!(user.available_permits().await.unwrap(), left);
+    }
+}
+
 pub async fn parts_that_count_for_one_target_are_refused(fixture: Fixture) {
     let rules = rules(&fixture).await;
     let twins = rules.check_all(&[("user-a", 1), ("user-a", 1)]).await;

@@ -1,7 +1,7 @@
 //! Grants that were estimates, settled once it is known what was used.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, Rate, RateLimiter,
+    Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, Rate, RateLimiter, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
@@ -149,6 +149,23 @@ pub async fn of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyon
         expire().await;
         assert_eq!(keyed.refund("key", whole).await.unwrap(), 0);
     }
+}
+
+pub async fn settling_for_more_than_is_left_locks_nobody_out(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let bucket = TokenBucket::per_second(1).with_capacity(10);
+    let bucket = client.policy_limiter(bucket).unwrap();
+    let bucket = bucket.with_prefix(format!("{}:", fixture.name()));
+    let bucket = bucket.with_penalty(HOUR).unwrap();
+    fixture.at(1_000);
+    let estimate = take(&bucket, "key", 4).await;
+    bucket.settle("key", estimate, 15).await.unwrap();
+    assert_eq!(bucket.peek("key", 1).await.unwrap().remaining(), 0);
+    fixture.at(2_000);
+    assert!(bucket.check("key", 1).await.unwrap().is_granted());
+    // One who asks for more is.
+    let denied = bucket.check("key", 1).await.unwrap();
+    assert_eq!(denied.retry_after(), Some(HOUR));
 }
 
 pub async fn settling_waits_for_no_turn(fixture: Fixture) {

@@ -76,6 +76,7 @@ pub async fn in_a_missing_limiter_nothing_is_in_use_and_only_requests_create_it(
     let Decision::Granted(Granted { grant, .. }) = limiter.check(2).await.unwrap() else {
         panic!("it was denied");
     };
+    let other = limiter.check(1).await.unwrap().into_grant().unwrap();
     assert!(limiter.delete().await.unwrap());
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
     assert_eq!(limiter.refund(grant).await.unwrap(), 0);
@@ -84,6 +85,7 @@ pub async fn in_a_missing_limiter_nothing_is_in_use_and_only_requests_create_it(
     assert_eq!(limiter.config().await.unwrap(), None);
 
     let plain = fixture.limiter().await;
+    assert_eq!(plain.refund(other).await.unwrap(), 0);
     let missing = plain.available_permits().await;
     assert!(matches!(missing, Err(Error::NotInitialized { .. })));
 }
@@ -128,7 +130,7 @@ pub async fn waiters_create_a_limiter_that_was_lost_in_the_meantime(fixture: Fix
         run_until_stalled(&other).await;
         assert!(!waiter.is_finished());
         assert!(other.delete().await.unwrap());
-        tokio::time::advance(SECOND).await; // until it asks again
+        fixture.told().await;
         assert!(at_once(waiter).await.unwrap().unwrap());
         assert!(limiter.try_acquire(1).await.unwrap());
         assert!(!limiter.try_acquire(1).await.unwrap());

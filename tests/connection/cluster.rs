@@ -2,7 +2,9 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Value};
-use redisson_rate_limiter::{FixedWindow, PenaltyTokenBucket, Rate, SlidingWindowCounter};
+use redisson_rate_limiter::{
+    FixedWindow, PenaltyTokenBucket, Rate, RateLimiter, RedissonClient, SlidingWindowCounter,
+};
 use tokio::time::sleep;
 
 use crate::load::{HOUR, Load, ample, at_last, ms, patient_client, taken};
@@ -200,13 +202,10 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     assert_eq!(taken(&mut target.raw, "{limiter}:released").await, 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
-    let cluster = Cluster::start();
-    let mut nodes = nodes_of(&cluster).await;
-    let client = patient_client(&url(&nodes[..1])).await;
+/// A limiter on each node.
+async fn apart(nodes: &mut [Node], client: &RedissonClient) -> Vec<RateLimiter> {
     let mut apart = Vec::new();
-    for node in &mut nodes {
+    for node in nodes {
         let mut names = (0..).map(|name| format!("limiter:{name}"));
         let name = loop {
             let name = names.next().unwrap();
@@ -214,8 +213,38 @@ async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
                 break name;
             }
         };
-        apart.push(ample(&client, &name).await);
+        apart.push(ample(client, &name).await);
     }
+    apart
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limiters_of_two_nodes_of_which_one_is_away_are_both_not_charged() {
+    let cluster = Cluster::start();
+    let mut nodes = nodes_of(&cluster).await;
+    let client = RedissonClient::builder().response_timeout(ms(300));
+    let client = client.connect(&url(&nodes)).await.unwrap();
+    let apart = apart(&mut nodes, &client).await;
+    let both = async || {
+        let charges = apart[..2].iter().map(|limiter| limiter.charge(1).unwrap());
+        client.check_all(charges.collect::<Vec<_>>()).await
+    };
+    assert!(both().await.unwrap().is_granted());
+    cluster.nodes()[1].signal("STOP");
+    let _ = both().await.unwrap_err();
+    cluster.nodes()[1].signal("CONT");
+    for (node, limiter) in nodes.iter_mut().zip(&apart).take(2) {
+        assert_eq!(taken(&mut node.raw, limiter.name()).await, 2); // one to set it up
+    }
+    assert!(both().await.unwrap().is_granted());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_leads_to_all_and_a_stopped_node_holds_up_no_other() {
+    let cluster = Cluster::start();
+    let mut nodes = nodes_of(&cluster).await;
+    let client = patient_client(&url(&nodes[..1])).await;
+    let apart = apart(&mut nodes, &client).await;
     cluster.nodes()[0].signal("STOP");
     let waiting = apart[0].clone();
     let waiting = tokio::spawn(async move { waiting.try_acquire(1).await });

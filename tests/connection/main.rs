@@ -16,6 +16,8 @@ mod scripted;
 mod sentinels;
 #[path = "../support/silent.rs"]
 mod silent;
+#[path = "../support/stopped_time.rs"]
+mod stopped_time;
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(feature = "tls")]
@@ -28,6 +30,7 @@ mod cluster;
 mod credentials;
 mod demoted_primary;
 mod events;
+mod freed_elsewhere;
 mod frozen_connection;
 mod idle_close;
 mod killed_connections;

@@ -15,6 +15,7 @@ use crate::every_method;
 use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
+use crate::stopped_time::{StoppedTime, at_once, run_until_stalled};
 
 const PAGE: &str = include_str!("../../docs/connections.md");
 
@@ -323,6 +324,28 @@ async fn without_one_of_its_key_patterns_operations_are_denied_and_no_other_way(
         }
         assert_ne!(denied, 0, "{pattern}");
     }
+}
+
+#[tokio::test]
+async fn with_the_permissions_for_messages_waiters_are_told_what_comes_free() {
+    let mut fixture = Fixture::start().await;
+    let rules = rules();
+    for rule in [&rules[0], &rules[2]] {
+        set_user(&mut fixture, rule).await;
+    }
+    let [app, other] = [
+        connect(&fixture, &rules[0]).await,
+        connect(&fixture, &rules[0]).await,
+    ];
+    let other = other.rate_limiter("orders:messages");
+    other.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+    assert!(other.try_acquire(10).await.unwrap());
+    let limiter = app.rate_limiter("orders:messages");
+    let _stopped = StoppedTime::stop();
+    let waiter = tokio::spawn(async move { limiter.acquire(1).await });
+    run_until_stalled(&other).await;
+    other.release(10).await.unwrap();
+    at_once(waiter).await.unwrap().unwrap();
 }
 
 /// A node with all slots but one that moves to another node, whose commands are answered with a redirection there.

@@ -38,6 +38,7 @@ mod cluster_names;
 mod commands;
 mod corrupt_keys;
 mod exactly_once;
+mod freed_elsewhere;
 mod full_server;
 mod given_connection;
 mod key_format;

@@ -22,6 +22,19 @@ pub fn server_program() -> OsString {
     env::var_os("REDISRS_SERVER_BIN").unwrap_or_else(|| "redis-server".into())
 }
 
+/// Whether the servers have sharded channels, by which clients tell others that permits came free: from Redis 7 on.
+pub fn has_channels() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| {
+        let version = Command::new(server_program()).arg("--version").output();
+        let version = String::from_utf8(version.expect("its version").stdout);
+        let version = version.expect("a text");
+        let number = version.split_once("v=").expect("a number").1;
+        let major = number.split('.').next().and_then(|it| it.parse().ok());
+        major.is_some_and(|it: u32| it >= 7)
+    });
+    *HAS
+}
+
 /// A running server.
 pub struct Server {
     process: Process,

@@ -7,6 +7,7 @@ use http::request::Parts;
 use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules};
 
 use crate::fields::Limit;
+use crate::key::KeptKey;
 
 /// What a request was charged, in its extensions: a handler sees the decision, and can give the charge back or settle it.
 /// Clones are the same charge, which is given back or settled once.
@@ -41,7 +42,7 @@ pub struct Charged(By);
 enum By {
     One {
         limiter: Arc<dyn Limiter>,
-        key: String,
+        key: KeptKey,
         decision: Decision,
     },
     Rules {
@@ -51,7 +52,7 @@ enum By {
 }
 
 impl Charged {
-    pub(crate) fn by_one(limiter: Arc<dyn Limiter>, key: String, decision: Decision) -> Self {
+    pub(crate) fn by_one(limiter: Arc<dyn Limiter>, key: KeptKey, decision: Decision) -> Self {
         Self(By::One {
             limiter,
             key,
@@ -164,7 +165,9 @@ impl Charged {
                 (Some(grant), Some(cost)) => limiter.settle(&key, grant, cost).await,
                 _ => Ok(()),
             },
-            By::Rules { rules, decision } => rules.settle(decision, cost).await,
+            By::Rules { rules, decision } => {
+                rules.settle(decision, move |rule, _| cost(rule)).await
+            }
         }
     }
 

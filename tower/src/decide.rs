@@ -11,7 +11,7 @@ use redisson_rate_limiter::{Decision, DecisionSource, Error, Limiter, Result, Ru
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::charged::Charged;
-use crate::key::{Key, bounded};
+use crate::key::{KeptKey, Key, bounded};
 
 /// The decision on a request, and its head, which the decision has needed.
 #[expect(
@@ -87,7 +87,7 @@ impl OneLimiter {
         }
     }
 
-    fn answer(limiter: Arc<dyn Limiter>, key: String, decided: Result<Decision>) -> Answer {
+    fn answer(limiter: Arc<dyn Limiter>, key: KeptKey, decided: Result<Decision>) -> Answer {
         match decided {
             Ok(decision) => {
                 let is_granted = decision.is_granted();
@@ -113,11 +113,10 @@ impl sealed::Decide for OneLimiter {
         let limiter = Arc::clone(&self.limiter);
         match &self.key {
             KeyOf::Now(key) => {
-                let key = key
-                    .key(&request)
-                    .map_or(UNKNOWN.into(), bounded)
-                    .into_owned();
-                match limiter.check_now(&key, cost) {
+                let key = key.key(&request).map_or(UNKNOWN.into(), bounded);
+                let decided = limiter.check_now(&key, cost);
+                let key = KeptKey::from(key);
+                match decided {
                     Some(decided) if is_final(&decided, wait) => {
                         Deciding::Now(request, Self::answer(limiter, key, decided))
                     }
@@ -130,10 +129,9 @@ impl sealed::Decide for OneLimiter {
             KeyOf::Later(key) => {
                 let key = Arc::clone(key);
                 Deciding::Later(Box::pin(async move {
-                    let key = key(&request)
-                        .await
-                        .map_or(UNKNOWN.into(), |it| bounded(it.into()))
-                        .into_owned();
+                    let key = key(&request).await;
+                    let key = key.map_or(UNKNOWN.into(), |it| bounded(it.into()));
+                    let key = KeptKey::from(key);
                     let decided = decide_in_time(&*limiter, &key, cost, wait, None).await;
                     (request, Self::answer(limiter, key, decided))
                 }))

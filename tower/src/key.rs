@@ -19,6 +19,7 @@ mod address;
 mod combined;
 mod forwarded;
 mod hashed;
+mod kept;
 mod of_request;
 
 use std::borrow::Cow;
@@ -28,6 +29,7 @@ use http::request::Parts;
 pub use address::{ClientAddress, InvalidNetwork};
 pub use combined::{And, Or};
 pub use hashed::{Hashed, bounded};
+pub(crate) use kept::KeptKey;
 #[cfg(feature = "axum")]
 pub use of_request::Route;
 pub use of_request::{Everyone, Header, Path};

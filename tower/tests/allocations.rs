@@ -70,9 +70,9 @@ impl Subscriber for Info {
 }
 
 /// As a server makes it: with the address of the connection.
-fn request() -> Request<()> {
+fn request(user: &'static str) -> Request<()> {
     let peer = SocketAddr::from(([192, 0, 2, 1], 4711));
-    let request = Request::builder().header("x-user", "alice").extension(peer);
+    let request = Request::builder().header("x-user", user).extension(peer);
     request.body(()).unwrap()
 }
 
@@ -85,14 +85,14 @@ fn handle(_: Request<()>) -> Ready<Result<Response<String>, Infallible>> {
 }
 
 /// How often a service allocates for a request, once it has had one.
-fn allocations<S>(mut service: S) -> u32
+fn allocations<S>(mut service: S, user: &'static str) -> u32
 where
     S: Service<Request<()>, Response = Response<String>, Error = Infallible>,
 {
     let mut context = Context::from_waker(Waker::noop());
     let mut counted = 0;
     for _ in 0..2 {
-        let request = request();
+        let request = request(user);
         let before = COUNT.get();
         assert!(service.poll_ready(&mut context).is_ready());
         let mut answered = pin!(service.call(request));
@@ -105,12 +105,12 @@ where
     counted
 }
 
-fn of_layers() -> [u32; 4] {
+fn of_layers(user: &'static str) -> [u32; 4] {
     let limiter = RedissonClient::in_memory()
         .policy_limiter(TokenBucket::per_second(1_000_000))
         .unwrap()
         .with_name("user");
-    let alone = allocations(service_fn(handle));
+    let alone = allocations(service_fn(handle), user);
     let by_user = || RateLimitLayer::new(limiter.clone(), Header::new("x-user"));
     [
         by_user(),
@@ -118,17 +118,22 @@ fn of_layers() -> [u32; 4] {
         by_user().fields(Fields::XRateLimit),
         by_user().skip(|_| true),
     ]
-    .map(|layer| allocations(layer.layer(service_fn(handle))) - alone)
+    .map(|layer| allocations(layer.layer(service_fn(handle)), user) - alone)
 }
 
-const KEY: u32 = 1;
-const CHARGED: u32 = 1; // in the extensions of the request
+const CHARGED: u32 = 1; // in the extensions of the request, with a short key
 
 #[test]
-fn the_layer_allocates_for_the_key_the_fields_and_an_extension() {
-    let expected = [KEY + CHARGED + 2, KEY + CHARGED, KEY + CHARGED + 3, 0];
-    assert_eq!(of_layers(), expected);
-    tracing::subscriber::with_default(Info, || assert_eq!(of_layers(), expected));
+fn the_layer_allocates_for_the_fields_and_for_an_extension_with_the_key() {
+    let expected = [CHARGED + 2, CHARGED, CHARGED + 3, 0];
+    let uuid = "0b8e4a0c-7c0a-4c55-9d0f-2f6a5c1f8f11";
+    for user in ["alice", uuid] {
+        assert_eq!(of_layers(user), expected);
+        tracing::subscriber::with_default(Info, || assert_eq!(of_layers(user), expected));
+    }
+    let long = "the address of a user who has a long name in a long domain";
+    let expected = [CHARGED + 3, CHARGED + 1, CHARGED + 4, 0];
+    assert_eq!(of_layers(long), expected);
 }
 
 #[test]

@@ -31,11 +31,12 @@ Examples:
   rratelimiter bench load-test --callers 1 --duration 10s
   rratelimiter bench load-test --rate 1000/s --json
 
-It measures a script that does nothing, sent by EVALSHA with the keys of a limiter, and then the limiter, each over one connection
-of one thread. Requests that are made at the same time share calls, so a limiter can be faster than bare calls. It refuses a server
-that is not its own: one beyond the loopback, with other clients, or with keys of others; and a limiter that exists. --yes measures all the
+It measures a script that does nothing, sent by EVALSHA with the keys of a limiter, and then the limiter, each over one connection \
+of one thread. Requests that are made at the same time share calls, so a limiter can be faster than bare calls. It refuses a server \
+that is not its own: one beyond the loopback, with other clients, or with keys of others; and a limiter that exists. --yes measures all the \
 same.")]
 pub(crate) struct BenchArguments {
+    /// A limiter, which is made for the bench if it is missing
     name: String,
     /// How long to measure each
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
@@ -135,7 +136,7 @@ fn print(
         &format!("{name}: {time} each, {callers} callers of one thread"),
     ))?;
     let heading = format!(
-        "{:<14}{:>12}{:>9}{:>9}{:>9}{:>9}{:>14}",
+        "{:<14}{:>12}{:>9}{:>9}{:>9}{:>9}{:>16}",
         "", "per second", "p50", "p90", "p99", "max", "server us each"
     );
     output.text(terminal.paint(Color::Dim, &heading))?;
@@ -145,7 +146,7 @@ fn print(
             .server_micros()
             .map_or_else(|| "-".to_owned(), |it| format!("{it:.2}"));
         output.text(format!(
-            "{what:<14}{:>12.0}{p50:>9}{p90:>9}{p99:>9}{max:>9}{server:>14}",
+            "{what:<14}{:>12.0}{p50:>9}{p90:>9}{p99:>9}{max:>9}{server:>16}",
             it.per_second()
         ))?;
     }

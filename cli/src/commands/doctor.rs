@@ -13,11 +13,12 @@ use serde_json::json;
 
 use super::Context;
 use crate::failure::Failure;
+use crate::inspect::scan::is_pattern;
 use crate::output::Output;
-use crate::report::Report;
+use crate::report::{Report, number_of};
 use crate::terminal::{Color, shown};
-use finding::Finding;
-use limiter::{Place, spread};
+use finding::{Code, Finding};
+use limiter::Place;
 pub(crate) use places::as_pattern;
 use places::{Found, Places};
 use progress::Progress;
@@ -31,8 +32,8 @@ Examples:
   rratelimiter doctor '*' --fix --yes --legacy migrate
   rratelimiter doctor --json | jq -r '.findings[]?.code' | sort | uniq -c
 
-Each finding has a code that does not change. Exit code 1 if something is left that is more than a note. Every step is a script of
-bounded work that changes nothing if the limiter has changed since it was read. To learn whether the user has the permissions it uses
+Each finding has a code that does not change. Exit code 1 if something is left that is more than a note. Every step is a script of \
+bounded work that changes nothing if the limiter has changed since it was read. To learn whether the user has the permissions it uses \
 ACL DRYRUN, or else makes a limiter of its own beside the first, `NAME:doctor:…`, which it removes.")]
 pub(crate) struct DoctorArguments {
     /// A limiter, or several with `*`, `?` and `[abc]` as in the shell
@@ -71,6 +72,8 @@ struct Doctor<'a> {
     fixed: u64,
     /// More than notes.
     problems: u64,
+    /// Keys that the user of the connection may not read.
+    unread: u64,
 }
 
 pub(super) async fn doctor(
@@ -91,6 +94,7 @@ pub(super) async fn doctor(
         findings: 0,
         fixed: 0,
         problems: 0,
+        unread: 0,
     };
     doctor.run().await
 }
@@ -109,8 +113,40 @@ impl Doctor<'_> {
             "rratelimiter {version} doctor {shown_name}, {mode}"
         ))?;
         self.servers().await?;
+        let walked = self.walk(&as_pattern(&name)).await;
+        self.progress.clear();
+        let first = match walked {
+            Ok(first) => first,
+            Err(failure) if failure.is_not_permitted() => {
+                let text =
+                    format!("the user of this connection may not look for limiters: {failure}");
+                self.print_permissions(&name, Finding::new(Code::NotPermitted, text))?;
+                None
+            }
+            Err(failure) => return Err(failure),
+        };
+        if self.unread > 0 {
+            let keys = number_of(self.unread, "other key");
+            let text = format!("{keys} may not be read by the user of this connection");
+            self.print_permissions(&name, Finding::new(Code::NotChecked, text))?;
+        }
+        let is_one = !is_pattern(&name);
+        if is_one && first.is_none() && self.unread == 0 {
+            self.no_limiter(&name).await?;
+        }
+        let name = first.unwrap_or_else(|| name.replace(['*', '?', '[', ']'], ""));
+        if !name.is_empty()
+            && let Some(finding) = permissions::examine(self.context, &name).await?
+        {
+            self.print_permissions(&name, finding)?;
+        }
+        self.summary()
+    }
+
+    /// Looks at each limiter that the pattern matches, and returns the name of the first.
+    async fn walk(&mut self, pattern: &str) -> Result<Option<String>, Failure> {
         let mut first = None;
-        let mut places = Places::new(self.context, &as_pattern(&name))?;
+        let mut places = Places::new(self.context, pattern)?;
         while let Some(found) = places.next(self.context).await? {
             let (places, are_limiters) = match found {
                 Found::Limiters(places) => (places, true),
@@ -124,14 +160,16 @@ impl Doctor<'_> {
                 self.limiter(&place).await?;
             }
         }
-        self.progress.clear();
-        let name = first.unwrap_or_else(|| name.replace(['*', '?', '[', ']'], ""));
-        if !name.is_empty()
-            && let Some(finding) = permissions::examine(self.context, &name).await?
-        {
-            self.print("permissions", &name, None, &[(finding, false)])?;
-        }
-        self.summary()
+        Ok(first)
+    }
+
+    /// Nothing was found under this one name: there is no key, or another program's.
+    async fn no_limiter(&mut self, name: &str) -> Result<(), Failure> {
+        let finding = match super::kind_of(self.context, name).await? {
+            None => Finding::new(Code::NoLimiter, "there is no limiter of this name"),
+            Some(kind) => Finding::new(Code::WrongType, format!("it is a {kind}, and no limiter")),
+        };
+        self.print("limiter", name, None, &[(finding, false)])
     }
 
     async fn servers(&mut self) -> Result<(), Failure> {
@@ -152,22 +190,25 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Whether a hash is a limiter's.
-    async fn is_limiter(&self, place: &Place) -> Result<bool, Failure> {
-        let fields = ["HMGET", &place.name, "rate", "interval"];
-        let fields = crate::inspect::reply::list(self.context.client.command(fields).await?);
-        Ok(fields
-            .iter()
-            .any(|it| *it != redisson_rate_limiter::Reply::Nil))
+    /// Whether a hash is a limiter's. One that may not be read is counted.
+    async fn is_limiter(&mut self, place: &Place) -> Result<bool, Failure> {
+        match super::has_rate(self.context, &place.name).await {
+            Err(failure) if failure.is_not_permitted() => {
+                self.unread += 1;
+                Ok(false)
+            }
+            answer => answer,
+        }
+    }
+
+    fn print_permissions(&mut self, name: &str, finding: Finding) -> Result<(), Failure> {
+        self.print("permissions", name, None, &[(finding, false)])
     }
 
     async fn limiter(&mut self, place: &Place) -> Result<(), Failure> {
         self.limiters += u64::from(place.client.is_none());
         let legacy = self.arguments.legacy;
-        let mut findings = match spread(&place.name) {
-            Some(finding) => vec![finding],
-            None => limiter::examine(self.context, place, legacy).await?,
-        };
+        let mut findings = limiter::examine(self.context, place, legacy).await?;
         self.progress.show(self.limiters, self.findings);
         if findings.is_empty() {
             return Ok(());
@@ -237,15 +278,16 @@ impl Doctor<'_> {
                 (_, true) => (Color::Dim, "note"),
                 _ => (Color::Bad, "found"),
             };
-            let mark = terminal.paint(color, mark);
-            self.output.text(format!(
-                "  {mark} {}: {}",
-                finding.code.as_str(),
-                finding.text
-            ))?;
+            let text = format!("  {mark} {}: {}", finding.code.as_str(), finding.text);
+            let mut lines = terminal.lines(&text, 8);
+            lines[0] = lines[0].replacen(mark, &terminal.paint(color, mark), 1);
+            let remedy = format!("        {}", finding.remedy());
             if !is_fixed {
-                let remedy = format!("        {}", finding.remedy());
-                self.output.text(terminal.paint(Color::Dim, &remedy))?;
+                let of_remedy = terminal.lines(&remedy, 8).into_iter();
+                lines.extend(of_remedy.map(|it| terminal.paint(Color::Dim, &it)));
+            }
+            for line in lines {
+                self.output.text(line)?;
             }
         }
         self.output.json(|| {
@@ -269,8 +311,17 @@ impl Doctor<'_> {
             problems,
             ..
         } = self;
+        let (limiters_text, findings_text) = (
+            number_of(limiters, "limiter"),
+            number_of(findings, "finding"),
+        );
+        let are = if problems == 1 {
+            "is no note"
+        } else {
+            "are no notes"
+        };
         self.output.text(format!(
-            "{limiters} limiters looked at, {findings} findings, {fixed} fixed, {problems} left that are no notes"
+            "{limiters_text} looked at, {findings_text}, {fixed} fixed, {problems} left that {are}"
         ))?;
         self.output.json(|| {
             json!({ "kind": "summary", "limiters": limiters, "found": findings, "fixed": fixed, "left": problems })

@@ -19,6 +19,9 @@ pub(super) async fn delete(
 ) -> Result<Report, Failure> {
     let limiter = Limiter::new(context, name, policy, None)?;
     let name = context.store.full_name(name);
+    if !policy.is_given() {
+        super::refuse_other(context, &name).await?;
+    }
     if !yes && !is_confirmed(&name)? {
         return Ok(Report::either(false, "kept", json!({ "deleted": false })));
     }
@@ -40,16 +43,20 @@ fn is_confirmed(name: &str) -> Result<bool, Failure> {
     Ok(is_yes(&answer))
 }
 
+/// Whether there is somebody to read a question, and to answer it.
 pub(super) fn can_ask() -> bool {
-    io::stdin().is_terminal()
+    io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 pub(super) fn ask(question: &str) -> Result<String, Failure> {
-    eprint!("{question} ");
-    let failed = |error: io::Error| Failure::usage(error.to_string());
-    io::stderr().flush().map_err(failed)?;
+    let failed = |error: io::Error| Failure::usage(format!("terminal: {error}"));
+    let mut terminal = io::stderr();
+    write!(terminal, "{question} ").map_err(failed)?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).map_err(failed)?;
+    if !answer.ends_with('\n') {
+        writeln!(terminal).map_err(failed)?; // the end of the input, and no answer
+    }
     Ok(answer.trim().to_owned())
 }
 
@@ -64,6 +71,7 @@ pub(super) async fn expire(
     time: Option<Duration>,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(name);
+    super::refuse_other(context, limiter.name()).await?;
     let is_changed = match time {
         Some(time) => limiter.expire(time).await?,
         None => limiter.clear_expire().await?,

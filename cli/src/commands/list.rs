@@ -2,6 +2,7 @@
 
 mod top;
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 use crate::inspect::sample::{Kind, RateSample, Sample, sample};
 use crate::inspect::scan::Scan;
 use crate::output::Output;
-use crate::report::{Report, lasting};
+use crate::report::{Report, lasting, number_of};
 use crate::terminal::{Color, shown};
 use top::Top;
 
@@ -27,8 +28,8 @@ Examples:
   rratelimiter list 'login:*' --policies         keys of other algorithms too
   rratelimiter list --json | jq -r 'select(.available == 0).name'
 
-It walks over the keys with SCAN, 500 a call on each primary, and blocks no server. Of other algorithms their hashes are found in
-any case; --policies also looks at strings and sorted sets, and so at every key that the pattern matches. Without --sort a
+It walks over the keys with SCAN, 500 a call on each primary, and blocks no server. Of other algorithms their hashes are found in \
+any case; --policies also looks at strings and sorted sets, and so at every key that the pattern matches. Without --sort a \
 limiter may be printed twice if the server's table of keys grows meanwhile.")]
 pub(crate) struct ListArguments {
     /// Which names, with `*`, `?` and `[abc]` as in the shell
@@ -61,6 +62,7 @@ pub(crate) enum Order {
 pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result<Report, Failure> {
     let mut output = Output::new(context.is_json);
     let mut found = 0u64;
+    let mut unread = Unread::default();
     let mut top = arguments
         .sort
         .map(|order| Top::new(order, arguments.top as usize));
@@ -75,7 +77,14 @@ pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result
         let looks = names.map(async |name| look_at(context, name).await);
         let mut looks = stream::iter(looks).buffered(AT_ONCE);
         while let Some(look) = looks.next().await {
-            let Some(sample) = look? else { continue };
+            let sample = match look {
+                Err(failure) if failure.is_not_permitted() => {
+                    unread.note(failure);
+                    continue;
+                }
+                look => look?,
+            };
+            let Some(sample) = sample else { continue };
             if is_part_of_another(&sample) {
                 continue;
             }
@@ -90,11 +99,40 @@ pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result
     for sample in top.map(Top::in_order).into_iter().flatten() {
         print(&mut output, &sample)?;
     }
-    let limiters = if found == 1 { "limiter" } else { "limiters" };
-    let summary = format!("{found} {limiters}, {} calls of SCAN", scan.calls);
+    let (limiters, calls) = (number_of(found, "limiter"), number_of(scan.calls, "call"));
+    let summary = format!("{limiters}, {calls} of SCAN");
     output.text(output.terminal.paint(Color::Dim, &summary))?;
     output.flush()?;
+    unread.tell(&mut output)?;
     Ok(Report::printed(found > 0))
+}
+
+/// Keys that the user of the connection may not read.
+#[derive(Default)]
+struct Unread {
+    keys: u64,
+    last: Option<Failure>,
+}
+
+impl Unread {
+    fn note(&mut self, failure: Failure) {
+        self.keys += 1;
+        self.last = Some(failure);
+    }
+
+    /// On the standard error, as it is no limiter.
+    fn tell(self, output: &mut Output) -> Result<(), Failure> {
+        let Some(failure) = self.last else {
+            return Ok(());
+        };
+        output.flush()?;
+        let keys = number_of(self.keys, "key");
+        let _ = writeln!(
+            io::stderr(),
+            "rratelimiter: {keys} not looked at: {failure}"
+        );
+        Ok(())
+    }
 }
 
 async fn look_at(context: &Context, name: String) -> Result<Option<Sample>, Failure> {

@@ -27,7 +27,9 @@ struct Progress {
     succeeded: u64,
     failed: u64,
     denied: u64,
+    /// Whether a counter is shown, and whether also while commands run, which else write to the same line.
     is_shown: bool,
+    is_apart: bool,
 }
 
 pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<Report, Failure> {
@@ -35,6 +37,7 @@ pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<R
     let limiter = Limiter::new(context, &arguments.name, &arguments.policy, set_up)?;
     let mut progress = Progress {
         is_shown: io::stderr().is_terminal(),
+        is_apart: !io::stdout().is_terminal(),
         ..Progress::default()
     };
     let mut running = JoinSet::new();
@@ -42,6 +45,7 @@ pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<R
     let ended = or_signal(started).await.map_err(failed)?;
     while let Some(status) = running.join_next().await {
         progress.note(status)?;
+        progress.show(&running);
     }
     progress.clear();
     match ended {
@@ -71,19 +75,19 @@ async fn start_each(
                 progress.note(status)?;
             }
         }
+        progress.show(running);
         if !limiter
             .acquire(arguments.permits, arguments.timeout)
             .await?
         {
             progress.denied += 1;
-            progress.show();
             continue;
         }
+        progress.clear();
         let child = command(arguments, OsString::from_vec(line))
             .spawn()
             .map_err(|error| run::not_started(arguments, &error))?;
         running.spawn(wait_for(child));
-        progress.show();
     }
 }
 
@@ -112,12 +116,11 @@ impl Progress {
         } else {
             self.failed += 1;
         }
-        self.show();
         Ok(())
     }
 
-    fn show(&self) {
-        if self.is_shown {
+    fn show(&self, running: &JoinSet<io::Result<ExitStatus>>) {
+        if self.is_shown && (self.is_apart || running.is_empty()) {
             eprint!("\r\x1b[K{}", self.text());
             let _ = io::stderr().flush();
         }

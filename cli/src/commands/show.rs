@@ -23,13 +23,14 @@ const MOST_CLIENTS: usize = 20;
 #[command(after_help = "\
 Examples:
   rratelimiter show orders:api
-  rratelimiter show orders:api --json | jq .drift
+  rratelimiter show orders:api --json | jq .permits[].drift
   NO_COLOR=1 rratelimiter show orders:api > ticket.txt
 
-Which client took a permit is known of a rate for each client. Of other limiters grants are put together that one process of the
-Rust crate has made, as the ids of its calls ascend; Redisson's are random. A reading of more than 500 grants takes several calls, and
+Which client took a permit is known of a rate for each client. Of other limiters grants are put together that one process of the \
+Rust crate has made, as the ids of its calls ascend; Redisson's are random. A reading of more than 500 grants takes several calls, and \
 is repeated if the limiter changes meanwhile.")]
 pub(crate) struct ShowArguments {
+    /// A limiter
     pub(crate) name: String,
 }
 
@@ -44,6 +45,7 @@ pub(super) async fn show(context: &Context, arguments: &ShowArguments) -> Result
     let name = context.store.full_name(&arguments.name);
     let overall = read_one(context, &name, None).await?;
     if !overall.reading.stored.has_limiter() {
+        super::refuse_other(context, &name).await?;
         let json = json!({ "name": name, "rate": null });
         return Ok(Report::missing(&name, json));
     }

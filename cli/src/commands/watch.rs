@@ -1,11 +1,16 @@
 //! `watch`: limiters as they are used, live.
 
 mod history;
+#[cfg(test)]
+#[path = "../../tests/cli/pseudo_terminal.rs"]
+mod pseudo_terminal;
 mod sampling;
 mod screen;
+mod tty;
 mod view;
 
 use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -35,8 +40,8 @@ Examples:
   rratelimiter watch 'login:*' --once             one look, as a table
   rratelimiter watch --json | jq -c '.limiters[] | select(.available == 0)'
 
-A sample is one bounded script call for each limiter that is shown, and the picture says how many calls that are. Permits granted are
-read from the grants that are stored: of a limiter whose interval is shorter than --every, some are gone by then. A denial leaves
+A sample is one bounded script call for each limiter that is shown, and the picture says how many calls that are. Permits granted are \
+read from the grants that are stored: of a limiter whose interval is shorter than --every, some are gone by then. A denial leaves \
 nothing in Redis; `empty` is the share of the samples that found no permit.")]
 pub(crate) struct WatchArguments {
     /// A limiter, or several with `*`, `?` and `[abc]` as in the shell
@@ -80,7 +85,7 @@ pub(super) async fn watch(
             let message = "without a terminal, `watch` needs --once or --json";
             return Err(Failure::usage(message));
         }
-        show(&mut history, &mut sampler, &pattern, arguments.every).await
+        show(history, &mut sampler, &pattern, arguments.every).await
     };
     let ended = or_signal(watching)
         .await
@@ -109,17 +114,21 @@ async fn print_rounds(
 }
 
 async fn show(
-    history: &mut History,
+    history: History,
     sampler: &mut Sampler<'_>,
     pattern: &str,
     every: Duration,
 ) -> Result<(), Failure> {
-    let terminal = Terminal::of_stdout();
-    let mut screen = Screen::enter()?;
+    let history = Arc::new(Mutex::new(history));
+    let mut screen = Screen::enter({
+        let (history, pattern) = (Arc::clone(&history), pattern.to_owned());
+        let terminal = Terminal::of_stdout();
+        move |frame| view::draw(frame, &locked(&history), &pattern, &terminal)
+    });
     let mut inputs = screen::inputs();
     let mut next = Instant::now();
     loop {
-        let targets = history.targets();
+        let targets = locked(&history).targets();
         // The picture answers while a server does not.
         let at = next;
         let sampling = async {
@@ -128,14 +137,13 @@ async fn show(
         };
         tokio::pin!(sampling);
         let round = loop {
-            let drawn = screen
-                .terminal
-                .draw(|frame| view::draw(frame, history, pattern, &terminal));
-            drawn.map_err(|error| Failure::usage(format!("terminal: {error}")))?;
+            screen.redraw();
             let input = tokio::select! {
                 round = &mut sampling => break round,
                 input = inputs.recv() => input.unwrap_or(Input::Quit),
+                failure = screen.failed() => return Err(failure),
             };
+            let mut history = locked(&history);
             match input {
                 Input::Quit => return Ok(()),
                 Input::Up => history.select(-1),
@@ -144,9 +152,13 @@ async fn show(
                 Input::Redraw => {}
             }
         };
-        history.note(round);
+        locked(&history).note(round);
         next = (next + every).max(Instant::now());
     }
+}
+
+fn locked(history: &Mutex<History>) -> MutexGuard<'_, History> {
+    history.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn print(output: &mut Output, history: &History) -> Result<(), Failure> {

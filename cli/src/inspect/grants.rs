@@ -61,6 +61,15 @@ pub(crate) struct Grant {
     pub(crate) score: i64,
 }
 
+impl Grant {
+    /// By how many ms it was made after now.
+    pub(crate) fn ahead(&self, now: i64) -> i64 {
+        self.score
+            .saturating_sub(self.member.ahead())
+            .saturating_sub(now)
+    }
+}
+
 /// What a reading has found out besides the grants.
 #[derive(Debug)]
 pub(crate) struct Reading {

@@ -11,6 +11,8 @@ pub(crate) enum Generation {
     Older,
     /// What a refund or a release has left of a grant beside another one of its id.
     Shrunk,
+    /// The Rust crate: permits that may be used later, whose score is that of their last use.
+    Lease,
     /// Redisson 3.16.4 to 3.16: a length of eight bytes.
     LongLength,
     /// Redisson 3.13.3 to 3.16.3: a floating-point number.
@@ -29,6 +31,7 @@ impl Generation {
             Self::Current => "current",
             Self::Older => "redisson_3_17",
             Self::Shrunk => "shrunk",
+            Self::Lease => "lease",
             Self::LongLength => "redisson_3_16_4",
             Self::Float => "redisson_3_13_3",
             Self::Malformed => "malformed",
@@ -42,6 +45,7 @@ impl fmt::Display for Generation {
             Self::Current => "Redisson 3.21 or later, or the Rust crate",
             Self::Older => "Redisson 3.17 to 3.20",
             Self::Shrunk => "given back in part",
+            Self::Lease => "a lease of the Rust crate",
             Self::LongLength => "Redisson 3.16.4 to 3.16.8, which later ones misread",
             Self::Float => "Redisson 3.13.3 to 3.16.3, which later ones misread",
             Self::Malformed => "malformed",
@@ -70,6 +74,7 @@ impl Member {
                 let generation = match id.len() {
                     16 => Generation::Current,
                     8 => Generation::Older,
+                    24 => Generation::Lease,
                     _ => Generation::Shrunk,
                 };
                 of(generation, id, [*a, *b, *c, *d])
@@ -85,7 +90,11 @@ impl Member {
     }
 
     /// On a limiter of this rate. Members of old versions have no mark, so what would hold more than the rate, or nothing, is none.
+    /// A negative number of permits, which Redisson does not refuse, stands for billions: nothing is in use by it.
     pub(crate) fn within(mut self, rate: i64) -> Self {
+        if self.permits.cast_signed() < 0 && i64::from(self.permits) > rate {
+            self.permits = 0;
+        }
         let is_possible = (1..=rate).contains(&self.permits.into());
         if self.generation.is_legacy() && !is_possible {
             (self.generation, self.permits) = (Generation::Malformed, 0);
@@ -93,10 +102,22 @@ impl Member {
         self
     }
 
+    /// By how many ms the score is ahead of the time at which it was made: a lease says so behind the id of its call.
+    pub(crate) fn ahead(&self) -> i64 {
+        match (self.generation, self.id.last_chunk()) {
+            (Generation::Lease, Some(ahead)) => {
+                i64::try_from(u64::from_le_bytes(*ahead)).unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
     /// What the scripts count: a member that they do not know holds nothing.
     pub(crate) fn counted(&self) -> u64 {
         match self.generation {
-            Generation::Current | Generation::Older | Generation::Shrunk => self.permits.into(),
+            Generation::Current | Generation::Older | Generation::Shrunk | Generation::Lease => {
+                self.permits.into()
+            }
             _ => 0,
         }
     }
@@ -154,6 +175,16 @@ mod tests {
         }
         let junk = Member::read(b"junk 100").within(1_000_000);
         assert_eq!(junk.generation, Generation::Malformed);
+    }
+
+    #[test]
+    fn a_negative_number_of_permits_holds_none() {
+        let member = [&[16][..], &[7; 16], &(-1i32).to_le_bytes()].concat();
+        assert_eq!(Member::read(&member).within(10).counted(), 0);
+        assert_eq!(
+            Member::read(&member).within(1 << 40).counted(),
+            u64::from(u32::MAX)
+        );
     }
 
     #[test]

@@ -68,8 +68,8 @@ pub(crate) fn keys_of(client: &RedissonClient, name: &str, of: Option<&str>) -> 
     ]
 }
 
-/// Looks at a key; none if it limits nothing. Permits are counted as new that were granted after `since`, in ms of the server's clock,
-/// or so many ms ago if it is negative.
+/// Looks at a key; none if it limits nothing. Permits are counted as new that were granted from `since` on until now, in ms of the
+/// server's clock, or since so many ms ago if it is negative.
 pub(crate) async fn sample(
     client: &RedissonClient,
     name: &str,

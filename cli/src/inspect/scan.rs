@@ -1,10 +1,14 @@
 //! Finding keys without blocking a server: SCAN on each primary, a page at a time.
 
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use redisson_rate_limiter::Server;
 
 use super::reply::{bytes, list, text};
 use crate::commands::Context;
 use crate::failure::Failure;
+
+/// How many keys are asked for at the same time.
+const AT_ONCE: usize = 32;
 
 /// How many keys a server looks at in one call: less than a millisecond of its time.
 const PAGE: &str = "500";
@@ -15,6 +19,8 @@ pub(crate) struct Scan {
     cursor: Vec<u8>,
     pattern: Vec<u8>,
     of_type: Option<&'static str>,
+    /// Whether SCAN takes a type: from Redis 6.0 on. Otherwise each key is asked for its own.
+    takes_type: bool,
     pub(crate) calls: u64,
 }
 
@@ -30,6 +36,7 @@ impl Scan {
             cursor: b"0".to_vec(),
             pattern: pattern.as_bytes().to_vec(),
             of_type,
+            takes_type: true,
             calls: 0,
         })
     }
@@ -40,27 +47,53 @@ impl Scan {
         let Some(server) = self.servers.last() else {
             return Ok(None);
         };
-        let mut words: Vec<&[u8]> = vec![b"SCAN", &self.cursor, b"MATCH", &self.pattern];
-        words.extend([&b"COUNT"[..], PAGE.as_bytes()]);
-        if let Some(of_type) = self.of_type {
-            words.extend([&b"TYPE"[..], of_type.as_bytes()]);
-        }
-        let mut page = list(server.command(words).await?).into_iter();
+        let words: [&[u8]; 6] = [
+            b"SCAN",
+            &self.cursor,
+            b"MATCH",
+            &self.pattern,
+            b"COUNT",
+            PAGE.as_bytes(),
+        ];
+        let of_type = self.of_type.filter(|_| self.takes_type);
+        let of_type = of_type.map(|it| [&b"TYPE"[..], it.as_bytes()]);
+        let page = server.command(words.into_iter().chain(of_type.into_iter().flatten()));
+        let page = match page.await.map_err(Failure::from) {
+            Err(failure) if of_type.is_some() && failure.to_string().contains("syntax error") => {
+                self.takes_type = false;
+                server.command(words).await?
+            }
+            page => page?,
+        };
+        let mut page = list(page).into_iter();
         self.calls += 1;
         let (cursor, keys) = (page.next(), page.next());
+        let keys = keys.map(list).unwrap_or_default().into_iter().map(bytes);
+        let keys = match self.of_type.filter(|_| !self.takes_type) {
+            None => keys.collect(),
+            Some(of_type) => only(server, of_type, keys).await?,
+        };
         self.cursor = cursor.map(bytes).unwrap_or_default();
         if self.cursor == b"0" || self.cursor.is_empty() {
             self.servers.pop();
             self.cursor = b"0".to_vec();
         }
-        Ok(Some(
-            keys.map(list)
-                .unwrap_or_default()
-                .into_iter()
-                .map(bytes)
-                .collect(),
-        ))
+        Ok(Some(keys))
     }
+}
+
+/// The keys of this type.
+async fn only(
+    server: &Server,
+    of_type: &str,
+    keys: impl Iterator<Item = Vec<u8>>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let asked = keys.map(async |key| {
+        let answer = server.command([&b"TYPE"[..], &key]).await?;
+        Ok::<_, Failure>((text(&answer) == of_type).then_some(key))
+    });
+    let kept = stream::iter(asked).buffered(AT_ONCE);
+    kept.try_filter_map(async |key| Ok(key)).try_collect().await
 }
 
 /// The pattern that matches this text only.

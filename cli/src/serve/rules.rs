@@ -121,13 +121,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 fn read(client: &RedissonClient, path: &Path) -> Result<Read, String> {
-    let text = fs::read_to_string(path).map_err(|it| format!("{}: {it}", path.display()))?;
-    let config: RulesConfig = toml::from_str(&text).map_err(|error| {
-        // Without the line itself, which may hold a key.
-        let before = error.span().map(|span| &text[..span.start.min(text.len())]);
-        let line = before.map_or(0, |it| it.matches('\n').count()) + 1;
-        format!("{}, line {line}: {}", path.display(), error.message())
-    })?;
+    let config = RulesConfig::from_file(path).map_err(|error| error.to_string())?;
     let mut read = Read {
         rules: Vec::new(),
         shown: Shown {
@@ -172,6 +166,27 @@ mod tests {
 
     const RULE: &str = "[[rules]]\nname = \"one\"\nkey = \"user\"\n\
                         policy = { algorithm = \"fixed_window\", limit = 1, window_ms = 1000 }\n";
+
+    #[test]
+    fn a_file_in_yaml_has_the_same_rules() {
+        let folder = tempfile::tempdir().unwrap();
+        let client = RedissonClient::in_memory();
+        let rule = "rules:\n- name: one\n  key: user\n  policy: { algorithm: fixed_window, limit: 1, window_ms: 1000 }\n";
+        let opened = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            RulesFile::open(&client, path).map(|it| it.shown().rules[0].config.clone())
+        };
+        let in_toml = opened("rules.toml", RULE).unwrap();
+        for name in ["rules.yaml", "rules.yml"] {
+            assert_eq!(opened(name, rule).unwrap(), in_toml);
+        }
+        let refused = opened("rules.yaml", &rule.replace("limit", "limmit")).unwrap_err();
+        assert!(
+            refused.contains("line 4: unknown field `limmit`"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn a_file_that_is_being_written_is_not_read() {

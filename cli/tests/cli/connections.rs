@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::support::servers::cluster::Cluster;
 use crate::support::servers::{Process, Server, ports, server_program};
-use crate::support::{Ran, program};
+use crate::support::{Cli, Ran, program};
 
 fn run(url: &str, arguments: &str) -> Ran {
     Ran::from(program(arguments).env("REDIS_URL", url).output().unwrap())
@@ -125,4 +125,17 @@ fn commands_work_with_tls_and_a_certificate_authority_of_ones_own() {
     let untrusted = run(&url, "--response-timeout 1s try orders");
     assert_eq!(untrusted.code, 3, "{untrusted:?}");
     assert!(untrusted.err.contains("ertificate"), "{untrusted:?}");
+}
+
+#[test]
+fn a_server_is_found_by_its_name() {
+    let cli = Cli::start();
+    let url = format!("redis://localhost:{}", cli.server.port());
+    let ran = Ran::from(
+        program("set orders 5/s")
+            .env("REDIS_URL", url)
+            .output()
+            .unwrap(),
+    );
+    assert_eq!((ran.code, &*ran.out), (0, "orders: 5 per 1s"), "{ran:?}");
 }

@@ -60,8 +60,36 @@ fn a_limiter_without_faults_has_no_finding() {
     let ran = cli.run("doctor orders --json");
     assert_eq!(found(&ran), []);
     let text = cli.run("doctor orders");
-    assert!(text.out.contains("1 limiters looked at"), "{text:?}");
+    assert!(
+        text.out.contains("1 limiter looked at, 3 findings"),
+        "{text:?}"
+    );
     assert!(!text.out.contains("found "), "{text:?}");
+}
+
+/// Its score is that of its last use, which is no mistake of a clock.
+#[test]
+fn a_lease_that_may_be_used_later_has_no_finding() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let id = [&[1; 16][..], &60_000u64.to_le_bytes()].concat();
+    add(
+        &cli,
+        "{orders}:permits",
+        cli.now() + 60_000,
+        &member(&id, 3),
+    );
+    cli.redis(&["SET", "{orders}:value", "7"]);
+    let ran = cli.run("doctor orders --json");
+    assert_eq!((found(&ran), ran.code), (Vec::new(), 0));
+    let shown = &cli.json("show orders")["permits"][0];
+    assert_eq!(shown["clock_ahead_ms"], json!(0));
+    assert_eq!(shown["generations"], json!({ "lease": 1 }));
+    assert!(
+        cli.run("show orders")
+            .out
+            .contains("a lease of the Rust crate: 1")
+    );
 }
 
 #[test]
@@ -156,7 +184,7 @@ fn grants_of_old_versions_are_counted_migrated_or_removed_as_asked() {
         cli.redis(&["SET", "{orders}:value", "3"]);
         let counted = cli.run("doctor --json --fix --yes orders");
         assert!(found(&counted).iter().all(|it| !it.2), "{counted:?}");
-        assert!(counted.out.contains("1 grants of 4 permits"), "{counted:?}");
+        assert!(counted.out.contains("1 grant of 4 permits"), "{counted:?}");
         assert_found_and_fixed(&cli, &format!("orders --legacy {legacy}"), "legacy-members");
         assert_eq!(cli.run("available orders").out, available);
         assert_eq!(
@@ -171,7 +199,7 @@ fn keys_that_no_limiter_uses_are_removed() {
     let cli = Cli::start();
     cli.redis(&["SET", "{gone}:value", "5"]);
     cli.redis(&["SET", "{gone}:value:a", "5"]);
-    assert_found_and_fixed(&cli, "gone", "keys-left-behind");
+    assert_found_and_fixed(&cli, "gon*", "keys-left-behind");
     cli.run("set orders 10/1h");
     cli.redis(&["SET", "{orders}:value:a", "5"]);
     assert_found_and_fixed(&cli, "ord*", "keys-of-other-type");
@@ -347,6 +375,87 @@ fn permissions_that_the_user_lacks_are_tried_and_not_guessed() {
         1,
         "no limiter of the trial is left: {listed:?}"
     );
+}
+
+/// A user of this server with a password and these rules, and what a command says to it.
+fn run_as(cli: &Cli, rules: &str, arguments: &str) -> Ran {
+    let words = ["ACL", "SETUSER", "user", "reset", "on", ">password"];
+    cli.redis(&[&words[..], &rules.split(' ').collect::<Vec<_>>()].concat());
+    let url = format!("redis://user:password@127.0.0.1:{}", cli.server.port());
+    Ran::from(program(arguments).env("REDIS_URL", url).output().unwrap())
+}
+
+#[test]
+fn what_the_user_may_not_read_is_told_and_the_rest_is_looked_at() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    cli.run("set mails 10/1h");
+    cli.redis(&["SET", "{orders}:value", "7"]);
+    let ran = run_as(&cli, "~orders ~{orders}* +@all", "doctor --json");
+    let expected = ("orders".to_owned(), "permits-lost".to_owned(), false);
+    assert_eq!(found(&ran), [expected]);
+    let codes = of_server(&ran);
+    assert!(codes.contains(&"not-checked".to_owned()), "{ran:?}");
+    assert!(
+        !codes.contains(&"server-not-permitted".to_owned()),
+        "{ran:?}"
+    );
+    // The values have other names than the limiters.
+    let ran = run_as(&cli, "~orders +@all", "doctor --json orders");
+    let expected = (
+        "orders".to_owned(),
+        "server-not-permitted".to_owned(),
+        false,
+    );
+    assert_eq!((found(&ran), ran.code), (vec![expected], 1), "{ran:?}");
+    for rules in [
+        "~* +@all -info -config",
+        "~* +@all -evalsha -eval",
+        "~* +@all -scan",
+    ] {
+        let ran = run_as(&cli, rules, "doctor --json orders");
+        let lacks =
+            ran.out.contains("server-not-permitted") || ran.out.contains("server-settings-hidden");
+        assert!(ran.code < 2 && lacks, "{rules}: {ran:?}");
+    }
+    let listed = run_as(&cli, "~orders ~{orders}* +@all", "list --json");
+    assert_eq!(
+        (listed.code, listed.out.lines().count()),
+        (0, 1),
+        "{listed:?}"
+    );
+    assert!(listed.err.contains("1 key not looked at"), "{listed:?}");
+}
+
+#[test]
+fn one_name_that_is_no_limiter_is_told() {
+    let cli = Cli::start();
+    cli.redis(&["SET", "letter", "a"]);
+    cli.redis(&["HSET", "basket", "apples", "3"]);
+    for (name, code) in [
+        ("letter", "wrong-type"),
+        ("basket", "wrong-type"),
+        ("none", "no-limiter"),
+    ] {
+        let ran = cli.run(&format!("doctor --json {name}"));
+        let expected = (name.to_owned(), code.to_owned(), false);
+        assert_eq!((found(&ran), ran.code), (vec![expected], 1), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_name_whose_braces_a_cluster_refuses_is_mended_on_a_server() {
+    let cli = Cli::start();
+    cli.redis(&[
+        "HSET", "a}b", "rate", "10", "interval", "3600000", "type", "0",
+    ]);
+    cli.redis(&["SET", "{a}b}:value", "7"]);
+    let ran = cli.run("doctor --json --fix --yes");
+    let mut codes = found(&ran);
+    codes.sort();
+    let expected = [("permits-lost", true), ("several-slots", false)];
+    let expected = expected.map(|(code, is_fixed)| ("a}b".to_owned(), code.to_owned(), is_fixed));
+    assert_eq!(codes, expected);
 }
 
 #[test]

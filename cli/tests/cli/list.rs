@@ -59,7 +59,7 @@ fn limiters_are_listed_with_their_rates_and_what_is_in_use() {
         "{text:?}"
     );
     assert!(
-        text.out.contains("75%") && text.out.ends_with("1 limiter, 1 calls of SCAN"),
+        text.out.contains("75%") && text.out.ends_with("1 limiter, 1 call of SCAN"),
         "{text:?}"
     );
     assert_eq!(cli.run("list no-such*").code, 1);

@@ -3,6 +3,36 @@ use serde_json::json;
 use crate::support::{Cli, Ran, program};
 
 #[test]
+fn every_command_has_examples_a_manual_page_and_completions() {
+    let help = Ran::from(program("help").output().unwrap()).out;
+    let commands = { help.lines() }
+        .skip_while(|line| *line != "Commands:")
+        .skip(1);
+    let commands: Vec<_> = { commands.take_while(|line| !line.is_empty()) }
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|it| *it != "help")
+        .collect();
+    assert_eq!(commands.len(), 19, "{commands:?}");
+    for command in commands {
+        let help = Ran::from(program(&format!("{command} --help")).output().unwrap()).out;
+        assert!(help.contains(&format!("rratelimiter {command}")), "{help}");
+        assert!(help.contains("Examples:"), "{command}: {help}");
+        let short = Ran::from(program(&format!("{command} -h")).output().unwrap()).out;
+        let bare = { short.lines() }
+            .filter(|line| line.starts_with("  <") || line.starts_with("  ["))
+            .find(|line| line.split_whitespace().count() == 1);
+        assert_eq!(bare, None, "{command}: an argument without a word about it");
+        let page = Ran::from(program(&format!("man {command}")).output().unwrap()).out;
+        assert!(
+            page.contains(&format!(".TH rratelimiter-{command} 1")),
+            "{page}"
+        );
+        let completions = Ran::from(program("completions bash").output().unwrap()).out;
+        assert!(completions.contains(&format!("__{command}")), "{command}");
+    }
+}
+
+#[test]
 fn a_limiter_lives_from_set_to_delete() {
     let cli = Cli::start();
     assert_eq!(cli.run("set orders 2/1h").out, "orders: 2 per 3600s");

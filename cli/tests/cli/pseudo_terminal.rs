@@ -4,13 +4,17 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Child, Command};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
+#[allow(dead_code, reason = "each test file uses what it needs")]
 pub struct PseudoTerminal {
     /// What the person types, and sees. `None` once it has hung up.
     person: Option<File>,
     child: Child,
+    /// The file that the program has open.
+    name: String,
     /// All that the program has written so far.
     pub output: String,
     /// How much of its letters was found.
@@ -26,6 +30,7 @@ fn size(width: u16, height: u16) -> Winsize {
     }
 }
 
+#[allow(dead_code, reason = "each test file uses what it needs")]
 impl PseudoTerminal {
     /// Runs a command with a terminal of this size that controls it.
     pub fn start(command: &Command, width: u16, height: u16) -> Self {
@@ -41,7 +46,7 @@ impl PseudoTerminal {
         let other_end = OpenOptions::new()
             .read(true)
             .write(true)
-            .open(name)
+            .open(&name)
             .unwrap();
         let mut with_terminal = Command::new("setsid");
         with_terminal
@@ -63,6 +68,7 @@ impl PseudoTerminal {
         Self {
             person: Some(File::from(terminal)),
             child,
+            name,
             output: String::new(),
             found: 0,
         }
@@ -78,6 +84,23 @@ impl PseudoTerminal {
 
     pub fn resize(&mut self, width: u16, height: u16) {
         tcsetwinsize(self.person(), size(width, height)).unwrap();
+    }
+
+    /// What the person sees and types, for a reader of its own, and the program.
+    pub fn into_parts(self) -> (File, Child) {
+        (self.person.expect("it has not hung up"), self.child)
+    }
+
+    /// Nobody reads: the terminal takes no more output.
+    pub fn fill(&self) {
+        let mut full = OpenOptions::new().write(true).open(&self.name).unwrap();
+        rustix::io::ioctl_fionbio(&full, true).unwrap();
+        while full.write(&[b'x'; 100]).is_ok() {}
+    }
+
+    pub fn terminate(&self) {
+        let child = Pid::from_child(&self.child);
+        kill_process(child, Signal::TERM).unwrap();
     }
 
     /// Whether more was written; the end is an error, as nobody has the other end open.
@@ -107,6 +130,11 @@ impl PseudoTerminal {
     /// Reads to the end. Returns the exit code.
     pub fn ended(&mut self) -> Option<i32> {
         while self.read() {}
+        self.child.wait().unwrap().code()
+    }
+
+    /// Waits for the end without reading.
+    pub fn exit_code(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 

@@ -101,3 +101,30 @@ fn a_name_with_control_characters_is_printed_escaped() {
     let ran = Ran::from(command.arg("a\x1b[2J\nb").output().unwrap());
     assert_eq!(ran.out, "there is no limiter a\\u{1b}[2J\\nb");
 }
+
+#[test]
+fn a_key_of_another_program_is_told_and_kept() {
+    let cli = Cli::start();
+    cli.redis(&["SET", "letter", "a"]);
+    cli.redis(&["HSET", "basket", "apples", "3"]);
+    for name in ["letter", "basket"] {
+        for command in [
+            "delete NAME --yes",
+            "expire NAME 1ms",
+            "expire NAME --never",
+            "show NAME",
+        ] {
+            let ran = cli.run(&command.replace("NAME", name));
+            assert_eq!(ran.code, 3, "{command}: {ran:?}");
+            assert!(ran.err.contains("no rate limiter"), "{command}: {ran:?}");
+        }
+        assert_eq!(cli.redis(&["TTL", name]), redis::Value::Int(-1));
+    }
+    // What an expired limiter has left is its own.
+    cli.redis(&["SET", "{orders}:value", "3"]);
+    assert_eq!(cli.run("delete orders --yes").code, 0);
+    assert_eq!(
+        cli.redis(&["EXISTS", "{orders}:value"]),
+        redis::Value::Int(0)
+    );
+}

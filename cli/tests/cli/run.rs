@@ -3,6 +3,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::pseudo_terminal::PseudoTerminal;
 use crate::support::{Cli, Ran};
 
 #[test]
@@ -114,4 +115,30 @@ fn a_line_whose_command_fails_does_not_stop_the_others() {
         (123, "2 succeeded, 2 failed, 0 not run")
     );
     assert_eq!(cli.run("available orders").out, "5");
+}
+
+#[test]
+fn what_commands_write_on_a_terminal_does_not_mix_with_the_counter() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let program = cli.command("").get_program().display().to_string();
+    let mut shell = std::process::Command::new("sh");
+    shell.args([
+        "-c",
+        &format!("seq 3 | {program} run orders --each -- echo request"),
+    ]);
+    shell.env("REDIS_URL", cli.server.url());
+    let mut terminal = PseudoTerminal::start(&shell, 80, 24);
+    assert_eq!(terminal.ended(), Some(0));
+    let texts: Vec<_> = terminal.output.split("request").collect();
+    let (last, before) = texts.split_last().unwrap();
+    for text in before {
+        let is_clear = text.is_empty() || text.ends_with('\n') || text.ends_with("\x1b[K");
+        assert!(is_clear, "{:?}", terminal.output);
+    }
+    assert!(
+        last.ends_with("3 succeeded, 0 failed, 0 not run\r\n"),
+        "{:?}",
+        terminal.output
+    );
 }

@@ -79,7 +79,7 @@ fn members_of_each_generation_and_what_does_not_add_up_are_shown() {
     assert!((50_000..=60_000).contains(&ahead), "{ahead}");
     let text = cli.run("show orders").out;
     assert!(
-        text.contains("5 permits are lost") && text.contains("Redisson 3.17 to 3.20: 1"),
+        text.contains("5 permits lost") && text.contains("Redisson 3.17 to 3.20: 1"),
         "{text}"
     );
 }

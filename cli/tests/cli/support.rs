@@ -1,5 +1,6 @@
 //! The program, run against a server of the test's own.
 
+use std::env;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
@@ -90,6 +91,14 @@ impl Cli {
         self.redis(&[&call[..], &keys, &args].concat());
     }
 
+    /// How often the server has executed a command.
+    pub fn calls_of(&self, command: &str) -> u64 {
+        let stats: String = redis::from_redis_value(self.redis(&["INFO", "commandstats"])).unwrap();
+        let calls = { stats.lines() }
+            .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+        calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+    }
+
     /// The server's clock, in ms.
     pub fn now(&self) -> i64 {
         let script =
@@ -104,8 +113,10 @@ impl Cli {
     }
 }
 
+/// The program that `RRATELIMITER_BIN` names, or the one that was built with the tests.
 pub fn program(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rratelimiter"));
+    let built = || env!("CARGO_BIN_EXE_rratelimiter").into();
+    let mut command = Command::new(env::var_os("RRATELIMITER_BIN").unwrap_or_else(built));
     command.args(arguments.split_whitespace());
     command
         .env_remove("REDIS_URL")

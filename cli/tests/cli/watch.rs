@@ -64,6 +64,30 @@ fn each_round_is_an_object_and_says_what_is_granted() {
 }
 
 #[test]
+fn a_lease_is_not_told_as_granted_at_each_sample() {
+    let cli = Cli::start();
+    cli.run("set orders 9/1h");
+    let member = [&[24], &[7; 24][..], &3u32.to_le_bytes()].concat();
+    let score = (cli.now() + 60_000).to_string();
+    let words: [&[u8]; 4] = [b"ZADD", b"{orders}:permits", score.as_bytes(), &member];
+    cli.redis(&words);
+    cli.redis(&["SET", "{orders}:value", "6"]);
+    let mut command = cli.command("watch orders --json --every 50ms");
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let granted = lines.take(5).map(|line| {
+        let round: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        round["limiters"][0]["granted"].as_u64().unwrap()
+    });
+    assert_eq!(
+        granted.collect::<Vec<_>>(),
+        [0; 5],
+        "when its permits are used, at last"
+    );
+    child.wait().unwrap();
+}
+
+#[test]
 fn the_picture_is_drawn_sorted_resized_and_left() {
     let cli = Cli::start();
     cli.run("set orders 4/1h");
@@ -144,4 +168,22 @@ fn a_terminal_that_hangs_up_ends_it() {
     let mut terminal = PseudoTerminal::start(&cli.command("watch --every 50ms"), 100, 24);
     terminal.until("4 of 4 left");
     assert_eq!(terminal.hung_up(), Some(129));
+}
+
+#[test]
+fn a_terminal_that_nobody_reads_holds_up_neither_samples_nor_a_signal() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    let mut terminal = PseudoTerminal::start(&cli.command("watch --every 50ms"), 200, 50);
+    terminal.until("4 of 4 left");
+    terminal.fill();
+    let sampled = cli.calls_of("evalsha");
+    // The picture changes with each of them.
+    while cli.calls_of("evalsha") < sampled + 20 {
+        cli.run("try orders");
+    }
+    terminal.terminate();
+    assert_eq!(terminal.exit_code(), Some(143));
+    terminal.ended();
+    assert_left(&terminal);
 }

@@ -5,6 +5,7 @@ mod batched_calls;
 mod cluster;
 mod differential;
 mod keyed_and_joint;
+mod leases;
 mod own_clock;
 mod recovery;
 mod shared_state;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use compat_tests::{
     Both, Pair, Peer,
     dump::{Content, Dump},
-    redisson::{ClientOption, Redisson, Servers, Version},
+    redisson::Version,
+    repeated::acquire_twice,
 };
-use redis::{AsyncTypedCommands, FromRedisValue};
+use redis::AsyncTypedCommands;
 use redisson_rate_limiter::Rate;
-use tokio::time::sleep;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const MINUTE_MS: i64 = 60_000;
@@ -75,33 +75,8 @@ async fn works(both: &mut Both, limiter: &Pair) {
 #[tokio::test]
 async fn a_limiter_recovers_after_redisson_repeated_an_acquire() {
     each(Version::ALL, async |both, limiter| {
-        // The server knows the script: else the first sending would only say that it does not.
         assert!(limiter.try_acquire(Peer::Java, 1).await);
-        let options = [
-            ClientOption::Timeout(250),
-            // It does not give up before both are held. A third sending is denied: too little is left.
-            ClientOption::RetryAttempts(1_000),
-            ClientOption::RetryInterval(10),
-        ];
-        let impatient = Redisson::shared(both.version)
-            .open(Servers::Single(&both.server.url()), &options)
-            .await
-            .unwrap()
-            .limiter("n");
-        assert!(impatient.is_exists().await.unwrap(), "it is connected");
-
-        // Writes wait until the server holds both sendings.
-        let () = client(both, &["PAUSE", "60000", "WRITE"]).await;
-        let acquire = impatient.try_acquire(4);
-        let let_both_through = async {
-            while !holds_two_sendings(client(both, &["LIST"]).await) {
-                sleep(Duration::from_millis(5)).await;
-            }
-            let () = client(both, &["UNPAUSE"]).await;
-        };
-        // Which of the sendings it has the answer to does not matter.
-        let (answer, ()) = tokio::join!(acquire, let_both_through);
-        answer.unwrap();
+        acquire_twice(both.version, &both.server.url(), &both.redis, "n", 4).await;
         assert_eq!(
             state(both.dump("n").await),
             (1, vec![1, 4]),
@@ -112,25 +87,6 @@ async fn a_limiter_recovers_after_redisson_repeated_an_acquire() {
         assert_eq!(state(both.dump("n").await), (4, vec![1, 4, 1]));
     })
     .await;
-}
-
-/// The server's CLIENT command.
-async fn client<T: FromRedisValue>(both: &Both, arguments: &[&str]) -> T {
-    let mut command = redis::cmd("CLIENT");
-    command.arg(arguments);
-    command.query_async(&mut both.redis.clone()).await.unwrap()
-}
-
-/// Whether a client that is blocked has sent as much as another call of a script meanwhile, and not only a ping.
-fn holds_two_sendings(list: String) -> bool {
-    const CALL: usize = 150;
-    let unread = |client: &str| {
-        let mut fields = client.split(' ');
-        let bytes = fields.find_map(|field| field.strip_prefix("qbuf="));
-        bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
-    };
-    let mut clients = list.lines();
-    clients.any(|client| client.contains(" flags=b ") && unread(client) >= CALL)
 }
 
 /// Redisson alone would have 13 of 10 when the window has passed.

@@ -23,7 +23,7 @@ use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
 };
-use crate::window::{Answer, Condition, Expiry};
+use crate::window::{Answer, Condition, Expiry, Settlement};
 use crate::{FailurePolicy, LimiterOptions, Rate, RedissonClient};
 
 /// A store in memory behind a breaker. Calls that arrive while it is down fail at their response timeout.
@@ -255,6 +255,12 @@ impl LimiterStore for RemoteLimiter {
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {
         self.remote.answer(self.memory.refund(grant)).await
+    }
+
+    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
+        self.remote
+            .answer(self.memory.settle(lease, settlement))
+            .await
     }
 
     async fn release(&self, permits: u32) -> Result<()> {

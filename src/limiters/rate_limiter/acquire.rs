@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::RateLimiter;
 use crate::decision::{Decision, DecisionSource};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fallback::reset;
 use crate::grant::{Grant, Origin};
 use crate::limiters::Limiter;
@@ -190,8 +190,8 @@ impl RateLimiter {
         reported.ended(answer)
     }
 
-    /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its window has passed, fewer
-    /// than it had if others [released](Self::release) part of it.
+    /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its window has passed or the limiter
+    /// is gone, fewer than it had if others [released](Self::release) part of it.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Decision, Rate, RedissonClient};
@@ -208,7 +208,7 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone.
+    /// Those of the type's [documentation](Self) on Redis.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have given the grant back; otherwise its permits come back when their
@@ -217,7 +217,10 @@ impl RateLimiter {
         self.validated()?;
         let answer = self.change(self.queue.refund(&grant)).await;
         self.queue.permits_freed();
-        self.or_unused(answer, |_| 0)
+        match answer {
+            Err(Error::NotInitialized { .. }) => Ok(0),
+            answer => answer,
+        }
     }
 
     /// Corrects what a request was granted as an estimate, once what it has used is known: `permits` count as used instead of
@@ -325,8 +328,12 @@ impl RateLimiter {
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64> {
         let store = self.validated()?;
+        let leased_before = self.queue.leased();
         let answer = store.available_permits().await;
         let permits = self.or_unused(answer, |set_up| set_up.settings.rate)?;
+        // What a call in flight leases or gives back is counted once at most.
+        let leased = leased_before.min(self.queue.leased());
+        let permits = permits.saturating_add(leased);
         // The permits of an Answer are never below zero.
         Ok(permits.max(0).unsigned_abs())
     }
@@ -358,6 +365,9 @@ impl RateLimiter {
     /// Reads only: dropping the future has no effect.
     pub async fn peek(&self, permits: u32) -> Result<Decision> {
         self.queue.client().admit()?;
+        if let Some(decided) = self.queue.peek_leased(permits, self.set_up) {
+            return decided;
+        }
         let (store, local) = (self.queue.client_store(), self.queue.local_store());
         peek(store, local, self.charge(permits)?).await
     }
@@ -391,6 +401,7 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have reset the limiter.
     pub async fn reset(&self) -> Result<bool> {
         self.validated()?;
+        self.queue.end_leases();
         let (store, target) = (self.queue.client_store(), self.target_as_it_is());
         let answer = self
             .change(reset(&**store, self.queue.local_store(), target))
@@ -406,7 +417,7 @@ impl RateLimiter {
             return Ok(None);
         }
         let queue = self.requested(permits)?;
-        queue.store().try_acquire_now(permits)
+        queue.try_acquire_now(permits)
     }
 
     /// The call's id and the answer, if the store decides without waiting. Creates the limiter, or gives it these settings, in
@@ -414,7 +425,7 @@ impl RateLimiter {
     #[inline]
     fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Result<Option<(CallId, Answer)>> {
         let queue = self.requested(permits)?;
-        queue.store().acquire_now(permits, set_up)
+        queue.acquire_now(permits, set_up)
     }
 
     /// Like [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same step.

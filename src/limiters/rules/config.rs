@@ -1,9 +1,9 @@
 //! Rules as a configuration file has them: with the feature `serde`.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, iter};
 
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
@@ -110,16 +110,23 @@ pub struct RuleConfig {
     pub keys: BTreeMap<String, String>,
 }
 
+field_types! {
+    name: String,
+    key: String,
+    prefix: String,
+    penalty_ms: u64,
+    shadow: bool,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
-    name: String,
-    key: String,
+    name: name,
+    key: key,
     policy: AnyPolicy,
-    prefix: Option<String>,
-    penalty_ms: Option<u64>,
-    #[serde(default)]
-    shadow: bool,
+    prefix: Option<prefix>,
+    penalty_ms: Option<penalty_ms>,
+    shadow: Option<shadow>,
     #[serde(default)]
     plans: BTreeMap<String, AnyPolicy>,
     #[serde(default)]
@@ -135,8 +142,8 @@ impl TryFrom<Fields> for RuleConfig {
 
     fn try_from(fields: Fields) -> Result<Self, String> {
         let Fields {
-            name,
-            key,
+            name: name { value: name },
+            key: key { value: key },
             policy,
             prefix,
             penalty_ms,
@@ -144,6 +151,7 @@ impl TryFrom<Fields> for RuleConfig {
             plans,
             keys,
         } = fields;
+        let penalty_ms = penalty_ms.map(|it| it.value);
         if name.is_empty() {
             return Err("`name` must not be empty".to_owned());
         }
@@ -174,22 +182,29 @@ impl TryFrom<Fields> for RuleConfig {
             name,
             key,
             policy,
-            prefix,
+            prefix: prefix.map(|it| it.value),
             penalty: penalty_ms.map(Duration::from_millis),
-            shadow,
+            shadow: shadow.is_some_and(|it| it.value),
             plans,
             keys,
         })
     }
 }
 
-/// Reads rules, and refuses one that has the name or the prefix of an earlier one where it stands.
+/// Reads rules, and refuses one that has the name or a prefix of an earlier one where it stands.
 fn with_names_and_prefixes_that_differ<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<RuleConfig>, D::Error> {
     struct All;
 
-    struct Next<'a>(&'a [RuleConfig]);
+    /// The rule of each name and of each prefix.
+    #[derive(Default)]
+    struct Earlier {
+        names: HashSet<String>,
+        prefixes: HashMap<String, String>,
+    }
+
+    struct Next<'a>(&'a mut Earlier);
 
     impl<'de> Visitor<'de> for All {
         type Value = Vec<RuleConfig>;
@@ -199,8 +214,8 @@ fn with_names_and_prefixes_that_differ<'de, D: Deserializer<'de>>(
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut rules: A) -> Result<Self::Value, A::Error> {
-            let mut read = Vec::new();
-            while let Some(rule) = rules.next_element_seed(Next(&read))? {
+            let (mut read, mut earlier) = (Vec::new(), Earlier::default());
+            while let Some(rule) = rules.next_element_seed(Next(&mut earlier))? {
                 read.push(rule);
             }
             Ok(read)
@@ -228,33 +243,38 @@ fn with_names_and_prefixes_that_differ<'de, D: Deserializer<'de>>(
             rule: D,
         ) -> Result<RuleConfig, D::Error> {
             let rule = RuleConfig::deserialize(rule)?;
-            for earlier in self.0 {
-                let text = match &rule.prefix {
-                    _ if earlier.name == rule.name => {
-                        format!(
-                            "duplicate `name`: `{}` is that of an earlier rule",
-                            rule.name
-                        )
-                    }
-                    // Their keys could be the same.
-                    Some(prefix) if earlier.prefix.as_ref() == Some(prefix) => {
-                        format!(
-                            "duplicate `prefix`: `{prefix}` is that of `{}`",
-                            earlier.name
-                        )
-                    }
-                    _ => continue,
-                };
+            let (Earlier { names, prefixes }, name) = (self.0, &rule.name);
+            if !names.insert(name.clone()) {
+                let text = format!("duplicate `name`: `{name}` is that of an earlier rule");
                 return Err(de::Error::custom(text));
+            }
+            for policy in iter::once(&rule.policy).chain(rule.plans.values()) {
+                let prefix = rule.prefix_of(policy);
+                if let Some(earlier) = prefixes.get(&prefix).filter(|earlier| *earlier != name) {
+                    let text = format!("duplicate `prefix`: `{prefix}` is that of `{earlier}`");
+                    return Err(de::Error::custom(text));
+                }
+                prefixes.insert(prefix, name.clone());
             }
             Ok(rule)
         }
     }
 
-    deserializer.deserialize_seq(All)
+    // Not as a list, which formats make of nothing.
+    deserializer.deserialize_any(All)
 }
 
 impl RuleConfig {
+    /// The prefix of its limiter with this policy, by which no two rules share keys.
+    fn prefix_of(&self, policy: &AnyPolicy) -> String {
+        let algorithm = policy.algorithm();
+        match &self.prefix {
+            None => format!("{}:{algorithm}:", self.name),
+            Some(prefix) if algorithm == self.policy.algorithm() => prefix.clone(),
+            Some(prefix) => format!("{algorithm}:{prefix}"),
+        }
+    }
+
     /// The rule that it describes.
     pub(crate) fn rule<R, E>(
         &self,
@@ -263,14 +283,8 @@ impl RuleConfig {
         rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
     ) -> Result<Rule<R, E>> {
         let limiter = |policy: &AnyPolicy| {
-            let algorithm = policy.algorithm();
-            let prefix = match &self.prefix {
-                None => format!("{}:{algorithm}:", self.name),
-                Some(prefix) if algorithm == self.policy.algorithm() => prefix.clone(),
-                Some(prefix) => format!("{algorithm}:{prefix}"),
-            };
             let limiter = PolicyLimiter::new(Arc::clone(registry), policy.clone())?;
-            let limiter = limiter.with_prefix(prefix).with_name(&*self.name);
+            let limiter = { limiter.with_prefix(self.prefix_of(policy)) }.with_name(&*self.name);
             match self.penalty {
                 Some(penalty) => limiter.with_penalty(penalty),
                 None => Ok(limiter),

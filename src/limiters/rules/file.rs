@@ -103,30 +103,14 @@ impl<R, E> RulesFile<R, E> {
         R: 'static,
         E: 'static,
     {
-        let refuse = |mistake: Mistake| Error::InvalidRulesFile {
-            path: self.path.clone(),
-            line: mistake.line,
-            reason: mistake.reason,
-        };
-        let text = fs::read_to_string(&self.path).map_err(|error| {
-            refuse(Mistake {
-                line: None,
-                reason: error.to_string(),
-            })
-        })?;
-        let config = parse(&self.path, &text).map_err(refuse)?;
+        let config = RulesConfig::from_file(&self.path)?;
         let rules = config.rules.iter().map(|rule| {
             let key = self.keys.get(&rule.key).ok_or_else(|| {
                 let known: Vec<_> = self.keys.keys().map(|it| format!("`{it}`")).collect();
-                refuse(Mistake {
-                    line: None,
-                    reason: format!(
-                        "`key` of `{}`: unknown key `{}`, expected one of {}",
-                        rule.name,
-                        rule.key,
-                        known.join(", ")
-                    ),
-                })
+                let (name, key, known) = (&rule.name, &rule.key, known.join(", "));
+                let reason =
+                    format!("`key` of `{name}`: unknown key `{key}`, expected one of {known}");
+                refused(&self.path, None, reason)
             })?;
             let (key, rejection) = (Arc::clone(key), Arc::clone(&self.rejection));
             rule.rule(
@@ -139,13 +123,41 @@ impl<R, E> RulesFile<R, E> {
     }
 }
 
-struct Mistake {
-    /// From 1; `None` of one that is nowhere in the file.
-    line: Option<usize>,
-    reason: String,
+impl RulesConfig {
+    /// Reads a file of rules, in TOML or YAML, as a [`RulesFile`] does: with the feature `rules-file`. For an application that gives
+    /// each `key` a meaning of its own; a `RulesFile` has a list of them.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::RulesConfig;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("rules.yml");
+    /// let rule = "{ name: logins, key: user, policy: { algorithm: fixed_window, limit: 1, window_ms: 1000 } }";
+    /// std::fs::write(&path, format!("rules:\n- {rule}\n"))?;
+    /// assert_eq!(RulesConfig::from_file(&path)?.rules[0].key, "user");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidRulesFile`] if it cannot be read or has a mistake.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|error| refused(path, None, error.to_string()))?;
+        parse(path, &text)
+    }
 }
 
-fn parse(path: &Path, text: &str) -> Result<RulesConfig, Mistake> {
+/// The line is from 1, if the mistake is in one.
+fn refused(path: &Path, line: Option<usize>, reason: String) -> Error {
+    Error::InvalidRulesFile {
+        path: path.to_owned(),
+        line,
+        reason,
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<RulesConfig> {
     let is_yaml = path
         .extension()
         .is_some_and(|it| it == "yaml" || it == "yml");
@@ -157,21 +169,26 @@ fn parse(path: &Path, text: &str) -> Result<RulesConfig, Mistake> {
         return serde_saphyr::from_str_with_options(text, options).map_err(|error| {
             let reason = error.to_string();
             let Some(at) = error.location() else {
-                return Mistake { line: None, reason };
+                return refused(path, None, reason);
             };
-            let place = format!(" at line {}, column {}", at.line(), at.column());
-            Mistake {
-                line: at.line().try_into().ok(),
-                reason: reason.trim_end_matches(&place).to_owned(),
-            }
+            let line = at.line().try_into().ok();
+            refused(path, line, without_place(&reason).to_owned())
         });
     }
-    toml::from_str(text).map_err(|error| Mistake {
-        line: error
-            .span()
-            .map(|at| 1 + text[..at.start].matches('\n').count()),
-        reason: error.message().to_owned(),
+    toml::from_str(text).map_err(|error| {
+        let line = { error.span() }.map(|at| 1 + text[..at.start].matches('\n').count());
+        refused(path, line, error.message().to_owned())
     })
+}
+
+/// A reason without the places that the parser of YAML writes behind it.
+fn without_place(reason: &str) -> &str {
+    let (before, place) = reason.rsplit_once(" at line ").unwrap_or((reason, ""));
+    let mut numbers = place.split(", column ").map(str::parse::<u64>);
+    match numbers.all(|number| number.is_ok()) {
+        true => without_place(before),
+        false => reason,
+    }
 }
 
 impl<R, E> fmt::Debug for RulesFile<R, E> {

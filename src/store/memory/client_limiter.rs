@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,8 +17,12 @@ use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::rate::{Rate, ValidRate};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
-use crate::window::{Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Window};
+use crate::store::{
+    AcquireCall, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task, TimeToLive,
+};
+use crate::window::{
+    Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Settlement, Window,
+};
 
 #[derive(Debug)]
 pub(super) struct MemoryLimiter {
@@ -54,13 +59,32 @@ impl MemoryLimiter {
     }
 
     pub(super) fn refund_now(&self, grant: &Grant) -> Result<u32> {
-        self.with(|held, at| {
+        self.freeing(|held, at| {
             let audited_rate = held.audited_rate();
             let back = held
                 .window
                 .refund(at, &self.keys.client_id, grant, audited_rate);
             back.map_err(|NotInitialized| not_initialized(&self.keys.name))
         })
+    }
+
+    /// Runs a step that may free permits, and tells the other clients that wait for them.
+    fn freeing<T>(&self, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
+        let client = &self.keys.client_id;
+        let mut available = None;
+        let done = self.with(|held, at| {
+            let done = step(held, at)?;
+            if self.may_have_peers() {
+                let found = held.window.available_permits(at, client);
+                // Without a limiter there are none to wait for, and those who wait have to learn of it.
+                available = Some(found.unwrap_or(i64::MAX));
+            }
+            Ok(done)
+        })?;
+        if let Some(available) = available {
+            self.limiter.freed(client, available);
+        }
+        Ok(done)
     }
 
     fn initialized<T>(
@@ -103,6 +127,10 @@ impl LimiterStore for MemoryLimiter {
 
     fn changes(&self) -> u64 {
         self.limiter.changes.load(Ordering::Acquire)
+    }
+
+    fn watch(&self, on_freed: &Arc<OnFreed>) {
+        self.limiter.watch(&self.keys.client_id, on_freed);
     }
 
     fn driver_started(&self) {
@@ -171,12 +199,26 @@ impl LimiterStore for MemoryLimiter {
         // For the same reason there is no call left to end.
     }
 
+    fn give_back_in_background(&self, mut task: Task) {
+        // A step in memory is done when it is first polled.
+        let _ = { task.as_mut() }.poll(&mut Context::from_waker(Waker::noop()));
+    }
+
     async fn refund(&self, grant: &Grant) -> Result<u32> {
         self.refund_now(grant)
     }
 
+    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
+        self.freeing(|held, at| {
+            let (client_id, audited_rate) = (&self.keys.client_id, held.audited_rate());
+            let window = &mut held.window;
+            let back = window.settle(at, client_id, lease, settlement, audited_rate);
+            back.map_err(|NotInitialized| not_initialized(&self.keys.name))
+        })
+    }
+
     async fn release(&self, permits: u32) -> Result<()> {
-        self.with(|held, at| {
+        self.freeing(|held, at| {
             let audited_rate = held.audited_rate();
             let left = held
                 .window
@@ -191,11 +233,14 @@ impl LimiterStore for MemoryLimiter {
     }
 
     async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
-        self.step(|window, at| window.try_set_rate(at, &self.keys.client_id, rate))
+        self.freeing(|held, at| Ok(held.window.try_set_rate(at, &self.keys.client_id, rate)))
     }
 
     async fn set_rate(&self, rate: ValidRate) -> Result<()> {
-        self.step(|window, at| window.set_rate(at, &self.keys.client_id, rate))
+        self.freeing(|held, at| {
+            held.window.set_rate(at, &self.keys.client_id, rate);
+            Ok(())
+        })
     }
 
     async fn update_rate(
@@ -204,14 +249,14 @@ impl LimiterStore for MemoryLimiter {
         in_use: PermitsInUse,
         if_missing: IfMissing,
     ) -> Result<bool> {
-        self.step(|window, at| {
-            window.update_rate(
+        self.freeing(|held, at| {
+            Ok(held.window.update_rate(
                 at,
                 &self.keys.client_id,
                 rate,
                 in_use == PermitsInUse::Keep,
                 if_missing == IfMissing::DoNothing,
-            )
+            ))
         })
     }
 
@@ -225,7 +270,7 @@ impl LimiterStore for MemoryLimiter {
     }
 
     async fn delete(&self) -> Result<bool> {
-        self.step(|window, at| window.delete(&self.keys.client_id, at.server))
+        self.freeing(|held, at| Ok(held.window.delete(&self.keys.client_id, at.server)))
     }
 
     async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {

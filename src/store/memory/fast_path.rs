@@ -10,7 +10,9 @@
 //! request that finds too little there is decided under the lock, where all permits count together.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::lock::number_of_thread;
 
 const STRIPES: usize = 4;
 
@@ -116,7 +118,7 @@ impl FastPath {
     /// Whether the permits are granted at the time that `clock` returns; `None` if this must be decided under the lock.
     #[inline]
     pub(super) fn take(&self, permits: u32, clock: impl FnOnce() -> i64) -> Option<bool> {
-        let stripe = &self.0.get()?[stripe()];
+        let stripe = &self.0.get()?[number_of_thread() % STRIPES];
         if stripe.0.load(Ordering::Relaxed) == NOTHING {
             return None; // reading the clock takes as long as everything else
         }
@@ -146,18 +148,10 @@ impl FastPath {
     }
 }
 
-/// The stripe of this thread: threads are assigned in turn.
-#[inline]
-fn stripe() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
-    }
-    STRIPE.with(|stripe| *stripe)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     const NOW: i64 = 1_700_000_000_000;

@@ -7,8 +7,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::fast_path::{FastPath, Reserved};
 use super::lock::lock;
@@ -18,7 +19,7 @@ use crate::policies::algorithm::State;
 use crate::policies::stored_target::{Closed, Name};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::RateType;
-use crate::store::AcquireCall;
+use crate::store::{AcquireCall, OnFreed};
 use crate::window::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 
 /// One limiter, whether it exists or not. Handles reach it without the map, and the map keeps it while a handle exists,
@@ -31,7 +32,21 @@ pub(super) struct Limiter {
     pub(super) drivers: AtomicUsize,
     /// How often its settings have changed.
     pub(super) changes: AtomicU64,
+    /// Who is told that another client has freed permits.
+    waiting: Mutex<Vec<Waiting>>,
     held: Mutex<Held>,
+}
+
+/// A driver of this client.
+struct Waiting {
+    client_id: String,
+    on_freed: Weak<OnFreed>,
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -66,6 +81,7 @@ impl Limiter {
             fast_path: FastPath::default(),
             drivers: AtomicUsize::new(0),
             changes: AtomicU64::new(0),
+            waiting: Mutex::default(),
             held: Mutex::new(Held {
                 window: Window::default(),
                 audited_rate: 0,
@@ -90,6 +106,27 @@ impl Limiter {
         held.closed = closed.keys.is_left().then(|| Box::new(closed.keys));
         (held.lock, held.latest) = (closed.lock, closed.latest);
         limiter
+    }
+
+    /// See [`LimiterStore::watch`](crate::store::LimiterStore::watch).
+    pub(super) fn watch(&self, client_id: &str, on_freed: &Arc<OnFreed>) {
+        let mut waiting = lock(&self.waiting);
+        waiting.retain(|it| it.on_freed.strong_count() > 0);
+        waiting.push(Waiting {
+            client_id: client_id.to_owned(),
+            on_freed: Arc::downgrade(on_freed),
+        });
+    }
+
+    /// A client has freed permits, so that this many are available: tells the others. The caller holds no lock.
+    pub(super) fn freed(&self, client_id: &str, available: i64) {
+        let waiting = lock(&self.waiting);
+        let others = waiting.iter().filter(|it| it.client_id != client_id);
+        let others: Vec<_> = others.filter_map(|it| it.on_freed.upgrade()).collect();
+        drop(waiting);
+        for on_freed in others {
+            on_freed(available);
+        }
     }
 
     /// Whether nothing is left of it. Permits may have been taken from an open fast path; what follows from these
@@ -166,6 +203,7 @@ impl Held {
                 requests,
                 newer_than: None,
                 set_up,
+                ahead: None,
             },
         )
     }

@@ -29,7 +29,7 @@ use crate::rate::RateType;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
 use crate::store::redis::script;
-use crate::window::{Acquire, Answer, Retry};
+use crate::window::{Acquire, Ahead, Answer, Retry};
 
 /// How far the server's clock may be set back within a call, or be behind when another server takes over: the search
 /// for what an attempt was granted starts this long before the attempt was sent.
@@ -122,7 +122,7 @@ impl RedisLimiter {
             };
 
             let result = if let Some(before) = before {
-                let retry = retry_after(before, now, look_from.take());
+                let retry = retry_after(&call, before, now, look_from.take());
                 let args =
                     acquire_args(&call, Some(&retry), rate_type, now, Some(attempt.deadline));
                 let sending = self.send_alone(&call, rate_type, &args, now, limits);
@@ -269,15 +269,9 @@ impl RedisLimiter {
                 continue; // another attempt may have been noted before the claim
             }
             let now = self.store.clock.now();
-            let made = retry_after(made, now, look_from.take());
-            let args = reclaim_args(
-                &acquire.id,
-                &acquire.requests,
-                &made,
-                now,
-                self.audited_rate(),
-                acquire.granted_at(),
-            );
+            let call = acquire.audited_at(self.audited_rate());
+            let made = retry_after(&call, made, now, look_from.take());
+            let args = reclaim_args(&call, &made, now, acquire.granted_at());
             let all_keys = self.keys.of_refund();
             let sending =
                 script::RECLAIM.run(&self.store.connection, &all_keys, &args, attempts.limits());
@@ -300,12 +294,12 @@ impl RedisLimiter {
 }
 
 /// What an attempt must know about the earlier ones. If the caller passes the clock, their grants have a score of at
-/// most now.
-fn retry_after(before: Attempt, now: Option<i64>, look_from: Option<i64>) -> Retry {
+/// most now, and as much more as the call asks for.
+fn retry_after(call: &Acquire, before: Attempt, now: Option<i64>, look_from: Option<i64>) -> Retry {
     Retry {
         previous_deadline: before.deadline,
         from: look_from.unwrap_or(before.from),
-        to: now.unwrap_or(before.deadline),
+        to: now.unwrap_or(before.deadline) + call.ahead.map_or(0, Ahead::most),
     }
 }
 
@@ -337,7 +331,7 @@ mod tests {
             };
             let before = call.note_attempt(decided).unwrap();
             let (now, more) = (given["now"].as_i64(), given["more"].as_i64());
-            let retry = before.map(|before| retry_after(before, now, more));
+            let retry = before.map(|before| retry_after(&call, before, now, more));
             let wait = call.last_deadline_except(decided);
             let wait = wait.map(|deadline| deadline - number(&given["decided_at"]) + 1);
             json!({

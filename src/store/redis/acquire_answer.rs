@@ -106,20 +106,21 @@ impl AcquireAnswer {
         if !word.is_empty() || rate < 0 || interval < 0 {
             return bad_state(name);
         }
-        let score = passed.unwrap_or(server_millis);
-        let mut answer = Answer::new(score, rate, available, until_first, interval);
+        let now = passed.unwrap_or(server_millis);
+        let mut answer = Answer::new(now, rate, available, until_first, interval);
         answer.until_all = more.first().copied().unwrap_or(interval);
         match *more {
             [] | [_] | [_, _] => {}
             [_, _, ahead, counted] => {
-                answer.ahead = ahead.max(0);
+                answer.clock_ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
             }
             [_, _, ahead, counted, found, score, newer, lives] => {
-                answer.ahead = ahead.max(0);
+                answer.clock_ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
                 answer.found = found == 1;
                 answer.score = score;
+                answer.until_score = (score - now).max(0);
                 answer.newer = (newer >= 0).then_some(newer);
                 answer.lives = (lives >= 0).then_some(lives);
             }

@@ -1,10 +1,9 @@
 //! The arguments of the acquire and reclaim scripts, in the order that their headers state.
 
 use crate::keys::Keys;
-use crate::permit::{self, CallId};
 use crate::rate::RateType;
 use crate::store::redis::script::Args;
-use crate::window::{Acquire, Requests, Retry};
+use crate::window::{Acquire, Ahead, Retry};
 
 /// The arguments of an acquire on one limiter.
 pub(super) fn acquire_args(
@@ -27,7 +26,7 @@ pub(super) fn acquire_args(
 pub(super) fn call_args(args: Args, call: &Acquire) -> Args {
     let total = call.requests.total();
     // A total that does not fit a member is never granted in full.
-    args.bytes(&permit::encode(&call.id, total as u32))
+    args.bytes(&call.member(total as u32))
         .optional(call.audited_rate)
         .number(total)
 }
@@ -47,7 +46,8 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let has_options = requests.debt
         || requests.share.is_some()
         || call.newer_than.is_some()
-        || call.set_up.is_some();
+        || call.set_up.is_some()
+        || matches!(call.ahead, Some(Ahead::Reservation { .. }));
     if is_single && !has_options && retry.is_none() {
         return None;
     }
@@ -79,6 +79,9 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
         args = args.bytes(b"retry").number(retry.previous_deadline);
         args = args.number(retry.from).number(retry.to);
     }
+    if let Some(Ahead::Reservation { within }) = call.ahead {
+        args = args.bytes(b"reserve").number(within);
+    }
     if let Some(set_up) = call.set_up {
         let settings = set_up.settings;
         args = args
@@ -95,19 +98,17 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
 
 /// The arguments of the reclaim script.
 pub(super) fn reclaim_args(
-    id: &CallId,
-    requests: &Requests,
+    call: &Acquire,
     made: &Retry,
     now: Option<i64>,
-    audited_rate: Option<i64>,
     delivered: Option<i64>,
 ) -> Args {
     Args::new()
         .optional(now)
         .number(made.previous_deadline)
-        .bytes(&permit::encode(id, requests.total() as u32))
+        .bytes(&call.member(call.requests.total() as u32))
         .number(made.from)
         .number(made.to)
-        .optional(audited_rate)
+        .optional(call.audited_rate)
         .optional(delivered)
 }

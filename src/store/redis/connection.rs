@@ -22,6 +22,7 @@ mod setup;
 #[cfg(feature = "cluster")]
 mod slots;
 mod stream;
+pub(super) mod subscriber;
 mod tls;
 mod traffic;
 mod transport;
@@ -42,7 +43,7 @@ use super::server_time::ServerTime;
 use crate::error::{Error, Result};
 use crate::event::Events;
 use crate::store::breaker::{Breaker, Breakers};
-use address::{Address, Server};
+use address::{Address, Endpoint, Server};
 #[cfg(feature = "cluster")]
 use cluster::Cluster;
 pub use credentials::Credentials;
@@ -219,6 +220,7 @@ impl Connection {
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
             breakers: connecting.breakers,
+            on_push: None,
         });
         let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
         match address {
@@ -306,6 +308,33 @@ impl Connection {
             #[cfg(feature = "cluster")]
             Route::Cluster(_) => {}
             Route::Given { one_server, .. } => one_server.is_refused(),
+        }
+    }
+
+    /// The node of a cluster that holds a key, as far as is known; `None` where there is no cluster.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, reason = "one server has all keys")
+    )]
+    fn node_of(&self, key: &str) -> Option<Endpoint> {
+        match &self.route {
+            #[cfg(feature = "cluster")]
+            Route::Cluster(cluster) => cluster.node_of(key),
+            _ => None,
+        }
+    }
+
+    /// The way to that node, or to the one server; `None` over a connection that the application supplies.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(unused_variables, reason = "one server has all keys")
+    )]
+    fn way_to(&self, node: Option<&Endpoint>) -> Option<(Arc<Resolver>, &Settings)> {
+        match &self.route {
+            Route::Server(server) => Some((Arc::clone(&server.resolver), &server.settings)),
+            #[cfg(feature = "cluster")]
+            Route::Cluster(cluster) => Some(cluster.way_to(node?)),
+            Route::Given { .. } => None,
         }
     }
 

@@ -3,10 +3,11 @@
 //! A service that gets its limiter anew for each request makes a new [`super::limiter::RedisLimiter`] each time. A hint
 //! saves it an audit, and the second round trip that finds out the limiter's type.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashTable;
 
 use super::audit::Audit;
 use crate::rate::RateType;
@@ -24,12 +25,16 @@ pub(super) struct Hint {
 #[derive(Debug, Default)]
 pub(super) struct HintCache {
     hasher: RandomState,
-    hints: Mutex<HashMap<u64, Hint>>,
+    hints: Mutex<HashTable<(u64, Hint)>>,
 }
 
 impl HintCache {
     pub(super) fn take(&self, name: &str) -> Option<Hint> {
-        self.hints().remove(&self.hasher.hash_one(name))
+        let name = self.hasher.hash_one(name);
+        let mut hints = self.hints();
+        let found = hints.find_entry(name, |(it, _)| *it == name).ok()?;
+        let ((_, hint), _) = found.remove();
+        Some(hint)
     }
 
     pub(super) fn insert(&self, name: &str, hint: Hint) {
@@ -38,10 +43,11 @@ impl HintCache {
         if hints.len() >= CAPACITY {
             hints.clear();
         }
-        hints.insert(name, hint);
+        let entry = hints.entry(name, |(it, _)| *it == name, |(it, _)| *it);
+        entry.insert((name, hint));
     }
 
-    fn hints(&self) -> MutexGuard<'_, HashMap<u64, Hint>> {
+    fn hints(&self) -> MutexGuard<'_, HashTable<(u64, Hint)>> {
         // Nothing panics while the lock is held.
         self.hints.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,6 +13,7 @@ use super::audit::Audit;
 use super::hints::Hint;
 use super::retry::{Attempts, Repeat};
 use super::{RedisStore, read};
+use crate::clock::system_millis;
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::event::Event;
@@ -21,8 +22,10 @@ use crate::keys::Keys;
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::store::breaker::Breaker;
 use crate::store::redis::script::{self, Args, Script};
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
-use crate::window::{Answer, Condition, Expiry};
+use crate::store::{
+    AcquireCall, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task, TimeToLive,
+};
+use crate::window::{Answer, Condition, Expiry, Settlement};
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
@@ -79,7 +82,7 @@ impl RedisLimiter {
 
     /// Tells of a grant whose time is ahead of the clock.
     pub(super) fn note_clocks(&self, answer: &Answer) {
-        let Ok(ahead @ 1..) = u64::try_from(answer.ahead) else {
+        let Ok(ahead @ 1..) = u64::try_from(answer.clock_ahead) else {
             return;
         };
         if !self.has_warned_of_clocks.swap(true, Ordering::Relaxed) {
@@ -142,6 +145,25 @@ impl RedisLimiter {
             .number(grant.permits)
             .optional(audited_rate);
         let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
+        let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
+        read(&self.keys.name, answer.await?)
+    }
+
+    /// Safe to repeat: a lease that is settled has another score, or what was used of it already.
+    pub(super) async fn settle_audited(
+        &self,
+        lease: &Grant,
+        settlement: Settlement,
+        audited_rate: Option<i64>,
+    ) -> Result<u32> {
+        let args = Args::new()
+            .optional(self.store.clock.now())
+            .number(lease.score)
+            .bytes(&lease.call_id)
+            .number(settlement.used)
+            .optional(audited_rate)
+            .number(settlement.early);
+        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
         let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
         read(&self.keys.name, answer.await?)
     }
@@ -234,6 +256,20 @@ impl LimiterStore for RedisLimiter {
         (!is_healthy).then(|| self.breaker()).flatten()
     }
 
+    fn wall_millis(&self) -> i64 {
+        self.store.clock.now().unwrap_or_else(system_millis)
+    }
+
+    fn watch(&self, on_freed: &Arc<OnFreed>) {
+        let [_, value, client_value, ..] = self.keys.in_order();
+        let value = match self.rate_type() {
+            RateType::Overall => value,
+            RateType::PerClient => client_value,
+        };
+        let background = self.store.background();
+        { &self.store.subscriber }.watch(background, &self.keys, value, on_freed);
+    }
+
     fn response_timeout(&self) -> Duration {
         self.store.response_timeout
     }
@@ -282,6 +318,11 @@ impl LimiterStore for RedisLimiter {
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {
         self.refund_audited(grant, self.audited_rate()).await
+    }
+
+    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
+        self.settle_audited(lease, settlement, self.audited_rate())
+            .await
     }
 
     async fn release(&self, permits: u32) -> Result<()> {
@@ -363,11 +404,7 @@ impl LimiterStore for RedisLimiter {
     }
 
     async fn delete(&self) -> Result<bool> {
-        // The server frees their memory in the background, however many grants they held.
-        let mut command = redis::cmd("UNLINK");
-        command.arg(&self.keys.in_order());
-        let deleted: i64 = read(&self.keys.name, self.send(&command, Repeat::Never).await?)?;
-        Ok(deleted > 0)
+        self.expire(Expiry::In(0), Condition::Always).await
     }
 
     async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {

@@ -96,13 +96,14 @@ const LIMITS: &str = "shared/limits.lua";
 
 /// How [`LIMITS`] states these bounds.
 #[cfg(test)]
-fn lines(bounds: Bounds) -> [String; 5] {
+fn lines(bounds: Bounds) -> [String; 6] {
     let Bounds {
         always_summed,
         most_summed,
         always_removed,
         always_removed_jointly,
         most_read,
+        most_walked,
     } = bounds;
     let bounds = [
         ("ALWAYS_SUMMED", always_summed),
@@ -110,6 +111,7 @@ fn lines(bounds: Bounds) -> [String; 5] {
         ("ALWAYS_REMOVED", always_removed),
         ("ALWAYS_REMOVED_JOINTLY", always_removed_jointly),
         ("MOST_READ", most_read),
+        ("MOST_WALKED", most_walked),
     ];
     bounds.map(|(name, number)| format!("\nlocal {name} = {number} "))
 }

@@ -12,7 +12,7 @@ impl Keys {
     /// The keys that an audit of a limiter of this type reads.
     pub(crate) fn of_audit(&self, rate_type: RateType) -> [&str; 4] {
         let [name, value, permits] = self.of_type(rate_type);
-        [name, value, permits, &self.audit]
+        [name, value, permits, self.audit()]
     }
 
     /// The keys of a script that gives permits of live grants back.
@@ -24,15 +24,16 @@ impl Keys {
             client_value,
             permits,
             client_permits,
-            &self.audit,
+            self.audit(),
         ]
     }
 
     /// The keys of an acquire of a limiter of this type.
     fn of_type(&self, rate_type: RateType) -> [&str; 3] {
+        let [name, value, client_value, permits, client_permits] = self.in_order();
         match rate_type {
-            RateType::Overall => [&self.name, &self.value, &self.permits],
-            RateType::PerClient => [&self.name, &self.client_value, &self.client_permits],
+            RateType::Overall => [name, value, permits],
+            RateType::PerClient => [name, client_value, client_permits],
         }
     }
 

@@ -18,7 +18,7 @@ use crate::permit::CallId;
 use crate::rate::{Rate, ValidRate};
 use crate::store::acquire_call::Attempt;
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
-use crate::window::{Answer, Condition, Expiry};
+use crate::window::{Answer, Condition, Expiry, Settlement};
 
 /// When the test begins. By the clock of the callers, time stands still.
 const START: i64 = 0;
@@ -164,6 +164,10 @@ impl LimiterStore for LedgerStore {
     }
 
     async fn refund(&self, _grant: &Grant) -> Result<u32> {
+        unreachable!("no test asks for it")
+    }
+
+    async fn settle(&self, _lease: &Grant, _settlement: Settlement) -> Result<u32> {
         unreachable!("no test asks for it")
     }
 

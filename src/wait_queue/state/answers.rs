@@ -10,6 +10,7 @@ use super::super::{LONGEST_SLEEP, LONGEST_WAIT};
 use super::{InFlight, Observed, Sent, State};
 use crate::decision::check_fits;
 use crate::error::Error;
+use crate::grant::Grant;
 use crate::store::AcquireCall;
 use crate::window::{Answer, SetUp};
 
@@ -129,6 +130,8 @@ impl State {
             own: answered.own,
             denied,
         });
+        let delay = self.sharing.ask_after(Duration::ZERO, interval);
+        self.freed_elsewhere.answered(sent_at, taken == 0, delay);
         if answer.has_more && denied.is_none() {
             return None; // more may be available than the answer says
         }
@@ -160,6 +163,31 @@ impl State {
             }
             used += head.permits;
             head.grant(call, answer, &mut self.outbox);
+        }
+    }
+
+    /// Gives the front of the queue what `take` has for it, in order. Those of a call in flight or of a first try come first.
+    pub(in crate::wait_queue) fn serve_front(
+        &mut self,
+        now: Instant,
+        mut take: impl FnMut(u32, Option<SetUp>) -> Option<Grant>,
+    ) {
+        while self.in_flight.is_none() {
+            self.remove_gone_head();
+            let Some(head) = self.waiters.front() else {
+                return;
+            };
+            let (permits, last_chance) = (head.permits, head.last_chance());
+            let set_up = head.set_up.as_ref().and_then(|read| read());
+            if self.wait_for_first_try(last_chance, now).is_some() {
+                return;
+            }
+            let Some(grant) = take(permits, set_up) else {
+                return;
+            };
+            if let Some(head) = self.waiters.pop_front() {
+                self.outbox.answer(head, Ok(grant));
+            }
         }
     }
 

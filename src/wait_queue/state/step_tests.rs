@@ -3,6 +3,7 @@
 mod answers;
 mod bounds;
 mod first_tries;
+mod freed_elsewhere;
 mod leaving;
 mod next_call;
 mod outages;

@@ -20,6 +20,7 @@ pub(super) enum Code {
     SeveralSlots,
     ClockAhead,
     NotChecked,
+    NoLimiter,
     MayEvict,
     FreesInline,
     NotPersistent,
@@ -50,6 +51,7 @@ impl Code {
             Self::SeveralSlots => "several-slots",
             Self::ClockAhead => "clock-ahead",
             Self::NotChecked => "not-checked",
+            Self::NoLimiter => "no-limiter",
             Self::MayEvict => "server-may-evict",
             Self::FreesInline => "server-frees-inline",
             Self::NotPersistent => "server-not-persistent",
@@ -99,16 +101,17 @@ impl Code {
                 "nothing: set the clock of that client; the permits come back an interval after the score"
             }
             Self::NotChecked => {
-                "nothing: it is in use; try again, or let a client of the Rust crate audit it in passing"
+                "nothing: try again when it is used less, or as a user who may read it"
             }
+            Self::NoLimiter => "nothing: `rratelimiter list` shows which there are",
             Self::MayEvict => {
                 "nothing: set maxmemory-policy to noeviction, or give the limiters a server of their own"
             }
             Self::FreesInline => {
-                "nothing: set it to yes, so that the end of a large limiter does not hold up others"
+                "nothing: set them to yes, so that the end of a large limiter does not hold up others"
             }
             Self::NotPersistent => {
-                "nothing: after a restart all permits are available again, and limiters without `with_rate` are gone"
+                "nothing: set appendonly to yes if limiters must outlive a restart, after which those that have no client with a rate are gone"
             }
             Self::ReplicasMayLag => {
                 "nothing: set min-replicas-to-write to 1 if a failover must not forget grants"

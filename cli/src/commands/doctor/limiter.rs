@@ -9,6 +9,7 @@ use crate::commands::show::in_words;
 use crate::failure::Failure;
 use crate::inspect::grants::{Grant, Reading, Stored, read};
 use crate::inspect::member::Generation;
+use crate::report::number_of;
 
 /// The keys that are looked at: a limiter's, or those of one client of it.
 #[derive(Debug, Clone)]
@@ -23,9 +24,13 @@ pub(super) struct Tally {
     now: i64,
     pub(super) permits: i64,
     pub(super) live: i64,
+    /// What grants before 3.17 hold, which are not among the others.
+    legacy: i64,
     without_permits: u64,
     by_generation: BTreeMap<Generation, (u64, i64)>,
     newest: i64,
+    /// By how many ms a grant was made after now.
+    ahead: i64,
     /// A score between those of the expired grants and of the live ones.
     pub(super) horizon: i64,
 }
@@ -37,9 +42,11 @@ impl Tally {
             now,
             permits: 0,
             live: 0,
+            legacy: 0,
             without_permits: 0,
             by_generation: BTreeMap::new(),
             newest: i64::MIN,
+            ahead: 0,
             horizon: now.saturating_sub(interval),
         }
     }
@@ -52,9 +59,13 @@ impl Tally {
             self.live = self.live.saturating_add(held);
         }
         self.newest = self.newest.max(grant.score);
+        self.ahead = self.ahead.max(grant.ahead(self.now));
         let (number, permits) = self.by_generation.entry(member.generation).or_default();
         *number += 1;
         *permits += i64::from(member.permits);
+        if member.generation.is_legacy() {
+            self.legacy += i64::from(member.permits);
+        }
         let is_read = !member.generation.is_legacy() && member.generation != Generation::Malformed;
         self.without_permits += u64::from(is_read && held == 0);
     }
@@ -100,8 +111,18 @@ pub(super) async fn examine(
     place: &Place,
     legacy: Legacy,
 ) -> Result<Vec<Finding>, Failure> {
-    let (reading, tally) = read_tally(context, place).await?;
-    Ok(find(place, &reading, &tally, legacy))
+    let spread = spread(&place.name);
+    let (reading, tally) = match read_tally(context, place).await {
+        Ok(read) => read,
+        Err(failure) if failure.is_not_permitted() => {
+            let text = format!("the user of this connection may not read it: {failure}");
+            return Ok(vec![Finding::new(Code::NotPermitted, text)]);
+        }
+        // A cluster does not read it.
+        Err(failure) => return spread.map(|it| vec![it]).ok_or(failure),
+    };
+    let found = find(place, &reading, &tally, legacy);
+    Ok(spread.into_iter().chain(found).collect())
 }
 
 fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<Finding> {
@@ -144,11 +165,10 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<
     members(tally, legacy, &mut findings);
     value(rate, reading, tally, legacy, &mut findings);
     times_to_live(stored, &mut findings);
-    let ahead = tally.newest.saturating_sub(tally.now);
-    if ahead > 0 {
+    if tally.ahead > 0 {
         let text = format!(
             "a client's clock is {} ahead of the server's",
-            in_words(ahead)
+            in_words(tally.ahead)
         );
         findings.push(Finding::new(Code::ClockAhead, text));
     }
@@ -198,20 +218,31 @@ fn unreadable_settings(stored: &Stored, findings: &mut Vec<Finding>) {
 fn members(tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
     let mut removed = |code, text| findings.push(Finding::new(code, text).fixed_by(Fix::Members));
     if let Some((number, _)) = tally.by_generation.get(&Generation::Malformed) {
-        let text =
-            format!("{number} members are no grants: Redisson fails on each once it expires");
+        let (members, are) = (
+            number_of(*number, "member"),
+            if *number == 1 {
+                "is no grant"
+            } else {
+                "are no grants"
+            },
+        );
+        let text = format!("{members} {are}: once it has expired, each call of Redisson fails");
         removed(Code::MalformedMembers, text);
     }
     if tally.without_permits > 0 {
+        let grants = number_of(tally.without_permits, "grant");
         let text = format!(
-            "{} grants of 0 permits, which nothing removes",
-            tally.without_permits
+            "{grants} of 0 permits or less, of which Redisson makes billions, or which it never removes"
         );
         removed(Code::MembersWithoutPermits, text);
     }
     for (generation, (number, permits)) in &tally.by_generation {
         if generation.is_legacy() {
-            let text = format!("{number} grants of {permits} permits by {generation}");
+            let (grants, permits) = (
+                number_of(*number, "grant"),
+                number_of(permits.unsigned_abs(), "permit"),
+            );
+            let text = format!("{grants} of {permits} by {generation}");
             let finding = Finding::new(Code::LegacyMembers, text);
             findings.push(match legacy {
                 Legacy::Count => finding,
@@ -223,10 +254,15 @@ fn members(tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
 
 fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
     let stored = &reading.stored;
-    let in_use = format!("the stored grants hold {} of {rate}", tally.permits);
+    // Their clients counted what they hold. Once they are removed, it is free.
+    let permits = match legacy {
+        Legacy::Count | Legacy::Migrate => tally.permits.saturating_add(tally.legacy),
+        Legacy::Remove => tally.permits,
+    };
+    let in_use = format!("the stored grants hold {permits} of {rate}");
     let finding = match stored.value() {
         None if stored.value.is_empty() && stored.types[1] == "none" => {
-            if tally.permits == 0 {
+            if permits == 0 {
                 return;
             }
             let text = format!("no value, but {in_use}: Redisson grants all {rate} again");
@@ -240,18 +276,19 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
             Finding::new(Code::ValueUnreadable, text)
         }
         Some(value) => {
-            let sum = value.saturating_add(tally.permits);
+            let sum = value.saturating_add(permits);
             let is_above = if value > rate { ", above the rate" } else { "" };
             if sum < rate {
-                let lost = rate - sum;
+                let lost = number_of(sum.abs_diff(rate), "permit");
+                let come = if sum == rate - 1 { "comes" } else { "come" };
                 let text = format!(
-                    "{lost} permits never come back: the value is {value}, {in_use}, as after a call that Redisson sent again"
+                    "{lost} never {come} back: the value is {value}, {in_use}, as after a call that Redisson sent again"
                 );
                 Finding::new(Code::PermitsLost, text)
             } else if sum > rate {
-                let more = sum - rate;
+                let more = number_of(sum.abs_diff(rate), "permit");
                 let text = format!(
-                    "{more} permits too many: the value is {value}{is_above}, {in_use}, as after a release by Redisson"
+                    "{more} too many: the value is {value}{is_above}, {in_use}, as after a release by Redisson"
                 );
                 Finding::new(Code::PermitsTooMany, text)
             } else {
@@ -262,8 +299,9 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
     let has_legacy = tally.by_generation.keys().any(|it| it.is_legacy());
     findings.push(if !reading.is_exact {
         let text = format!(
-            "it changed while its {} grants were read; {}",
-            stored.grants, finding.text
+            "it changed while its {} were read; {}",
+            number_of(stored.grants, "grant"),
+            finding.text
         );
         Finding::new(Code::NotChecked, text)
     } else if has_legacy && legacy == Legacy::Count {
@@ -296,7 +334,7 @@ fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
 }
 
 /// A name whose keys a cluster puts into different slots.
-pub(super) fn spread(name: &str) -> Option<Finding> {
+fn spread(name: &str) -> Option<Finding> {
     let value = match name.contains('{') {
         true => format!("{name}:value"),
         false => format!("{{{name}}}:value"),

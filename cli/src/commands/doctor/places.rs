@@ -110,15 +110,18 @@ impl Places {
             if !is_value && key != format!("{permits}{end}") {
                 continue;
             }
-            // With both keys, the one with the permits is enough.
+            // With both keys, the one with the permits is enough; and one that has a name of its own was looked at as a limiter.
             let permits = format!("{permits}{end}");
-            if is_value && exists(context, &permits).await? {
-                continue;
+            let is_looked_at = async {
+                Ok(is_value && exists(context, &permits).await?
+                    || place.client.is_none() && exists(context, name).await?)
+            };
+            match is_looked_at.await {
+                Ok(false) => found.push(place),
+                Ok(true) => {}
+                Err(failure) if Failure::is_not_permitted(&failure) => {}
+                Err(failure) => return Err(failure),
             }
-            if place.client.is_none() && exists(context, name).await? {
-                continue; // looked at as a limiter
-            }
-            found.push(place);
         }
         Ok(found)
     }

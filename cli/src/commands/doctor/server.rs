@@ -20,13 +20,23 @@ pub(super) struct Examined {
 }
 
 pub(super) async fn examine(server: &Server) -> Result<Examined, Failure> {
-    let info = fields(&said(server, ["INFO"]).await?);
-    let of = |field: &str| info.get(field).map(String::as_str).unwrap_or_default();
     let mut findings = Vec::new();
+    let info = match said(server, ["INFO"]).await {
+        Ok(info) => fields(&info),
+        Err(failure) if failure.is_not_permitted() => {
+            let text = "INFO is not permitted, so its version, role and replicas are not known";
+            findings.push(Finding::new(Code::SettingsHidden, text));
+            HashMap::new()
+        }
+        Err(failure) => return Err(failure),
+    };
+    let of = |field: &str| info.get(field).map(String::as_str).unwrap_or("");
     let version = of("redis_version").to_owned();
     let mut numbers = version.split('.').map_while(|it| it.parse().ok());
     let number = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if number < OLDEST {
+    if version.is_empty() {
+        // The server does not say.
+    } else if number < OLDEST {
         let text = format!("version {version} cannot run the scripts, which need Redis 5");
         findings.push(Finding::new(Code::OldVersion, text));
     } else if number < LOOKED_AFTER {

@@ -60,7 +60,7 @@ impl Noted {
         let held = grant.member.counted();
         *self.generations.entry(grant.member.generation).or_default() += 1;
         self.permits = self.permits.saturating_add(held);
-        self.ahead = self.ahead.max(grant.score.saturating_sub(self.now));
+        self.ahead = self.ahead.max(grant.ahead(self.now));
         let back = grant
             .score
             .saturating_add(self.interval)
@@ -78,7 +78,10 @@ impl Noted {
             _ if has_room => self.returns.push((back, held)),
             _ => {}
         }
-        if grant.member.generation == Generation::Current {
+        if matches!(
+            grant.member.generation,
+            Generation::Current | Generation::Lease
+        ) {
             self.note_taker(&grant.member.id, held);
         }
     }

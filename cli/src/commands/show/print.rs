@@ -7,7 +7,7 @@ use super::{MOST_CLIENTS, Shown};
 use crate::failure::Failure;
 use crate::inspect::member::Generation;
 use crate::output::Output;
-use crate::report::lasting;
+use crate::report::{lasting, number_of};
 use crate::terminal::{Color, shown};
 
 pub(super) fn print(
@@ -90,8 +90,10 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
     let lives = (life(stored.lives[1]), life(stored.lives[2]));
     output.text(format!("  value       {}; {}", shown(value, 40), lives.0))?;
     output.text(format!(
-        "  grants      {}, of {} permits in use; {}",
-        stored.grants, it.noted.live, lives.1
+        "  grants      {}, of {} in use; {}",
+        stored.grants,
+        number_of(it.noted.live, "permit"),
+        lives.1
     ))?;
     output.text(format!("  invariant   {}", invariant(it, output)))?;
     for (generation, number) in &it.noted.generations {
@@ -109,14 +111,18 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
     }
     let (takers, others) = it.noted.takers();
     for (process, taker) in takers {
-        let (permits, grants) = (taker.permits, taker.grants);
+        let (permits, grants) = (
+            number_of(taker.permits, "permit"),
+            number_of(taker.grants, "grant"),
+        );
         output.text(format!(
-            "  taken by    process {process:016x}: {permits} permits in {grants} grants"
+            "  taken by    process {process:016x}: {permits} in {grants}"
         ))?;
     }
     if others > 0 && it.client.is_none() {
         output.text(format!(
-            "  taken by    clients that cannot be told apart: {others} permits"
+            "  taken by    clients that cannot be told apart: {}",
+            number_of(others, "permit")
         ))?;
     }
     if it.noted.live > 0 {
@@ -147,9 +153,10 @@ fn invariant(it: &Shown, output: &Output) -> String {
             &format!("holds: value + grants = rate{unsure}"),
         ),
         Some(drift) => {
+            let permits = number_of(drift.unsigned_abs(), "permit");
             let by = match drift {
-                ..0 => format!("{} permits are lost", drift.unsigned_abs()),
-                _ => format!("{drift} permits too many, as after a release by Redisson"),
+                ..0 => format!("{permits} lost"),
+                _ => format!("{permits} too many, as after a release by Redisson"),
             };
             let hint = "`rratelimiter doctor` says more";
             terminal.paint(Color::Bad, &format!("does not hold: {by}{unsure}; {hint}"))

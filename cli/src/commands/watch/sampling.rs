@@ -8,7 +8,7 @@ use super::history::Round;
 use crate::commands::Context;
 use crate::failure::Failure;
 use crate::inspect::sample::{Kind, sample};
-use crate::inspect::scan::Scan;
+use crate::inspect::scan::{Scan, is_pattern};
 use crate::report::millis;
 
 const AT_ONCE: usize = 16;
@@ -85,7 +85,12 @@ impl<'a> Sampler<'a> {
     async fn look_at(&self, targets: Vec<(String, i64)>, round: &mut Round) -> Result<(), Failure> {
         let looks = targets.into_iter().map(async |(name, since)| {
             let found = sample(&self.context.client, &name, None, since).await;
-            (name, found)
+            // Another program's key that a walk has found may be kept from the user of the connection.
+            let is_new = since < 0 && is_pattern(&self.pattern);
+            match found {
+                Err(failure) if is_new && failure.is_not_permitted() => (name, Ok(None)),
+                found => (name, found),
+            }
         });
         let mut looks = stream::iter(looks).buffered(AT_ONCE);
         while let Some((name, found)) = looks.next().await {

@@ -1,36 +1,99 @@
-//! The terminal while it shows the picture: entered, and left whatever ends the program.
+//! The terminal while it shows the picture: entered, drawn, and left whatever ends the program.
+//!
+//! A terminal that nobody reads takes no output for as long as that lasts. So a thread of its own draws, the newest picture when the
+//! terminal takes one, and nothing else waits for it.
 
-use std::mem::ManuallyDrop;
-use std::thread;
+use std::io;
+use std::panic;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ratatui::DefaultTerminal;
+use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
+use super::tty::{Leaving, Tty};
 use crate::failure::Failure;
 
 /// Restores the terminal when it is dropped. A panic restores it before its message is printed.
 pub(super) struct Screen {
-    /// Never dropped: it would write to the standard error that it cannot show the cursor, and panic where a terminal that has
-    /// hung up takes no message either.
-    pub(super) terminal: ManuallyDrop<DefaultTerminal>,
+    /// Asks for a picture; none is asked for twice. Without it the thread leaves the terminal.
+    wanted: Option<SyncSender<()>>,
+    leaving: Leaving,
+    drawing: Option<JoinHandle<()>>,
+    /// Why nothing can be drawn.
+    failed: oneshot::Receiver<io::Error>,
 }
 
 impl Screen {
-    pub(super) fn enter() -> Result<Self, Failure> {
-        let entered = ratatui::try_init();
-        let terminal = entered.map_err(|error| Failure::usage(format!("terminal: {error}")))?;
-        let terminal = ManuallyDrop::new(terminal);
-        Ok(Self { terminal })
+    /// Enters the terminal, and draws by `picture` when it is asked to.
+    pub(super) fn enter(picture: impl Fn(&mut Frame<'_>) + Send + 'static) -> Self {
+        restore_at_a_panic();
+        let (wanted, pictures) = sync_channel(1);
+        let (failing, failed) = oneshot::channel();
+        let leaving = Leaving::default();
+        let is_leaving = leaving.clone();
+        let drawing = thread::spawn(move || {
+            if let Err(error) = draw(&pictures, picture, is_leaving) {
+                let _ = failing.send(error);
+            }
+        });
+        Self {
+            wanted: Some(wanted),
+            leaving,
+            drawing: Some(drawing),
+            failed,
+        }
+    }
+
+    /// Has the picture drawn as it is when the terminal takes it.
+    pub(super) fn redraw(&self) {
+        if let Some(wanted) = &self.wanted {
+            let _ = wanted.try_send(()); // asked for already, or failed
+        }
+    }
+
+    /// Returns when nothing can be drawn any more.
+    pub(super) async fn failed(&mut self) -> Failure {
+        match (&mut self.failed).await {
+            Ok(error) => Failure::usage(format!("terminal: {error}")),
+            Err(_) => Failure::panicked("the picture could not be drawn"),
+        }
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _ = self.terminal.show_cursor();
-        let _ = ratatui::try_restore();
+        self.wanted = None;
+        self.leaving.set();
+        if let Some(drawing) = self.drawing.take() {
+            let _ = drawing.join(); // in a second at most
+        }
     }
+}
+
+/// Draws each picture that is wanted, and leaves the terminal at the end.
+fn draw(
+    pictures: &Receiver<()>,
+    picture: impl Fn(&mut Frame<'_>),
+    leaving: Leaving,
+) -> io::Result<()> {
+    let mut tty = Tty::open(leaving)?;
+    let mut terminal = tty.enter()?;
+    let drawn = { pictures.iter() }.try_for_each(|()| terminal.draw(&picture).map(drop));
+    tty.leave();
+    drawn
+}
+
+fn restore_at_a_panic() {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if let Ok(mut tty) = Tty::open(Leaving::default()) {
+            tty.leave();
+        }
+        hook(panic);
+    }));
 }
 
 /// What a person asks for.
@@ -85,4 +148,47 @@ fn input_of(event: &Event) -> Option<Input> {
         KeyCode::Char('r') => Input::Redraw,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::process::Command;
+
+    use super::super::pseudo_terminal::PseudoTerminal;
+    use super::*;
+
+    const PANICS: &str = "RRATELIMITER_TEST_PANICS";
+
+    /// Runs itself once more, in a terminal of its own.
+    #[tokio::test]
+    async fn a_picture_that_panics_leaves_the_terminal_as_it_was() {
+        if env::var_os(PANICS).is_some() {
+            let mut screen = Screen::enter(|_| panic!("it cannot be drawn"));
+            screen.redraw();
+            let failure = screen.failed().await;
+            drop(screen);
+            eprintln!("{failure}; restored");
+            return;
+        }
+        let mut command = Command::new(env::current_exe().unwrap());
+        let name =
+            "commands::watch::screen::tests::a_picture_that_panics_leaves_the_terminal_as_it_was";
+        command
+            .args(["--exact", name, "--nocapture"])
+            .env(PANICS, "1");
+        let mut terminal = PseudoTerminal::start(&command, 80, 24);
+        terminal.until("it cannot be drawn"); // the message of the panic
+        let until_then = terminal.output.clone();
+        assert!(
+            until_then.contains("\x1b[?1049h"),
+            "it was entered: {until_then:?}"
+        );
+        assert!(
+            until_then.contains("\x1b[?1049l"),
+            "it is left before: {until_then:?}"
+        );
+        terminal.until("the picture could not be drawn; restored");
+        assert_eq!(terminal.ended(), Some(0));
+    }
 }

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState
 
 use super::history::{History, Watched};
 use crate::commands::list::share_in_use;
-use crate::report::lasting;
+use crate::report::{lasting, number_of};
 use crate::terminal::{Terminal, shown};
 
 const CHARTS: u16 = 10;
@@ -50,7 +50,8 @@ fn colored(terminal: &Terminal, color: Color) -> Style {
 
 fn cost_line<'a>(history: &History, terminal: &Terminal) -> Line<'a> {
     if let Some((error, times)) = &history.error {
-        let text = format!("no answer, tried {times} times: {}", shown(error, 300));
+        let times = number_of(*times, "time");
+        let text = format!("no answer, tried {times}: {}", shown(error, 300));
         let style = colored(terminal, Color::Red).add_modifier(Modifier::BOLD);
         return Line::styled(text, style);
     }
@@ -238,7 +239,7 @@ mod tests {
         });
         let picture = drawn(100, 24, &history);
         assert!(
-            picture.contains("no answer, tried 1 times: refused\\u{1b}[2J"),
+            picture.contains("no answer, tried 1 time: refused\\u{1b}[2J"),
             "{picture}"
         );
         assert!(picture.contains("orders:b"), "{picture}");

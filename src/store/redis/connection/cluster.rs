@@ -113,6 +113,14 @@ impl Cluster {
         Err(Failure::NotRun((error, "the slot is moving").into()))
     }
 
+    pub(super) fn node_of(&self, key: &str) -> Option<Endpoint> {
+        self.0.node_for(Some(slots::slot_of_key(key.as_bytes())))
+    }
+
+    pub(super) fn way_to(&self, node: &Endpoint) -> (Arc<Resolver>, &Settings) {
+        (self.0.resolver(node), &self.0.settings)
+    }
+
     /// The pace of the node that holds a key, as far as is known.
     pub(super) fn pace(&self, key: &[u8]) -> Option<Pace> {
         let nodes = self.0.nodes.current(Nodes::default).ok()?;
@@ -234,15 +242,18 @@ impl Inner {
         if let Some(link) = links.get(node) {
             return Arc::clone(link);
         }
-        let options = self.seeds.first().map(|seed| seed.options.clone());
-        let server = Server {
-            endpoint: node.clone(),
-            options: options.unwrap_or_default(),
-        };
-        let resolver = Arc::new(Resolver::Server(server));
-        let link = Arc::new(Link::start(resolver, Arc::clone(&self.settings)));
+        let link = Link::start(self.resolver(node), Arc::clone(&self.settings));
+        let link = Arc::new(link);
         links.insert(node.clone(), Arc::clone(&link));
         link
+    }
+
+    fn resolver(&self, node: &Endpoint) -> Arc<Resolver> {
+        let options = self.seeds.first().map(|seed| seed.options.clone());
+        Arc::new(Resolver::Server(Server {
+            endpoint: node.clone(),
+            options: options.unwrap_or_default(),
+        }))
     }
 
     /// The nodes that may know the slot map: those with an open connection first, in rotation, and last those that the

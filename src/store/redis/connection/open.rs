@@ -4,6 +4,7 @@
 //! when the server says that another server must be asked. A retired connection gets no further command. A call that
 //! may be repeated leaves it; any other call waits for its answer there, because a slow server still sends it.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,14 +14,19 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::socket2::Socket;
-use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisConnectionInfo,
+    RedisError, Value,
+};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::credentials::Credentials;
 use super::given::{Cloned, Given};
 use super::one_server::OneServer;
 use super::round_trip::RoundTrip;
+use super::settings::OnPush;
 use super::traffic::Traffic;
 use super::transport::Transport;
 use crate::store::redis::failure::{self, Failure, closed, timed_out};
@@ -118,17 +124,32 @@ impl Drop for DriverGuard {
 }
 
 impl Open {
-    /// Starts to read and write. Nothing is sent yet.
+    /// Starts to read and write. Nothing is sent yet, unless it is for messages: then redis-rs logs in with these credentials.
     pub(super) async fn start(
         transport: Transport,
         traffic: Arc<Traffic>,
+        messages: Option<(&OnPush, Option<&Credentials>)>,
     ) -> Result<Self, RedisError> {
         // Without a login, a database or a library name, redis-rs sends nothing by itself.
-        let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let config = AsyncConnectionConfig::new()
+        let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let mut config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None);
-        let opened = MultiplexedConnection::new_with_config(&nothing, transport.stream, config);
+        if let Some((OnPush(on_push), credentials)) = messages {
+            info = info.set_protocol(ProtocolVersion::RESP3);
+            if let Some(credentials) = credentials {
+                let username = credentials.username.as_deref();
+                info = info.set_username(username.unwrap_or("default"));
+                info = info.set_password(&credentials.password);
+            }
+            let on_push = Arc::clone(on_push);
+            let push = move |info: PushInfo| {
+                on_push(info);
+                Ok::<_, Infallible>(())
+            };
+            config = config.set_push_sender(push);
+        }
+        let opened = MultiplexedConnection::new_with_config(&info, transport.stream, config);
         let (connection, driver) = opened.await?;
         let state = Arc::<State>::default();
         let guard = DriverGuard(Arc::clone(&state));
@@ -158,6 +179,14 @@ impl Open {
         let mut connection = self.connection.clone();
         let answer = connection.send_packed_command(command).await?;
         failure::extract_error(answer)
+    }
+
+    /// Sends several commands, without a time limit. Each has an answer of its own, which may be an error.
+    pub(super) async fn ask_all(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        let mut connection = self.connection.clone();
+        connection
+            .send_packed_commands(commands, 0, commands.len())
+            .await
     }
 
     pub(super) fn is_retired(&self) -> bool {
@@ -336,7 +365,7 @@ mod tests {
             socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),
             is_tls: false,
         };
-        (Open::start(transport, traffic).await.unwrap(), server)
+        (Open::start(transport, traffic, None).await.unwrap(), server)
     }
 
     /// Why a call fails.

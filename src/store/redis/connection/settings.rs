@@ -1,7 +1,10 @@
 //! What all connections of one client share.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use redis::PushInfo;
 
 use super::credentials::Provider;
 use super::tls::Tls;
@@ -16,6 +19,18 @@ pub(super) struct Settings {
     pub(super) response_timeout: Duration,
     pub(super) server_time: Arc<ServerTime>,
     pub(super) breakers: Arc<Breakers>,
+    /// For a connection that subscribes to channels: who takes what arrives.
+    pub(super) on_push: Option<OnPush>,
+}
+
+/// Called for each message, on the task that reads the connection.
+#[derive(Clone)]
+pub(super) struct OnPush(pub(super) Arc<dyn Fn(PushInfo) + Send + Sync>);
+
+impl fmt::Debug for OnPush {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnPush").finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -28,6 +43,17 @@ impl Settings {
             response_timeout: self.response_timeout,
             server_time: Arc::new(ServerTime::unknown()),
             breakers: Arc::default(),
+            on_push: None,
+        }
+    }
+
+    /// For a connection beside that of the calls, which notes and tells nothing of its server.
+    pub(super) fn of_subscriber(&self, on_push: OnPush) -> Self {
+        Self {
+            credentials: self.credentials.clone(),
+            sentinel_credentials: self.sentinel_credentials.clone(),
+            on_push: Some(on_push),
+            ..self.of_sentinel(None)
         }
     }
 }
@@ -44,6 +70,7 @@ impl Settings {
             response_timeout: Duration::from_secs(1),
             server_time: Arc::new(ServerTime::unknown()),
             breakers: Arc::default(),
+            on_push: None,
         }
     }
 }

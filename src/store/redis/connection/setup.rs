@@ -32,8 +32,12 @@ pub(super) async fn open(
     let traffic = Arc::new(Traffic::new());
     let connecting = transport::connect(&server.endpoint, &settings.tls, &traffic);
     let transport = unless_silent(&traffic, step, async { Ok(connecting.await?) }).await?;
-    let open = Open::start(transport, Arc::clone(&traffic)).await?;
-    let handshake = shake_hands(&open, &server.options, credentials.as_ref());
+    let mut credentials = credentials.as_ref();
+    let messages = settings.on_push.as_ref();
+    let messages = messages.map(|on_push| (on_push, credentials.take()));
+    let starting = Open::start(transport, Arc::clone(&traffic), messages);
+    let open = unless_silent(&traffic, step, starting).await?;
+    let handshake = shake_hands(&open, &server.options, credentials);
     let done = unless_silent(&traffic, step, handshake).await?;
     round_trip.learn_anew(done.took);
     if let Some(server_millis) = done.server_millis {

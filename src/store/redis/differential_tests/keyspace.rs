@@ -77,17 +77,10 @@ type Members = Vec<(Vec<u8>, i64)>;
 type RawPool = (Option<i64>, i64, Members, i64);
 
 pub(super) async fn of_redis(connection: &mut MultiplexedConnection, keys: &[Keys; 2]) -> Keyspace {
-    let [a, b] = keys;
+    let [[name, value, a_value, permits, a_permits], b] = keys.each_ref().map(Keys::in_order);
     let mut command = redis::cmd("EVAL");
-    command.arg(READ_ALL).arg(7).arg(&[
-        &a.name,
-        &a.value,
-        &a.permits,
-        &a.client_value,
-        &a.client_permits,
-        &b.client_value,
-        &b.client_permits,
-    ]);
+    command.arg(READ_ALL).arg(7);
+    command.arg(&[name, value, permits, a_value, a_permits, b[2], b[4]]);
     let answer: Vec<Value> = command.query_async(connection).await.unwrap();
     let hash: BTreeMap<String, String> = from_redis_value(answer[0].clone()).unwrap();
     let ttl: i64 = from_redis_value(answer[1].clone()).unwrap();

@@ -26,7 +26,7 @@ use crate::store::redis::script;
 use crate::store::redis::shared_calls::SharedReply;
 use crate::store::{IfMissing, LimiterStore, PermitsInUse, TimeToLive};
 use crate::window::{
-    Acquire, At, Condition, Expiry, Requests, Retry, Run, SetUp, Settings, Window,
+    Acquire, Ahead, At, Condition, Expiry, Requests, Retry, Run, SetUp, Settings, Window,
 };
 
 /// Both sides of the comparison, and what later steps refer to.
@@ -91,6 +91,14 @@ impl Sides {
                     requests,
                     newer_than: request.newer_than_age.map(|age| at.now - age),
                     set_up: self.set_up(request, at),
+                    ahead: request.ahead,
+                };
+                let call = match self.is_exact(call.ahead, call.set_up) {
+                    true => call,
+                    false => Acquire {
+                        ahead: None,
+                        ..call
+                    },
                 };
                 self.acquire(&limiter, at, client, call, SentAs::First)
                     .await;
@@ -132,6 +140,18 @@ impl Sides {
                 let redis = limiter.refund_audited(&grant, *audited_rate).await;
                 let model = self.model.refund(at, client, &grant, *audited_rate);
                 assert_eq!(initialized(redis), model.ok());
+            }
+            Step::Settle(which, settlement, audited_rate) => {
+                let Some(last) = self.grants.len().checked_sub(which + 1) else {
+                    return;
+                };
+                let lease = &self.grants[last];
+                let redis = limiter.settle_audited(lease, *settlement, *audited_rate);
+                let redis = initialized(redis.await);
+                let model = self
+                    .model
+                    .settle(at, client, lease, *settlement, *audited_rate);
+                assert_eq!(redis, model.ok());
             }
             Step::AvailablePermits => {
                 let redis = limiter.available_permits().await;
@@ -226,6 +246,21 @@ impl Sides {
         Some(set_up)
     }
 
+    /// Whether the length of a lease does not depend, by the ms, on how much is left of a time to live.
+    fn is_exact(&self, ahead: Option<Ahead>, set_up: Option<SetUp>) -> bool {
+        let hash = &self.model.settings;
+        let settings = set_up.map(|set_up| set_up.settings);
+        let settings = settings.or(hash.get().copied());
+        let longest = settings.map_or(0, |it| it.interval);
+        let longest = match ahead {
+            Some(Ahead::Reservation { within }) => within + 2 * longest,
+            Some(Ahead::Lease(millis)) => longest.max(millis),
+            None => return true,
+        };
+        let keeps_alive = set_up.is_none() && settings.is_some_and(|it| it.keep_alive > 0);
+        longest < TTL_UNIT / 2 || keeps_alive || hash.expires_at().is_none()
+    }
+
     async fn acquire(
         &mut self,
         limiter: &RedisLimiter,
@@ -234,6 +269,9 @@ impl Sides {
         call: Acquire,
         sent: SentAs,
     ) {
+        if !self.is_exact(call.ahead, call.set_up) {
+            return;
+        }
         let retry = match sent {
             SentAs::Again(retry) => Some(retry),
             SentAs::First | SentAs::Copy => None,
@@ -301,7 +339,8 @@ impl Sides {
             }
         }
         self.last_call = Some(call);
-        self.last_attempt = at.now;
+        let ahead = self.last_call.as_ref().and_then(|call| call.ahead);
+        self.last_attempt = at.now + ahead.map_or(0, Ahead::most);
         if retry.is_none() {
             self.first_attempt = at.now;
         }
@@ -319,9 +358,8 @@ impl Sides {
         let all_keys = limiter.keys.of_refund();
         let mut sent = *made;
         let redis = loop {
-            let (call_id, requests) = (&call.id, &call.requests);
             let now = Some(at.now);
-            let args = reclaim_args(call_id, requests, &sent, now, call.audited_rate, None);
+            let args = reclaim_args(call, &sent, now, None);
             let answer =
                 script::RECLAIM.run(&self.redis.connection, &all_keys, &args, Limits::for_test());
             match answer.await {
@@ -356,7 +394,7 @@ impl Sides {
         };
         let missing = Keys::new("missing", "client");
         // In place of its settings there is another limiter's value, or nothing.
-        let wrong = Keys::new(&keys.value, "client");
+        let wrong = Keys::new(keys.in_order()[1], "client");
         let (before, answer, behind) = tokio::join!(ask(&missing), ask(keys), ask(&wrong));
         assert!(matches!(before, Some(SharedReply::Refused)));
         assert!(matches!(behind, Some(SharedReply::Refused)));
@@ -373,15 +411,15 @@ impl Sides {
         let mut command = redis::Cmd::new();
         match corrupt {
             Corrupt::Value(Some(value)) => {
-                command.arg("SET").arg(&keys.value).arg(value);
+                command.arg("SET").arg(keys.in_order()[1]).arg(value);
                 self.model.overall.value.set(*value);
             }
             Corrupt::Value(None) => {
-                command.arg("DEL").arg(&keys.value);
+                command.arg("DEL").arg(keys.in_order()[1]);
                 self.model.overall.value.remove();
             }
             Corrupt::LosePermits => {
-                command.arg("DEL").arg(&keys.permits);
+                command.arg("DEL").arg(keys.in_order()[3]);
                 self.model.overall.grants.remove();
             }
             Corrupt::LoseHash => {
@@ -392,7 +430,7 @@ impl Sides {
                 let score = at.now - age;
                 command
                     .arg("ZADD")
-                    .arg(&keys.permits)
+                    .arg(keys.in_order()[3])
                     .arg(score)
                     .arg(member);
                 let grants = &mut self.model.overall.grants;

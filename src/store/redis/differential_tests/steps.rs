@@ -6,7 +6,7 @@ use super::TTL_UNIT;
 use crate::permit;
 use crate::rate::{LARGEST_RATE, RateType, ValidRate};
 use crate::store::{IfMissing, PermitsInUse};
-use crate::window::{Condition, Retry, SetUp, Share};
+use crate::window::{Ahead, Condition, Retry, SetUp, Settlement, Share};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -21,6 +21,8 @@ pub(super) enum Step {
     Release(u32, Option<i64>),
     /// The grant of one of the last acquires, all of it or less.
     Refund(usize, u32, Option<i64>),
+    /// The lease of one of the last acquires.
+    Settle(usize, Settlement, Option<i64>),
     AvailablePermits,
     TrySetRate(ValidRate),
     SetRate(ValidRate),
@@ -46,6 +48,7 @@ pub(super) struct Request {
     pub(super) set_up: Option<SetUp>,
     /// Of the settings in `set_up` only the keep alive differs from those of the limiter.
     pub(super) only_keep_alive: bool,
+    pub(super) ahead: Option<Ahead>,
 }
 
 /// Earlier attempts: whether one may still arrive, and how far the earliest and latest times of their scores lie around
@@ -145,21 +148,59 @@ fn a_request() -> impl Strategy<Value = Request> {
         audited_rate(),
         prop::option::weighted(0.1, set_up()),
         any::<bool>(),
+        ahead(),
     )
         .prop_map(
-            |(runs, fifo, share, debt, newer_than_age, audited_rate, set_up, only_keep_alive)| {
+            |(
+                runs,
+                fifo,
+                share,
+                debt,
+                newer_than_age,
+                audited_rate,
+                set_up,
+                only_keep_alive,
+                ahead,
+            )| {
+                let reserves = matches!(ahead, Some(Ahead::Reservation { .. }));
+                let debt = debt && !reserves;
                 Request {
-                    runs: if debt { vec![(runs[0].0, 1)] } else { runs },
-                    fifo: fifo && !debt,
-                    share: share.filter(|_| !debt),
+                    runs: if debt || reserves {
+                        vec![(runs[0].0, 1)]
+                    } else {
+                        runs
+                    },
+                    fifo: fifo && !debt && !reserves,
+                    share: share.filter(|_| !debt && !reserves),
                     debt,
                     newer_than_age,
                     audited_rate,
                     set_up,
                     only_keep_alive,
+                    ahead,
                 }
             },
         )
+}
+
+/// Of a lease, in ms. The longest are longer than a limiter lives that has a time to live.
+fn ahead() -> impl Strategy<Value = Option<Ahead>> {
+    let millis = prop_oneof![8 => 1..1_500_i64, 1 => Just(100 * TTL_UNIT)];
+    let within = prop_oneof![1 => Just(0), 4 => 0..3_000_i64, 1 => Just(100 * TTL_UNIT)];
+    prop::option::weighted(
+        0.4,
+        prop_oneof![
+            2 => millis.prop_map(Ahead::Lease),
+            1 => within.prop_map(|within| Ahead::Reservation { within }),
+        ],
+    )
+}
+
+fn a_settling() -> impl Strategy<Value = Step> {
+    let settlement = (0..8_u32, prop_oneof![1 => Just(0), 2 => 0..1_500_i64]);
+    let settlement = settlement.prop_map(|(used, early)| Settlement { used, early });
+    (0..4_usize, settlement, audited_rate())
+        .prop_map(|(which, settlement, summed)| Step::Settle(which, settlement, summed))
 }
 
 fn a_release() -> impl Strategy<Value = Step> {
@@ -180,6 +221,7 @@ pub(super) fn a_step() -> impl Strategy<Value = Step> {
         1 => before().prop_map(Step::Reclaim),
         3 => a_release(),
         3 => a_refund(),
+        3 => a_settling(),
         2 => Just(Step::AvailablePermits),
         1 => a_rate().prop_map(Step::TrySetRate),
         1 => a_rate().prop_map(Step::SetRate),
@@ -250,6 +292,7 @@ pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
         1 => before().prop_map(Step::Reclaim),
         2 => a_release(),
         2 => a_refund(),
+        2 => a_settling(),
         1 => Just(Step::AvailablePermits),
         3 => a_larger_rate()
             .prop_map(|rate| Step::UpdateRate(rate, PermitsInUse::Keep, IfMissing::DoNothing)),
@@ -282,6 +325,7 @@ pub(super) fn a_step_among_copies() -> impl Strategy<Value = Step> {
         1 => before().prop_map(Step::Reclaim),
         4 => (1..3_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed)),
         8 => refund,
+        2 => a_settling(),
         1 => value,
     ]
 }

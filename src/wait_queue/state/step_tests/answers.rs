@@ -13,6 +13,47 @@ fn a_denied_waiter_stays_behind_one_that_joined_before_it_meanwhile() {
     assert_eq!(permits(&queue.call()), [1, 2, 3]);
 }
 
+fn is_served(waiting: &mut AnswerReceiver) -> bool {
+    matches!(waiting.try_recv(), Ok(Ok(_)))
+}
+
+/// Serves the front of the queue from so many permits.
+fn serve(queue: &mut Queue, mut left: u32) {
+    let now = queue.now;
+    queue.state.serve_front(now, |permits, _| {
+        left = left.checked_sub(permits)?;
+        Some(Grant::new(0, [1; 16], permits))
+    });
+    queue.deliver();
+}
+
+#[test]
+fn the_front_of_the_queue_gets_what_is_at_hand_and_nobody_overtakes() {
+    let mut queue = Queue::new();
+    let [mut first, mut second, mut third] =
+        [(1, 2), (2, 5), (3, 1)].map(|(i, permits)| queue.join(i, permits, None));
+    serve(&mut queue, 4);
+    assert!(is_served(&mut first) && !is_served(&mut second) && !is_served(&mut third));
+    let call = queue.call();
+    serve(&mut queue, 9);
+    assert!(!is_served(&mut second), "its call is in flight");
+    queue.answer(&call, 0, 0);
+    serve(&mut queue, 9);
+    assert!(is_served(&mut second) && is_served(&mut third));
+}
+
+#[test]
+fn what_is_at_hand_waits_for_a_first_try() {
+    let mut queue = Queue::new();
+    assert!(queue.state.start_first_try(1, queue.now));
+    let mut second = queue.join(2, 1, None);
+    serve(&mut queue, 1);
+    assert!(!is_served(&mut second));
+    queue.state.end_first_try(1);
+    serve(&mut queue, 1);
+    assert!(is_served(&mut second));
+}
+
 #[test]
 fn a_repeated_answer_is_one_grant_and_one_with_another_score_goes_back() {
     let mut queue = Queue::new();

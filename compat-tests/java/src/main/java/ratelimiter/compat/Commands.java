@@ -103,6 +103,9 @@ final class Commands {
                 return List.of(limiter.isExists());
             case "delete":
                 return List.of(limiter.delete());
+            case "rename": // newName
+                limiter.rename(args.text());
+                return List.of();
             case "expire": // timeToLive
                 return List.of(limiter.expire(args.millis()));
             case "expireAt": // epoch
@@ -158,6 +161,10 @@ final class Commands {
             }
             next++;
             return false;
+        }
+
+        String text() {
+            return args[next++];
         }
 
         long number() {

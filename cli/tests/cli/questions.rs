@@ -1,0 +1,115 @@
+//! What `doctor --fix` and `delete` ask on a terminal.
+
+use crate::pseudo_terminal::PseudoTerminal;
+use crate::support::Cli;
+
+/// What ends an answer without a word: the end of the input, and an interrupt.
+const END: &str = "\x04";
+const INTERRUPT: &str = "\x03";
+
+fn answered(cli: &Cli, arguments: &str, question: &str, answer: &str) -> (Option<i32>, String) {
+    let mut terminal = PseudoTerminal::start(&cli.command(arguments), 100, 24);
+    terminal.until(question);
+    terminal.type_in(answer);
+    (terminal.ended(), terminal.output)
+}
+
+/// Limiters of 10 permits, of which 3 are lost.
+fn with_lost_permits(names: &[&str]) -> Cli {
+    let cli = Cli::start();
+    for name in names {
+        cli.run(&format!("set {name} 10/1h"));
+        cli.redis(&["SET", &format!("{{{name}}}:value"), "7"]);
+    }
+    cli
+}
+
+/// The value as it is stored.
+fn stored(cli: &Cli, name: &str) -> String {
+    redis::from_redis_value(cli.redis(&["GET", &format!("{{{name}}}:value")])).unwrap()
+}
+
+#[test]
+fn doctor_mends_a_limiter_only_if_the_answer_is_yes() {
+    for (answer, exit_code, available) in [
+        ("y\n", Some(0), "10"),
+        ("yes\n", Some(0), "10"),
+        ("n\n", Some(1), "7"),
+        ("\n", Some(1), "7"),
+        ("yep\n", Some(1), "7"),
+        (END, Some(1), "7"),
+        (INTERRUPT, None, "7"),
+    ] {
+        let cli = with_lost_permits(&["orders"]);
+        let (ended, output) = answered(
+            &cli,
+            "doctor orders --fix",
+            "Fix orders? [y/N/a for all]",
+            answer,
+        );
+        assert_eq!(ended, exit_code, "{answer:?}: {output}");
+        assert_eq!(stored(&cli, "orders"), available, "{answer:?}: {output}");
+        assert!(
+            output.contains("permits-lost: 3 permits never come back"),
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn doctor_asks_for_each_limiter_until_all_may_be_mended() {
+    let names = ["a", "b", "c"];
+    for (answers, mended) in [(["n\n", "y\n", "n\n"], 1), (["n\n", "a\n", ""], 2)] {
+        let cli = with_lost_permits(&names);
+        let mut terminal = PseudoTerminal::start(&cli.command("doctor --fix"), 100, 24);
+        for answer in answers.iter().filter(|it| !it.is_empty()) {
+            terminal.until("[y/N/a for all]");
+            terminal.type_in(answer);
+        }
+        assert_eq!(terminal.ended(), Some(1), "one at least is left");
+        let are_mended = names.map(|name| stored(&cli, name) == "10");
+        assert_eq!(are_mended.iter().filter(|it| **it).count(), mended);
+    }
+}
+
+#[test]
+fn delete_removes_a_limiter_only_if_the_answer_is_yes() {
+    for (answer, exit_code) in [
+        ("y\n", Some(0)),
+        ("n\n", Some(1)),
+        ("\n", Some(1)),
+        (END, Some(1)),
+        (INTERRUPT, None),
+    ] {
+        let cli = Cli::start();
+        cli.run("set orders 10/1h");
+        let (ended, output) = answered(&cli, "delete orders", "Delete orders? [y/N]", answer);
+        assert_eq!(ended, exit_code, "{answer:?}: {output}");
+        let is_there = cli.redis(&["EXISTS", "orders"]) == redis::Value::Int(1);
+        assert_eq!(is_there, exit_code != Some(0), "{answer:?}: {output}");
+    }
+}
+
+/// A question in a file is one that nobody sees.
+#[test]
+fn nothing_is_asked_where_the_question_is_not_seen() {
+    let cli = with_lost_permits(&["orders"]);
+    for arguments in ["delete orders", "doctor orders --fix"] {
+        let program = cli.command("").get_program().display().to_string();
+        let mut command = cli.command("");
+        let script = format!("{program} {arguments} 2>/dev/null; echo ended $?");
+        command = {
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", &script]).envs(
+                command
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            );
+            shell
+        };
+        let mut terminal = PseudoTerminal::start(&command, 100, 24);
+        terminal.until("ended 2");
+        terminal.ended();
+        assert_eq!(stored(&cli, "orders"), "7");
+    }
+}

@@ -1,0 +1,100 @@
+//! A handle that takes permits ahead, and decides without a call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::RateLimiter;
+
+/// How permits are leased: an argument of [`RateLimiter::leased`].
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// let lease = Lease::up_to(Duration::from_millis(50));
+/// assert_eq!(lease.longest(), Duration::from_millis(50));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lease {
+    up_to: Duration,
+}
+
+impl Lease {
+    /// Leases of this length, in whole milliseconds, but of at most half of the limiter's interval. A twentieth of the
+    /// interval is a good choice: a lease must be several times as long as a call to Redis takes, and permits that it does
+    /// not use are denied to others until it ends. With less than a millisecond nothing is leased.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = client.rate_limiter("orders:api").leased(Lease::up_to(Duration::from_millis(50)));
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(limiter.try_acquire(5).await?);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn up_to(duration: Duration) -> Self {
+        Self { up_to: duration }
+    }
+
+    /// The greatest length of a lease.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// assert_eq!(Lease::up_to(Duration::from_secs(1)).longest(), Duration::from_secs(1));
+    /// ```
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.up_to
+    }
+}
+
+impl RateLimiter {
+    /// This limiter with leases: permits that the client takes from Redis ahead of the requests, as many as these wanted
+    /// lately, and then grants in this process without a call, in less than a microsecond. Sends nothing.
+    ///
+    /// A lease is exact: no permit of it is used once it has ended, and its permits come back when an interval has passed
+    /// since then, so no window of the interval's length holds more than the rate. At its end one call gives back what it
+    /// did not use. The calls are made in the background, so that requests seldom wait for them; a request that no lease
+    /// can serve goes to Redis, as without leases. Where Redis denies, nothing is leased for a while, so waiters share the
+    /// permits with other processes as ever. A lease outlives an outage of Redis until it ends.
+    ///
+    /// All handles of this client on this limiter use its leases while one of them was made by this method;
+    /// [`check_all`](crate::RedissonClient::check_all) does not. The leases end when the last such handle is dropped, when
+    /// this client sets the rate, resets or deletes the limiter, or gives it a time to live, and when the client is
+    /// [closed](crate::RedissonClient::close).
+    ///
+    /// [`available_permits`](Self::available_permits) counts the permits left in Redis and those left in this client's
+    /// leases. [`remaining`](crate::Granted::remaining) of a request that a lease granted counts what was left in Redis when
+    /// the lease was taken. In Redis, and for others, leased permits are in use. The guide to leases (`docs/leases.md`) says what they cost, and
+    /// when not to use them.
+    ///
+    /// In memory every request is decided at once, so there are no leases.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let client = RedissonClient::in_memory(); // or RedissonClient::connect("redis://127.0.0.1:6379").await?
+    /// let limiter = client.rate_limiter("orders:api").leased(Lease::up_to(Duration::from_millis(50)));
+    /// limiter.try_set_rate(Rate::overall(1_000, Duration::from_secs(1))).await?;
+    /// for _ in 0..100 {
+    ///     assert!(limiter.try_acquire(1).await?);
+    /// }
+    /// assert_eq!(limiter.available_permits().await?, 900);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn leased(self, lease: Lease) -> Self {
+        let is_long_enough = lease.up_to >= Duration::from_millis(1);
+        let hold = is_long_enough.then(|| self.queue.hold_lease(lease.up_to));
+        Self {
+            _lease: hold.flatten().map(Arc::new),
+            ..self
+        }
+    }
+}

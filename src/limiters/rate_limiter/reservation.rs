@@ -1,0 +1,230 @@
+//! Permits that were reserved for later.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+
+use super::RateLimiter;
+use crate::error::{Error, Result};
+use crate::grant::Grant;
+use crate::rate::millis_from_zero;
+use crate::wait_queue::Reserved;
+use crate::window::Settlement;
+
+impl RateLimiter {
+    /// Reserves permits that become available within this time, and returns when they can be used; `None` if they become
+    /// available later. It does not wait: a job that needs them plans ahead.
+    ///
+    /// The permits are taken at once. If there are too few, those that come back next are promised to this reservation: until
+    /// then less than nothing is left, so that all who ask after it, Java services too, wait for what comes back later. It is
+    /// made in front of callers who wait already: they hold nothing yet.
+    ///
+    /// The permits can be used for one interval of the rate, which the [`Reservation`] states. They count in the window until
+    /// an interval after they were used; not used, until an interval after that time, unless they are given back. How many
+    /// grants it takes until there are enough is read from 2,000 of them: if these hold too few, the time is that at which all
+    /// permits in use are back.
+    ///
+    /// The [failure policy](crate::FailurePolicy) does not decide about reservations: without the store there are none.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # use tokio::time::Instant;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("reports");
+    /// let second = Duration::from_secs(1);
+    /// limiter.set_rate(Rate::overall(10, 60 * second)).await?;
+    /// limiter.acquire(8).await?;
+    /// let start = Instant::now();
+    ///
+    /// assert!(limiter.reserve(5, 30 * second).await?.is_none()); // they are back in a minute
+    /// let reservation = limiter.reserve(5, 60 * second).await?.expect("within a minute");
+    /// assert_eq!(reservation.usable_at(), start + 60 * second);
+    /// assert_eq!(reservation.expires_at(), start + 120 * second);
+    /// assert!(!limiter.try_acquire(1).await?); // the two that were left are part of it
+    ///
+    /// let grant = reservation.ready().await?; // waits
+    /// assert_eq!(start.elapsed(), 60 * second);
+    /// assert_eq!(grant.permits(), 5);
+    /// assert_eq!(limiter.available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized), [`Error::ExceedsLimit`](crate::Error::ExceedsLimit).
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits, or a time that is no whole number of
+    /// milliseconds. [`Error::ExpiresTooSoon`](crate::Error::ExpiresTooSoon) if the limiter has a keep alive or a time to live
+    /// that ends before the permits would count no longer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future reserves nothing: what a call in flight takes goes back.
+    pub async fn reserve(&self, permits: u32, within: Duration) -> Result<Option<Reservation>> {
+        let reported = self.reported(permits);
+        let reserving = async {
+            let within = millis_from_zero(within, "within")?;
+            let queue = self.requested(permits)?;
+            queue.reserve(permits, within, self.set_up).await
+        };
+        let reserved = reported.ended(reserving.await)?;
+        Ok(reserved.map(|reserved| Reservation {
+            limiter: self.clone(),
+            reserved,
+        }))
+    }
+}
+
+/// Permits that were [reserved](RateLimiter::reserve) for later.
+///
+/// One that is dropped without being used gives its permits back in the background, as other cancelled requests do. A process
+/// that is killed holds them until they [expire](Self::expires_at), and an interval longer in the window. A reservation needs
+/// no connection to be used: an outage does not concern it. What [resets](RateLimiter::reset) or deletes the limiter forgets
+/// reservations, as it forgets what is in use.
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let limiter = RedissonClient::in_memory().rate_limiter("reports");
+/// limiter.set_rate(Rate::overall(10, Duration::from_secs(60))).await?;
+/// let mut reservation = limiter.reserve(6, Duration::ZERO).await?.expect("there are ten");
+/// assert_eq!(reservation.shrink(4).await?, 2); // the job is smaller
+/// assert_eq!(reservation.permits(), 4);
+/// drop(reservation); // the job is not needed
+/// assert_eq!(limiter.available_permits().await?, 10);
+/// # Ok(()) }
+/// ```
+#[must_use = "a reservation that is dropped gives its permits back"]
+pub struct Reservation {
+    limiter: RateLimiter,
+    reserved: Reserved,
+}
+
+impl Reservation {
+    /// How many permits are reserved.
+    #[must_use]
+    pub fn permits(&self) -> u32 {
+        self.reserved.grant.permits
+    }
+
+    /// When they can be used: the store's time, as late as it may be by this process's clock.
+    #[must_use]
+    pub fn usable_at(&self) -> Instant {
+        self.reserved.usable_at
+    }
+
+    /// Until when they can be used: an interval later by the store's time, as early as it may be by this process's clock.
+    #[must_use]
+    pub fn expires_at(&self) -> Instant {
+        self.reserved.expires_at
+    }
+
+    /// Waits until the permits can be used, and uses them. They count as used when this returns. The store is told in the
+    /// background: until it has heard, a [refund](RateLimiter::refund) of the grant finds nothing.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("reports");
+    /// let second = Duration::from_secs(1);
+    /// limiter.set_rate(Rate::overall(1, 60 * second)).await?;
+    /// let reservation = limiter.reserve(1, second).await?.expect("there is one");
+    /// tokio::time::sleep(61 * second).await;
+    /// assert!(matches!(reservation.ready().await, Err(Error::ReservationExpired { .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ReservationExpired`](crate::Error::ReservationExpired) if they were to be used earlier,
+    /// [`Error::Closed`](crate::Error::Closed) if the client is closed, also meanwhile,
+    /// [`Error::NoRuntime`](crate::Error::NoRuntime). After an error the permits go back.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the permits back.
+    pub async fn ready(mut self) -> Result<Grant> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let client = self.limiter.queue.client();
+        tokio::select! {
+            biased;
+            () = client.closed() => return Err(Error::Closed),
+            () = sleep_until(self.reserved.usable_at) => {}
+        }
+        let now = Instant::now();
+        // A process that was suspended has a monotonic clock that stood.
+        if now > self.reserved.expires_at || SystemTime::now() > self.reserved.expires_at_wall {
+            let name = self.limiter.name().to_owned();
+            return Err(Error::ReservationExpired { name });
+        }
+        let early = self.reserved.expires_at - now;
+        let early = i64::try_from(early.as_millis()).unwrap_or(0);
+        let lease = self.take();
+        let used = lease.permits;
+        let grant = Grant::new(lease.score - early, lease.call_id, used);
+        let settlement = Settlement { used, early };
+        self.limiter.queue.settle_in_background(lease, settlement);
+        Ok(grant)
+    }
+
+    /// Keeps only so many permits, and returns how many came back: none if it holds no more. With 0 it is cancelled.
+    ///
+    /// # Errors
+    /// Those that [`RateLimiter`] lists. After an error the reservation has the permits that it is to keep; the others come
+    /// back no later than without this.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have given them back: the reservation has the permits that it is to keep.
+    pub async fn shrink(&mut self, permits: u32) -> Result<u32> {
+        let grant = &mut self.reserved.grant;
+        let excess = grant.permits.saturating_sub(permits);
+        if excess == 0 {
+            return Ok(0);
+        }
+        grant.permits = permits.min(grant.permits);
+        let excess = Grant::new(grant.score, grant.call_id, excess);
+        self.limiter.refund(excess).await
+    }
+
+    /// Gives the permits back, and returns how many came back.
+    ///
+    /// # Errors
+    /// Those that [`RateLimiter`] lists.
+    ///
+    /// # Cancel safety
+    /// A call dropped in flight may or may not have given them back; otherwise they come back as those of a reservation that is
+    /// not used.
+    pub async fn cancel(mut self) -> Result<u32> {
+        self.shrink(0).await
+    }
+
+    /// The grant, of which nothing is left to be given back.
+    fn take(&mut self) -> Grant {
+        let grant = &mut self.reserved.grant;
+        let permits = std::mem::take(&mut grant.permits);
+        Grant::new(grant.score, grant.call_id, permits)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let grant = self.take();
+        if grant.permits > 0 {
+            self.limiter.give_back(grant);
+        }
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation")
+            .field("limiter", &self.limiter.name())
+            .field("permits", &self.permits())
+            .field("usable_at", &self.usable_at())
+            .field("expires_at", &self.expires_at())
+            .finish()
+    }
+}

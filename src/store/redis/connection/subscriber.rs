@@ -1,0 +1,474 @@
+//! Messages about permits that other clients have freed, for those who wait.
+//!
+//! A client has one more connection for them to each server that holds limiters with waiters, on its background thread. A
+//! waiter subscribes to its limiter's channel before a long sleep. Then the limiter's value is read, over the same connection:
+//! so permits that come free before the subscription are not missed. A channel that has had no listener for some seconds is
+//! left, and a connection without channels is closed.
+//!
+//! All of it may fail: what a lost message costs is the time until the queue asks anyway, at most a second. So after any
+//! failure the connection is made anew after a pause, and all channels are subscribed to again. Only where the server knows
+//! no sharded channels (before Redis 7), or permits none, nothing is tried for a minute.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use redis::{Pipeline, PushInfo, PushKind, RedisError, Value, cmd, from_redis_value_ref};
+use smallvec::SmallVec;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, interval, sleep, timeout};
+
+use super::Connection;
+use super::address::Endpoint;
+use super::open::Open;
+use super::round_trip::RoundTrip;
+use super::settings::OnPush;
+use super::setup::is_primary;
+use crate::escaped::Escaped;
+use crate::keys::Keys;
+use crate::store::backoff::{random, shortened};
+use crate::store::redis::background::Background;
+use crate::store::{OnFreed, Task};
+
+/// The most channels on one server. Further waiters ask by themselves.
+const CAPACITY: usize = 16_384;
+/// How often it is checked whether each channel still has listeners, and where its limiter is.
+const TICK: Duration = Duration::from_secs(1);
+/// A channel without listeners is left after so many ticks.
+const IDLE_TICKS: u8 = 5;
+/// After so many ticks the server is asked whether it is still the primary.
+const CHECK_TICKS: u32 = 5;
+/// The pause after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a refusal.
+const REFUSED: Duration = Duration::from_secs(60);
+/// How long a step of the set-up or an answer may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How many channels one round trip subscribes to.
+const AT_ONCE: usize = 128;
+
+/// The subscriptions of one client.
+pub(in crate::store::redis) struct Subscriber {
+    connection: Arc<Connection>,
+    nodes: Mutex<HashMap<Option<Endpoint>, Arc<Node>>>,
+    /// Dropped when the client is closed, which ends the tasks.
+    alive: Mutex<Option<watch::Sender<()>>>,
+}
+
+/// One server, and the channels of the limiters that it holds.
+struct Node {
+    /// `None` if there is no cluster.
+    endpoint: Option<Endpoint>,
+    client_id: String,
+    channels: Mutex<Channels>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Channels {
+    by_name: HashMap<String, Channel>,
+    /// The channels to subscribe to, and those whose value is to be read because of another listener.
+    to_ask: Vec<String>,
+    /// Whether a task serves them.
+    is_served: bool,
+    refused_until: Option<Instant>,
+    /// Whether the server has ended a subscription: its slot is elsewhere.
+    has_lost_some: bool,
+}
+
+struct Channel {
+    /// A key of the limiter, which tells where it is, and holds the permits left.
+    value: String,
+    listeners: SmallVec<[Weak<OnFreed>; 1]>,
+    is_subscribed: bool,
+    idle_ticks: u8,
+}
+
+/// Why a connection is no longer used.
+enum Ended {
+    Unused,
+    Lost,
+    Refused(RedisError),
+}
+
+impl From<RedisError> for Ended {
+    fn from(error: RedisError) -> Self {
+        // What the server says while it is not ready, or about another server, passes.
+        let passes = error.is_io_error() || error.is_timeout() || error.redirect_node().is_some();
+        let text = error.code().unwrap_or_default();
+        if passes || matches!(text, "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN") {
+            return Self::Lost;
+        }
+        Self::Refused(error)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each step leaves a consistent state, and a panic ends one at most between two of them.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Subscriber {
+    pub(in crate::store::redis) fn new(connection: &Arc<Connection>) -> Arc<Self> {
+        Arc::new(Self {
+            connection: Arc::clone(connection),
+            nodes: Mutex::default(),
+            alive: Mutex::new(Some(watch::Sender::new(()))),
+        })
+    }
+
+    /// Has `on_freed` called while it lives, each time when another client frees permits of the limiter. `value` is the key
+    /// of the permits left.
+    pub(in crate::store::redis) fn watch(
+        self: &Arc<Self>,
+        background: &Background,
+        keys: &Keys,
+        value: &str,
+        on_freed: &Arc<OnFreed>,
+    ) {
+        let channel = Channel {
+            value: value.to_owned(),
+            listeners: SmallVec::from_buf([Arc::downgrade(on_freed)]),
+            is_subscribed: false,
+            idle_ticks: 0,
+        };
+        if let Some(task) = self.add(&keys.client_id, keys.channel(), channel) {
+            background.spawn(task);
+        }
+    }
+
+    /// Adds a channel, or listeners to it. Returns the task of its node, unless it runs.
+    fn add(self: &Arc<Self>, client_id: &str, name: String, channel: Channel) -> Option<Task> {
+        let mut alive = lock(&self.alive).as_ref()?.subscribe();
+        let endpoint = self.connection.node_of(&channel.value);
+        self.connection.way_to(endpoint.as_ref())?;
+        let mut nodes = lock(&self.nodes);
+        let node = nodes.entry(endpoint).or_insert_with_key(|endpoint| {
+            Arc::new(Node {
+                endpoint: endpoint.clone(),
+                client_id: client_id.to_owned(),
+                channels: Mutex::default(),
+                changed: Notify::new(),
+            })
+        });
+        let mut channels = lock(&node.channels);
+        if channels.refused_until.is_some_and(|at| Instant::now() < at)
+            || channels.by_name.len() >= CAPACITY && !channels.by_name.contains_key(&name)
+        {
+            return None;
+        }
+        channels.to_ask.push(name.clone());
+        match channels.by_name.get_mut(&name) {
+            Some(known) => known.listeners.extend(channel.listeners),
+            None => drop(channels.by_name.insert(name, channel)),
+        }
+        node.changed.notify_one();
+        let is_served = std::mem::replace(&mut channels.is_served, true);
+        if is_served {
+            return None;
+        }
+        let (node, subscriber) = (Arc::clone(node), Arc::downgrade(self));
+        Some(Box::pin(async move {
+            tokio::select! {
+                _ = alive.changed() => {} // the client is closed or dropped
+                () = node.serve(&subscriber) => {}
+            }
+        }))
+    }
+
+    /// Ends all subscriptions, now and later.
+    pub(in crate::store::redis) fn close(&self) {
+        drop(lock(&self.alive).take());
+    }
+
+    /// Opens a connection to a node for its messages.
+    async fn open(this: &Weak<Self>, node: &Arc<Node>) -> Result<Open, Ended> {
+        let weak = Arc::downgrade(node);
+        let on_push = OnPush(Arc::new(move |push| {
+            if let Some(node) = weak.upgrade() {
+                node.receive(push);
+            }
+        }));
+        // The client may be dropped while this waits.
+        let way = this.upgrade().and_then(|this| {
+            let (resolver, settings) = this.connection.way_to(node.endpoint.as_ref())?;
+            Some((resolver, settings.of_subscriber(on_push)))
+        });
+        let (resolver, settings) = way.ok_or(Ended::Unused)?;
+        let round_trip = RoundTrip::default();
+        let opened = resolver.open(&settings, &round_trip, PATIENCE, true).await;
+        let (open, _endpoint) = opened?;
+        Ok(open)
+    }
+}
+
+impl Node {
+    /// Keeps the channels subscribed to, until there are none.
+    async fn serve(self: Arc<Self>, subscriber: &Weak<Subscriber>) {
+        loop {
+            let ended = match Subscriber::open(subscriber, &self).await {
+                Ok(open) => self.serve_over(&open, subscriber).await,
+                Err(ended) => ended,
+            };
+            match ended {
+                Ended::Lost => {
+                    sleep(shortened(PAUSE, random())).await;
+                    self.sweep(subscriber); // the limiters may be elsewhere by now
+                }
+                Ended::Refused(error) => {
+                    tracing::debug!(error = %Escaped(&error), "the server permits no subscription");
+                    let mut channels = lock(&self.channels);
+                    channels.by_name.clear();
+                    channels.refused_until = Some(Instant::now() + REFUSED);
+                }
+                Ended::Unused => {}
+            }
+            if self.ends(subscriber) {
+                return;
+            }
+        }
+    }
+
+    /// Ends the task if there are no channels.
+    fn ends(&self, subscriber: &Weak<Subscriber>) -> bool {
+        let subscriber = subscriber.upgrade();
+        let mut nodes = subscriber.as_ref().map(|it| lock(&it.nodes));
+        let mut channels = lock(&self.channels);
+        if !channels.by_name.is_empty() {
+            return false;
+        }
+        channels.is_served = false;
+        if let (Some(nodes), None) = (&mut nodes, channels.refused_until) {
+            nodes.remove(&self.endpoint); // it may have left the cluster
+        }
+        true
+    }
+
+    /// The same over one connection.
+    async fn serve_over(&self, open: &Open, subscriber: &Weak<Subscriber>) -> Ended {
+        self.start_anew();
+        let mut ticks = interval(TICK);
+        ticks.tick().await;
+        let mut number = 0_u32;
+        loop {
+            let step = async {
+                self.subscribe(open).await?;
+                tokio::select! {
+                    _ = open.retirement() => return Err(Ended::Lost),
+                    () = self.changed.notified() => return Ok(()),
+                    _ = ticks.tick() => {}
+                }
+                number += 1;
+                let left = self.sweep(subscriber);
+                Self::unsubscribe(open, &left).await?;
+                if number.is_multiple_of(CHECK_TICKS) {
+                    Self::check(open).await?;
+                }
+                let channels = lock(&self.channels);
+                if channels.by_name.is_empty() {
+                    return Err(Ended::Unused);
+                }
+                Ok(())
+            };
+            if let Err(ended) = step.await {
+                return ended;
+            }
+            if std::mem::take(&mut lock(&self.channels).has_lost_some) {
+                return Ended::Lost;
+            }
+        }
+    }
+
+    /// Nothing is subscribed to yet over a new connection.
+    fn start_anew(&self) {
+        let mut channels = lock(&self.channels);
+        let Channels {
+            by_name, to_ask, ..
+        } = &mut *channels;
+        to_ask.clear();
+        for (name, channel) in by_name {
+            channel.is_subscribed = false;
+            to_ask.push(name.clone());
+        }
+        channels.has_lost_some = false;
+    }
+
+    /// Subscribes to the new channels, and reads what is available.
+    async fn subscribe(&self, open: &Open) -> Result<(), Ended> {
+        loop {
+            let mut names = Vec::new();
+            let mut commands = Pipeline::new();
+            {
+                let mut channels = lock(&self.channels);
+                let rest = channels.to_ask.len().saturating_sub(AT_ONCE);
+                for name in channels.to_ask.split_off(rest) {
+                    if let Some(channel) = channels.by_name.get(&name) {
+                        commands.cmd("SSUBSCRIBE").arg(&name);
+                        commands.cmd("GET").arg(&channel.value);
+                        names.push(name);
+                    }
+                }
+            }
+            if names.is_empty() {
+                return Ok(());
+            }
+            let answers = ask_all(open, &commands).await?;
+            for (name, answers) in names.iter().zip(answers.chunks_exact(2)) {
+                let value = match answers {
+                    [Value::ServerError(error), _] => {
+                        match Ended::from(RedisError::from(error.clone())) {
+                            Ended::Lost => continue, // at the next tick
+                            refused => return Err(refused),
+                        }
+                    }
+                    [_, value] => value,
+                    _ => continue,
+                };
+                let listeners = {
+                    let mut channels = lock(&self.channels);
+                    let channel = channels.by_name.get_mut(name);
+                    channel.map(|channel| {
+                        channel.is_subscribed = true;
+                        channel.listeners.clone()
+                    })
+                };
+                let available = match value {
+                    Value::Nil => Some(i64::MAX), // nothing is in use
+                    value => from_redis_value_ref(value).ok(),
+                };
+                if let (Some(listeners), Some(available)) = (listeners, available) {
+                    tell(&listeners, available);
+                }
+            }
+        }
+    }
+
+    /// Drops the channels that nobody listens to, and hands over those whose limiter is on another node; the others that are
+    /// not subscribed to are tried again. Returns the names of those that are to be left.
+    fn sweep(&self, subscriber: &Weak<Subscriber>) -> Vec<String> {
+        let subscriber = subscriber.upgrade();
+        let mut moved = Vec::new();
+        let mut left = Vec::new();
+        {
+            let mut channels = lock(&self.channels);
+            let Channels {
+                by_name, to_ask, ..
+            } = &mut *channels;
+            for (name, channel) in by_name.iter_mut() {
+                channel.listeners.retain(|it| it.strong_count() > 0);
+                channel.idle_ticks = match channel.listeners.is_empty() {
+                    true => channel.idle_ticks + 1,
+                    false => 0,
+                };
+                let is_elsewhere = subscriber.as_ref().is_some_and(|it| {
+                    let node = it.connection.node_of(&channel.value);
+                    node.is_some() && node != self.endpoint
+                });
+                if is_elsewhere || channel.idle_ticks >= IDLE_TICKS {
+                    left.push(name.clone());
+                } else if !channel.is_subscribed {
+                    to_ask.push(name.clone());
+                }
+            }
+            for name in &left {
+                let channel = by_name.remove(name);
+                let channel = channel.filter(|channel| !channel.listeners.is_empty());
+                moved.extend(channel.map(|channel| {
+                    (
+                        name.clone(),
+                        Channel {
+                            is_subscribed: false,
+                            ..channel
+                        },
+                    )
+                }));
+            }
+        }
+        for (name, channel) in moved {
+            if let Some(task) = subscriber
+                .as_ref()
+                .and_then(|it| it.add(&self.client_id, name, channel))
+            {
+                tokio::spawn(task); // this runs on the background thread
+            }
+        }
+        left
+    }
+
+    /// Leaves these channels.
+    async fn unsubscribe(open: &Open, names: &[String]) -> Result<(), Ended> {
+        for names in names.chunks(AT_ONCE) {
+            let mut commands = Pipeline::new();
+            for name in names {
+                commands.cmd("SUNSUBSCRIBE").arg(name);
+            }
+            ask_all(open, &commands).await?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the server is no longer a primary: others publish on another one. One that does not permit the question is
+    /// taken as a primary.
+    async fn check(open: &Open) -> Result<(), Ended> {
+        let role = cmd("ROLE");
+        match timeout(PATIENCE, open.ask(&role)).await {
+            Ok(Ok(role)) if !is_primary(&role) => Err(Ended::Lost),
+            Ok(Err(error)) if error.is_io_error() => Err(Ended::Lost),
+            Ok(_) => Ok(()),
+            Err(_elapsed) => Err(Ended::Lost),
+        }
+    }
+
+    /// Something arrived. What is no message of a client's script is ignored.
+    fn receive(&self, push: PushInfo) {
+        let mut texts = push.data.iter().map(|part| match part {
+            Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
+            _ => None,
+        });
+        let Some(Some(name)) = texts.next() else {
+            return;
+        };
+        match push.kind {
+            PushKind::SMessage => {
+                let message = texts.next().flatten().and_then(|it| it.split_once(' '));
+                let Some((Ok(available), sender)) =
+                    message.map(|(it, sender)| (it.parse(), sender))
+                else {
+                    return;
+                };
+                // What this client frees its waiters know already.
+                if sender != self.client_id {
+                    let channels = lock(&self.channels);
+                    let listeners = channels.by_name.get(name).map(|it| it.listeners.clone());
+                    drop(channels);
+                    tell(&listeners.unwrap_or_default(), available);
+                }
+            }
+            PushKind::SUnsubscribe => {
+                let mut channels = lock(&self.channels);
+                // A channel that this client leaves is not among them.
+                if channels
+                    .by_name
+                    .get(name)
+                    .is_some_and(|it| it.is_subscribed)
+                {
+                    channels.has_lost_some = true;
+                    self.changed.notify_one();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Tells the listeners that so many permits are available. The caller holds no lock.
+fn tell(listeners: &[Weak<OnFreed>], available: i64) {
+    for on_freed in listeners.iter().filter_map(Weak::upgrade) {
+        on_freed(available);
+    }
+}
+
+async fn ask_all(open: &Open, commands: &Pipeline) -> Result<Vec<Value>, Ended> {
+    let answers = timeout(PATIENCE, open.ask_all(commands)).await;
+    Ok(answers.map_err(|_| Ended::Lost)??)
+}

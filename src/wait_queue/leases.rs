@@ -1,0 +1,456 @@
+//! The leases of one limiter in this process: which it holds, when the next one is due, and what became of those that
+//! have ended. The calls are in [`leasing`](super::leasing).
+//!
+//! A lease is taken ahead as demand was lately. While it is used, the next one is due when it is nearly used up or nearly
+//! over, so a lease that nobody uses is the last one. A lease ends when its time is over, when it is used up, when the
+//! last handle that wants leases is dropped, and when this client changes the limiter. Where the store denies, permits
+//! are scarce: then nothing is leased for a while, and what is left of the leases goes back.
+
+mod demand;
+mod lease;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use smallvec::SmallVec;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::grant::Grant;
+use crate::lock::Lock;
+use crate::permit::CallId;
+use crate::window::{Answer, SetUp, Settlement};
+use demand::Demand;
+pub(super) use lease::Moment;
+use lease::{Lease, Terms};
+
+/// The current lease and the next one.
+const MOST_HELD: usize = 2;
+
+/// For how long nothing is leased after a denial, or without an answer. Longer than a queue that is denied sleeps.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1_500);
+
+/// Refunds find the leases that ended last.
+const MOST_CLOSED: usize = 256;
+
+pub(super) struct Leases {
+    /// The oldest first.
+    held: ArcSwap<Held>,
+    book: Lock<Book>,
+    /// How many calls for leases are under way: they lease permits, or give them back.
+    calls: watch::Sender<usize>,
+}
+
+/// Counts a call for a lease until it is dropped.
+pub(super) struct UnderWay(watch::Sender<usize>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.send_modify(|calls| *calls -= 1);
+    }
+}
+
+type Held = SmallVec<[Arc<Lease>; MOST_HELD]>;
+
+struct Book {
+    /// How many handles want leases.
+    holds: usize,
+    up_to: Duration,
+    /// How often the leases were ended before their time.
+    ended: u64,
+    is_closed: bool,
+    is_asking: bool,
+    demand: Demand,
+    /// The limiter's interval, and the settings that its last request gave it.
+    known: Option<(Duration, Option<SetUp>)>,
+    /// How long the last lease took to come.
+    took: Duration,
+    closed: VecDeque<Closed>,
+}
+
+/// A lease that has ended.
+struct Closed {
+    lease: Arc<Lease>,
+    /// The score that its grant has once it is settled.
+    score: i64,
+    forgotten_at: Instant,
+    /// Whether it is settled, once that is known.
+    settled: watch::Receiver<Option<bool>>,
+}
+
+/// The next lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) permits: u32,
+    pub(super) lasts: i64,
+    pub(super) set_up: Option<SetUp>,
+    ended: u64,
+}
+
+/// A lease that is to be settled.
+pub(super) struct Ended {
+    pub(super) grant: Grant,
+    pub(super) settlement: Settlement,
+    pub(super) settled: watch::Sender<Option<bool>>,
+}
+
+/// What is to be done after a step.
+#[derive(Default)]
+pub(super) struct Todo {
+    pub(super) settle: SmallVec<[Ended; MOST_HELD]>,
+    pub(super) ask: Option<Plan>,
+}
+
+/// A request that a lease has granted.
+pub(super) struct Taken {
+    pub(super) id: CallId,
+    pub(super) answer: Answer,
+    /// Whether a step is due.
+    pub(super) is_attention_due: bool,
+}
+
+/// Where a grant goes back.
+pub(super) enum GoesBack {
+    /// It has.
+    ToLease,
+    /// To the store, as this grant.
+    ToStore(Grant),
+    /// To the store, once it is known whether its lease is settled.
+    Later(watch::Receiver<Option<bool>>),
+}
+
+impl Leases {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            held: ArcSwap::from_pointee(Held::new()),
+            book: Lock::new(Book {
+                holds: 0,
+                up_to: Duration::ZERO,
+                ended: 0,
+                is_closed: false,
+                is_asking: false,
+                demand: Demand::new(now),
+                known: None,
+                took: Duration::ZERO,
+                closed: VecDeque::new(),
+            }),
+            calls: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn call(&self) -> UnderWay {
+        self.calls.send_modify(|calls| *calls += 1);
+        UnderWay(self.calls.clone())
+    }
+
+    /// What changes when a call for a lease ends, if any is under way.
+    pub(super) fn calls(&self) -> Option<watch::Receiver<usize>> {
+        let calls = self.calls.subscribe();
+        let is_under_way = *calls.borrow() > 0;
+        is_under_way.then_some(calls)
+    }
+
+    /// One more handle wants leases, from now on of up to this length.
+    pub(super) fn hold(&self, up_to: Duration) {
+        let mut book = self.book.lock();
+        book.holds += 1;
+        book.up_to = up_to;
+    }
+
+    /// A handle no longer wants leases.
+    pub(super) fn release(&self, now: Instant) -> Todo {
+        let mut book = self.book.lock();
+        book.holds -= 1;
+        match book.holds {
+            0 => self.end_all(&mut book, now),
+            _ => Todo::default(),
+        }
+    }
+
+    /// Takes permits. Returns whether a step is due then; `None` if no lease has them.
+    #[inline]
+    pub(super) fn take(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        clock: impl Fn() -> Moment,
+    ) -> Option<bool> {
+        let held = self.held.load();
+        held.iter()
+            .find_map(|lease| lease.serves(set_up).then(|| lease.take(permits, &clock))?)
+    }
+
+    /// As [`take`](Self::take), with the answer.
+    pub(super) fn acquire(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        clock: impl Fn() -> Moment,
+    ) -> Option<Taken> {
+        let held = self.held.load();
+        let (lease, is_attention_due) = held.iter().find_map(|lease| {
+            let taken = lease
+                .serves(set_up)
+                .then(|| lease.take(permits, &clock))??;
+            Some((lease, taken))
+        })?;
+        let left = held.iter().map(|lease| i64::from(lease.left()));
+        let left = left.sum::<i64>() + lease.terms.beyond;
+        Some(Taken {
+            id: lease.terms.id,
+            answer: lease.answer_of(left + i64::from(permits)),
+            is_attention_due,
+        })
+    }
+
+    /// What a request that takes permits now would be answered.
+    pub(super) fn peek(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        now: Moment,
+    ) -> Option<(CallId, Answer)> {
+        let held = self.held.load();
+        let live = held.iter().filter(|it| it.terms.lasts_from(now) > 0);
+        let left: i64 = live.clone().map(|it| i64::from(it.left())).sum();
+        let mut serving = live.filter(|it| it.serves(set_up) && it.left() >= permits);
+        let lease = serving.next()?;
+        let answer = lease.answer_of(left + lease.terms.beyond);
+        Some((lease.terms.id, answer))
+    }
+
+    /// The permits left.
+    pub(super) fn left(&self, now: Moment) -> i64 {
+        let held = self.held.load();
+        let live = held.iter().filter(|it| it.terms.lasts_from(now) > 0);
+        live.map(|it| i64::from(it.left())).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.load().is_empty()
+    }
+
+    /// The store has granted so many permits to callers, or denied a request that is worth another try after some time.
+    pub(super) fn note(
+        &self,
+        (interval, set_up): (Duration, Option<SetUp>),
+        taken: i64,
+        denied: Option<Duration>,
+        now: Moment,
+    ) -> Todo {
+        let mut book = self.book.lock();
+        if book.holds == 0 {
+            return Todo::default();
+        }
+        book.known = Some((interval, set_up));
+        let slice = book.lasts();
+        book.demand.set_slice(slice);
+        if taken > 0 {
+            book.demand.note(taken.unsigned_abs(), 1, now.at);
+        }
+        if let Some(wait) = denied {
+            let pause = slice.saturating_add(wait).min(LONGEST_PAUSE);
+            book.demand.pause(pause, now.at);
+            return self.end_all(&mut book, now.at);
+        }
+        self.step(&mut book, now)
+    }
+
+    /// Ends what is to end, and asks for the next lease if it is due.
+    pub(super) fn attend(&self, now: Moment) -> Todo {
+        self.step(&mut self.book.lock(), now)
+    }
+
+    fn step(&self, book: &mut Book, now: Moment) -> Todo {
+        let held = self.held.load_full();
+        let mut todo = Todo::default();
+        let mut live = Held::new();
+        for lease in held.iter() {
+            book.note_use(lease, now.at);
+            if lease.left() == 0 || lease.terms.lasts_from(now) == 0 {
+                todo.settle.extend(book.close(lease, now.at));
+            } else {
+                live.push(Arc::clone(lease));
+            }
+        }
+        todo.ask = book.plan(&live, now.at);
+        if live.len() < held.len() {
+            self.held.store(Arc::new(live));
+        }
+        todo
+    }
+
+    /// Ends the leases before their time.
+    pub(super) fn end(&self, now: Instant) -> Todo {
+        self.end_all(&mut self.book.lock(), now)
+    }
+
+    /// Ends the leases, after which none is taken.
+    pub(super) fn close(&self, now: Instant) -> Todo {
+        let mut book = self.book.lock();
+        book.is_closed = true;
+        self.end_all(&mut book, now)
+    }
+
+    fn end_all(&self, book: &mut Book, now: Instant) -> Todo {
+        book.ended += 1;
+        let held = self.held.swap(Arc::default());
+        let closed = held.iter().filter_map(|lease| book.close(lease, now));
+        Todo {
+            settle: closed.collect(),
+            ask: None,
+        }
+    }
+
+    /// The next lease has not come.
+    pub(super) fn failed(&self, now: Instant) {
+        let mut book = self.book.lock();
+        book.is_asking = false;
+        let pause = book.lasts().min(LONGEST_PAUSE);
+        book.demand.pause(pause, now);
+    }
+
+    /// The store's answer to the call of the next lease, which granted so many permits. Returns when it ends.
+    pub(super) fn granted(
+        &self,
+        plan: &Plan,
+        (id, sent): (CallId, Moment),
+        (answer, permits): (&Answer, u32),
+        now: Moment,
+    ) -> (Todo, Option<Instant>) {
+        let mut book = self.book.lock();
+        book.is_asking = false;
+        book.took = now.at.saturating_duration_since(sent.at);
+        if permits.saturating_mul(4) < plan.permits {
+            let pause = book.lasts().min(LONGEST_PAUSE);
+            book.demand.pause(pause, now.at); // there is little more than others need
+        }
+        if permits == 0 {
+            return (Todo::default(), None);
+        }
+        let lasts = answer.until_score;
+        let late = 2 * i64::try_from(book.took.as_millis()).unwrap_or(i64::MAX / 4) + 1;
+        let late = late.max(lasts / 8).min(lasts * 3 / 4);
+        let low = i64::from(permits) * late / lasts.max(1);
+        let lease = Arc::new(Lease::new(Terms {
+            id,
+            score: answer.score,
+            permits,
+            set_up: plan.set_up,
+            sent,
+            lasts,
+            rate: answer.rate,
+            interval: answer.interval,
+            beyond: (answer.available - i64::from(permits)).max(0),
+            low: u32::try_from(low).unwrap_or(0),
+            late,
+        }));
+        let is_usable = lease.terms.lasts_from(now) > 0;
+        if !is_usable {
+            // It is too short for this store, or came late.
+            book.demand.pause(LONGEST_PAUSE, now.at);
+        }
+        if !is_usable || book.holds == 0 || book.ended != plan.ended {
+            let settle = book.close(&lease, now.at).into_iter().collect();
+            return (Todo { settle, ask: None }, None);
+        }
+        let ends = lease.terms.ends();
+        let mut held = Held::clone(&self.held.load());
+        held.push(lease);
+        self.held.store(Arc::new(held));
+        (Todo::default(), Some(ends))
+    }
+
+    /// Gives back a grant. `None` if it was not made of a lease, as far as is known.
+    pub(super) fn refund(&self, grant: &Grant) -> Option<GoesBack> {
+        let held = self.held.load();
+        let lease = held.iter().find(|it| it.terms.id == grant.call_id);
+        if lease.is_some_and(|it| it.put_back(grant.permits)) {
+            return Some(GoesBack::ToLease);
+        }
+        let book = self.book.lock();
+        let is_of = |it: &&Closed| it.lease.terms.id == grant.call_id;
+        let closed = book.closed.iter().rev().find(is_of)?;
+        let terms = &closed.lease.terms;
+        let is_settled = *closed.settled.borrow();
+        let score = match is_settled {
+            Some(true) => closed.score,
+            Some(false) => terms.score,
+            None => return Some(GoesBack::Later(closed.settled.clone())),
+        };
+        let grant = Grant::new(score, terms.id, grant.permits);
+        Some(GoesBack::ToStore(grant))
+    }
+}
+
+impl Book {
+    /// How long a lease is: within half of the interval.
+    fn lasts(&self) -> Duration {
+        let interval = self.known.map_or(Duration::MAX, |(interval, _)| interval);
+        self.up_to.min(interval / 2)
+    }
+
+    fn plan(&mut self, live: &Held, now: Instant) -> Option<Plan> {
+        let is_due = live.last().is_none_or(|last| last.is_due());
+        let may_hold = self.holds > 0 && !self.is_closed && live.len() < MOST_HELD;
+        if self.is_asking || !may_hold || !is_due {
+            return None;
+        }
+        let (_, set_up) = self.known?;
+        let lasts = i64::try_from(self.lasts().as_millis()).ok()?;
+        let permits = self.demand.wanted(now).filter(|_| lasts > 0)?;
+        self.is_asking = true;
+        Some(Plan {
+            permits,
+            lasts,
+            set_up,
+            ended: self.ended,
+        })
+    }
+
+    /// Counts what was taken of a lease since it was last looked at.
+    fn note_use(&mut self, lease: &Lease, now: Instant) {
+        let used = lease.used();
+        let noted = lease.noted.swap(used, Ordering::Relaxed);
+        let more = u64::from(used.saturating_sub(noted));
+        if more > 0 {
+            self.demand.note(more, more, now);
+        }
+    }
+
+    fn close(&mut self, lease: &Arc<Lease>, now: Instant) -> Option<Ended> {
+        let used = lease.close()?;
+        let Terms {
+            id,
+            score,
+            permits,
+            interval,
+            ..
+        } = lease.terms;
+        let (settled, is_settled) = watch::channel(None);
+        let forgets = |it: &Closed| it.forgotten_at <= now;
+        while self.closed.len() >= MOST_CLOSED || self.closed.front().is_some_and(forgets) {
+            self.closed.pop_front();
+        }
+        let remembered = Duration::from_millis(interval.max(0).unsigned_abs());
+        self.closed.push_back(Closed {
+            lease: Arc::clone(lease),
+            score: score - used.early,
+            forgotten_at: lease.terms.ends() + remembered,
+            settled: is_settled,
+        });
+        Some(Ended {
+            grant: Grant::new(score, id, permits),
+            settlement: Settlement {
+                used: used.permits,
+                early: used.early,
+            },
+            settled,
+        })
+    }
+}

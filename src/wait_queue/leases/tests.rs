@@ -1,0 +1,406 @@
+//! Leases over a store of the test's own, at times that the test sets.
+
+mod histories;
+
+use super::*;
+use crate::permit::new_call_id;
+
+const LASTS: i64 = 100;
+const INTERVAL: i64 = 1_000;
+const NEVER: Option<Duration> = None;
+
+/// A process: its clock and its leases.
+struct Process {
+    start: Instant,
+    leases: Leases,
+    millis: i64,
+}
+
+fn ms(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap())
+}
+
+impl Process {
+    fn new() -> Self {
+        let start = Instant::now();
+        let leases = Leases::new(start);
+        leases.hold(ms(LASTS));
+        Self {
+            start,
+            leases,
+            millis: 0,
+        }
+    }
+
+    fn now(&self) -> Moment {
+        Moment {
+            at: self.start + ms(self.millis),
+            wall: self.millis,
+        }
+    }
+
+    fn take(&self, permits: u32) -> Option<bool> {
+        self.leases.take(permits, None, || self.now())
+    }
+
+    fn takes(&self, times: usize) -> usize {
+        (0..times).filter(|_| self.take(1).is_some()).count()
+    }
+
+    /// The store has granted a request.
+    fn note(&self, permits: i64) -> Todo {
+        let settings = (ms(INTERVAL), None);
+        self.leases.note(settings, permits, NEVER, self.now())
+    }
+
+    fn denied(&self) -> Todo {
+        let settings = (ms(INTERVAL), None);
+        self.leases.note(settings, 0, Some(ms(30)), self.now())
+    }
+
+    /// The answer to a call that was sent so many ms ago.
+    fn granted(&self, plan: &Plan, permits: u32, took: i64) -> Todo {
+        self.answered(plan, permits, took, LASTS)
+    }
+
+    fn answered(&self, plan: &Plan, permits: u32, took: i64, lasts: i64) -> Todo {
+        let sent = Moment {
+            at: self.start + ms(self.millis - took),
+            wall: self.millis - took,
+        };
+        let mut answer = Answer::new(self.millis + lasts, 1_000, 500, INTERVAL, INTERVAL);
+        answer.until_score = lasts;
+        let (todo, _) =
+            self.leases
+                .granted(plan, (new_call_id(), sent), (&answer, permits), self.now());
+        todo
+    }
+
+    /// With a lease of so many permits, taken at once.
+    fn with_lease(permits: u32) -> Self {
+        let process = Self::new();
+        process.note(1);
+        let mut plan = process.note(i64::from(permits)).ask.unwrap();
+        plan.permits = permits; // all that is wanted
+        assert!(process.granted(&plan, permits, 0).settle.is_empty());
+        process
+    }
+}
+
+fn settlements(todo: &Todo) -> Vec<(u32, i64)> {
+    let each = todo.settle.iter().map(|it| it.settlement);
+    each.map(|it| (it.used, it.early)).collect()
+}
+
+#[test]
+fn the_second_request_asks_for_a_lease_and_only_one() {
+    let process = Process::new();
+    assert!(process.note(1).ask.is_none());
+    let plan = process.note(1).ask.unwrap();
+    assert_eq!((plan.permits, plan.lasts), (10, LASTS));
+    assert!(process.note(1).ask.is_none());
+    process.leases.failed(process.now().at);
+    assert!(process.note(1).ask.is_none(), "not at once");
+}
+
+#[test]
+fn a_lease_is_at_most_half_of_the_interval() {
+    let process = Process::new();
+    process.leases.hold(ms(700));
+    process.note(1);
+    assert_eq!(process.note(1).ask.unwrap().lasts, 500);
+}
+
+#[test]
+fn permits_of_a_lease_are_granted_until_it_is_used_up() {
+    let process = Process::with_lease(10);
+    assert_eq!(process.takes(20), 10);
+    let todo = process.leases.attend(process.now());
+    assert_eq!(settlements(&todo), [(10, LASTS)]);
+    assert!(todo.ask.is_some(), "the next one is due");
+}
+
+#[test]
+fn a_request_takes_from_all_stripes_and_not_more_than_there_is() {
+    let process = Process::with_lease(10);
+    assert_eq!(process.take(11), None);
+    assert!(process.take(9).is_some());
+    assert_eq!(process.take(2), None);
+    assert!(process.take(1).is_some());
+}
+
+#[test]
+fn of_requests_that_do_not_fit_together_those_that_do_are_granted() {
+    for _ in 0..1_000 {
+        let process = Process::with_lease(4);
+        let both = std::sync::Barrier::new(2);
+        let take = || {
+            both.wait();
+            process.take(3).is_some()
+        };
+        let granted = std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| scope.spawn(take));
+            threads.map(|it| it.join().unwrap())
+        });
+        assert_eq!(granted.iter().filter(|it| **it).count(), 1);
+        assert_eq!(process.leases.left(process.now()), 1);
+    }
+}
+
+#[test]
+fn a_lease_ends_by_the_time_since_its_call_was_sent() {
+    let mut process = Process::new();
+    process.note(1);
+    let plan = process.note(1).ask.unwrap();
+    process.millis = 40;
+    process.granted(&plan, 10, 40);
+    process.millis = LASTS - 2;
+    assert!(process.take(1).is_some());
+    process.millis = LASTS;
+    assert_eq!(process.take(1), None);
+    let todo = process.leases.attend(process.now());
+    // By the wall clock a part of a millisecond may be missing at each end.
+    assert_eq!(settlements(&todo), [(1, 1)]);
+}
+
+#[test]
+fn a_lease_ends_while_the_machine_is_suspended() {
+    let process = Process::with_lease(10);
+    let after = |passed| Moment {
+        at: process.start + ms(1),
+        wall: passed,
+    };
+    let take = |passed| process.leases.take(1, None, || after(passed));
+    assert!(take(LASTS - 2).is_some());
+    assert_eq!(take(LASTS), None);
+    assert_eq!(take(-1), None, "a clock that was set back says nothing");
+    let todo = process.leases.attend(after(LASTS));
+    assert_eq!(settlements(&todo), [(1, 1)]);
+}
+
+#[test]
+fn a_lease_ends_though_the_wall_clock_is_set_back() {
+    let process = Process::with_lease(10);
+    let after = |passed| Moment {
+        at: process.start + ms(passed),
+        wall: 1,
+    };
+    let take = |passed| process.leases.take(1, None, || after(passed));
+    assert!(take(LASTS - 1).is_some());
+    assert_eq!(take(LASTS), None);
+    let todo = process.leases.attend(after(LASTS));
+    assert_eq!(settlements(&todo), [(1, 1)]);
+}
+
+#[test]
+fn a_refund_that_comes_while_its_lease_is_closed_does_not_go_into_it() {
+    let process = Process::with_lease(10);
+    let held = process.leases.held.load_full();
+    process.leases.end(process.now().at);
+    assert!(!held[0].put_back(1));
+    assert_eq!(held[0].left(), 0);
+}
+
+#[test]
+fn a_lease_that_comes_too_late_is_given_back_and_none_follows_soon() {
+    let mut process = Process::new();
+    process.note(1);
+    let plan = process.note(1).ask.unwrap();
+    process.millis = LASTS;
+    assert_eq!(
+        settlements(&process.granted(&plan, 10, LASTS)),
+        [(0, LASTS)]
+    );
+    assert_eq!(process.take(1), None);
+    process.note(5);
+    assert!(process.note(5).ask.is_none());
+}
+
+#[test]
+fn after_a_lease_that_came_too_late_leasing_goes_on_soon_however_long_the_interval_is() {
+    let mut process = Process::new();
+    let hour = ms(3_600_000);
+    let mut note = |at| {
+        process.millis = at;
+        let leases = &process.leases;
+        leases.note((hour, None), 5, NEVER, process.now()).ask
+    };
+    note(0);
+    let plan = note(0).unwrap();
+    let mut answer = Answer::new(LASTS, 1_000, 500, 3_600_000, 3_600_000);
+    answer.until_score = LASTS;
+    let (sent, now) = (process.now(), LASTS + 1);
+    process.millis = now;
+    let call = (new_call_id(), sent);
+    let (todo, _) = process
+        .leases
+        .granted(&plan, call, (&answer, 10), process.now());
+    assert_eq!(settlements(&todo), [(0, LASTS)]);
+    let mut note = |at| {
+        process.millis = at;
+        let leases = &process.leases;
+        leases.note((hour, None), 5, NEVER, process.now()).ask
+    };
+    let pause = 1_500;
+    assert!(note(now + pause - 1).is_none());
+    assert!(note(now + pause).is_some());
+}
+
+#[test]
+fn an_ordinary_grant_in_place_of_a_lease_is_given_back() {
+    let process = Process::new();
+    process.note(1);
+    let plan = process.note(1).ask.unwrap();
+    assert_eq!(settlements(&process.answered(&plan, 10, 0, 0)), [(0, 0)]);
+}
+
+#[test]
+fn the_next_lease_is_asked_for_once_when_the_current_one_is_nearly_over() {
+    let mut process = Process::with_lease(10);
+    process.millis = 50;
+    assert_eq!(process.take(1), Some(false));
+    process.millis = 90;
+    assert_eq!(process.take(1), Some(true));
+    assert_eq!(process.take(1), Some(false));
+    let plan = process.leases.attend(process.now()).ask.unwrap();
+    assert!(process.leases.attend(process.now()).ask.is_none());
+    process.granted(&plan, 10, 0);
+    assert_eq!(process.leases.left(process.now()), 17);
+    assert_eq!(process.takes(7), 7);
+    let todo = process.leases.attend(process.now());
+    assert_eq!(settlements(&todo).len(), 1, "the older one is used first");
+    assert!(todo.ask.is_none());
+}
+
+#[test]
+fn a_lease_that_nobody_uses_is_the_last_one() {
+    let mut process = Process::with_lease(10);
+    process.millis = LASTS;
+    let todo = process.leases.attend(process.now());
+    assert_eq!(settlements(&todo), [(0, LASTS)]);
+    assert_eq!(todo.ask.map(|plan| plan.permits), Some(14), "of before");
+    process.leases.failed(process.now().at);
+    process.millis = 3 * LASTS;
+    assert!(process.note(1).ask.is_none());
+}
+
+#[test]
+fn a_denial_ends_the_leases_and_none_is_taken_while_permits_are_scarce() {
+    let mut process = Process::with_lease(10);
+    assert!(process.take(1).is_some());
+    assert_eq!(settlements(&process.denied()), [(1, LASTS)]);
+    assert_eq!(process.take(1), None);
+    process.note(5);
+    assert!(process.note(5).ask.is_none());
+    process.millis = LASTS + 30;
+    assert!(process.note(5).ask.is_some());
+}
+
+#[test]
+fn a_lease_that_arrives_after_the_leases_were_ended_is_given_back() {
+    let end_all: [fn(&Process); 2] = [
+        |process| drop(process.leases.end(process.now().at)),
+        |process| drop(process.leases.release(process.now().at)),
+    ];
+    for end in end_all {
+        let process = Process::new();
+        process.note(1);
+        let plan = process.note(1).ask.unwrap();
+        end(&process);
+        assert_eq!(settlements(&process.granted(&plan, 10, 0)), [(0, LASTS)]);
+        assert_eq!(process.take(1), None);
+    }
+}
+
+#[test]
+fn once_the_leases_are_closed_none_is_taken() {
+    let process = Process::with_lease(10);
+    assert_eq!(
+        settlements(&process.leases.close(process.now().at)),
+        [(0, LASTS)]
+    );
+    // A call that was under way is answered.
+    assert!(process.note(5).ask.is_none());
+    process.leases.hold(ms(LASTS));
+    assert!(process.note(5).ask.is_none());
+}
+
+#[test]
+fn the_last_handle_ends_the_leases_and_none_is_taken_without_one() {
+    let process = Process::with_lease(10);
+    process.leases.hold(ms(LASTS));
+    assert!(process.leases.release(process.now().at).settle.is_empty());
+    let todo = process.leases.release(process.now().at);
+    assert_eq!(settlements(&todo), [(0, LASTS)]);
+    process.note(1);
+    assert!(process.note(1).ask.is_none());
+}
+
+#[test]
+fn other_settings_are_served_by_no_lease() {
+    let process = Process::with_lease(10);
+    let rate = crate::Rate::overall(5, ms(INTERVAL)).validate().unwrap();
+    let other = Some(SetUp::with_rate(rate));
+    assert!(process.leases.take(1, other, || process.now()).is_none());
+    assert!(process.leases.acquire(1, other, || process.now()).is_none());
+    assert!(process.leases.peek(1, other, process.now()).is_none());
+}
+
+fn is_local(goes_back: Option<GoesBack>) -> bool {
+    matches!(goes_back, Some(GoesBack::ToLease))
+}
+
+#[test]
+fn a_grant_goes_back_to_its_lease_or_to_the_score_of_its_settlement() {
+    let mut process = Process::with_lease(4);
+    let taken = { &process.leases }.acquire(3, None, || process.now());
+    let id = taken.unwrap().id;
+    let grant = |permits| Grant::new(LASTS, id, permits);
+    process.millis = 60;
+    assert!(is_local(process.leases.refund(&grant(1))));
+    assert_eq!(process.takes(9), 2);
+    process.millis = LASTS;
+    let todo = process.leases.attend(process.now());
+    assert_eq!(settlements(&todo), [(4, 39)]);
+    let Some(GoesBack::Later(_)) = process.leases.refund(&grant(1)) else {
+        panic!("it is not known whether it is settled");
+    };
+    let ended = todo.settle.into_iter().next().unwrap();
+    for (is_settled, score) in [(false, LASTS), (true, LASTS - 39)] {
+        ended.settled.send_replace(Some(is_settled));
+        let Some(GoesBack::ToStore(back)) = process.leases.refund(&grant(1)) else {
+            panic!("it goes to the store");
+        };
+        assert_eq!(back, Grant::new(score, id, 1));
+    }
+}
+
+#[test]
+fn a_peek_takes_nothing_and_says_what_is_left_with_that_of_the_store() {
+    let mut process = Process::with_lease(10);
+    let (_, answer) = process.leases.peek(10, None, process.now()).unwrap();
+    assert_eq!(answer.available, 10 + 490);
+    assert!(process.leases.peek(11, None, process.now()).is_none());
+    assert_eq!(process.takes(10), 10);
+    assert!(process.leases.peek(1, None, process.now()).is_none());
+    process.millis = LASTS;
+    assert_eq!(process.leases.left(process.now()), 0);
+}
+
+#[test]
+fn threads_take_each_permit_once_and_none_after_the_lease_is_closed() {
+    let process = Process::with_lease(40_000);
+    let taken: usize = std::thread::scope(|scope| {
+        let take = || (0..10_000).filter(|_| process.take(1).is_some()).count();
+        let threads = [(); 3].map(|()| scope.spawn(take));
+        let until = 20_000;
+        while process.leases.left(process.now()) > until {
+            std::thread::yield_now();
+        }
+        let todo = process.leases.end(process.now().at);
+        let taken = threads.map(|it| it.join().unwrap()).iter().sum();
+        assert_eq!(settlements(&todo), [(taken as u32, LASTS)]);
+        taken
+    });
+    assert!(taken >= 20_000);
+}

@@ -1,0 +1,343 @@
+//! The calls for [leases](super::leases), and the requests that these serve.
+//!
+//! A request that a lease can serve is granted at once, before the breaker is asked. The calls are made in the background,
+//! so no caller waits for one, and none depends on a caller's runtime. Waiters are served in order: who arrives takes of a
+//! lease only if nobody waits, and the driver gives the front of the queue what a lease has, before it makes a call.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::leases::{Ended, GoesBack, Leases, Moment, Plan, Todo, UnderWay};
+use super::state::State;
+use super::{Queue, WaitQueue};
+use crate::error::Result;
+use crate::escaped::Escaped;
+use crate::grant::Grant;
+use crate::permit::CallId;
+use crate::store::AcquireCall;
+use crate::window::{Ahead, Answer, Requests, SetUp};
+
+/// A lease takes this part of what is available, in thousandths: the others find as much.
+const PART: i64 = 500;
+
+/// While it lives, the limiter may be leased.
+pub(crate) struct LeaseHold {
+    queue: Arc<Queue>,
+}
+
+impl fmt::Debug for LeaseHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseHold").finish_non_exhaustive()
+    }
+}
+
+impl Drop for LeaseHold {
+    fn drop(&mut self) {
+        self.queue
+            .step_leases(|leases| leases.release(Instant::now()));
+    }
+}
+
+impl WaitQueue {
+    /// Permits may be leased for up to this long, while the result lives. `None` if the store decides at once.
+    pub(crate) fn hold_lease(&self, up_to: Duration) -> Option<LeaseHold> {
+        let queue = &self.queue;
+        if queue.store.decides_at_once() {
+            return None;
+        }
+        let leases = || Box::new(Leases::new(Instant::now()));
+        queue.leases.get_or_init(leases).hold(up_to);
+        Some(LeaseHold {
+            queue: Arc::clone(queue),
+        })
+    }
+
+    /// Whether one request is granted, if that can be decided without waiting. The grant has no id to refund it by.
+    #[inline]
+    pub(crate) fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
+        if let Some(leases) = self.queue.leases.get()
+            && let Some(is_attention_due) = leases.take(permits, None, || self.queue.moment())
+        {
+            if is_attention_due {
+                self.queue.attend();
+            }
+            return Ok(Some(true));
+        }
+        self.store().try_acquire_now(permits)
+    }
+
+    /// Decides one request, if that is possible without waiting: returns the id of its grant and the answer.
+    #[inline]
+    pub(crate) fn acquire_now(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<(CallId, Answer)>> {
+        if let Some(leases) = self.queue.leases.get()
+            && let Some(taken) = leases.acquire(permits, set_up, || self.queue.moment())
+        {
+            if taken.is_attention_due {
+                self.queue.attend();
+            }
+            return Ok(Some((taken.id, taken.answer)));
+        }
+        self.store().acquire_now(permits, set_up)
+    }
+
+    /// What a lease would answer to a request now, if there is one that grants it.
+    pub(crate) fn peek_leased(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Option<(CallId, Answer)> {
+        let leases = self.queue.leases.get()?;
+        leases.peek(permits, set_up, self.queue.moment())
+    }
+
+    /// The permits that are left in leases.
+    pub(crate) fn leased(&self) -> i64 {
+        let leases = self.queue.leases.get();
+        leases.map_or(0, |leases| leases.left(self.queue.moment()))
+    }
+
+    /// Ends the leases, and takes none from then on.
+    pub(super) fn close_leases(&self) {
+        self.queue
+            .step_leases(|leases| leases.close(Instant::now()));
+    }
+
+    /// Ends the leases, before this client changes the limiter.
+    pub(crate) fn end_leases(&self) {
+        self.queue.step_leases(|leases| leases.end(Instant::now()));
+    }
+
+    /// Ends the leases, and waits until they are settled. A release takes permits of the oldest grants: the score of each must
+    /// be that of its last use by then, as settling lowers it.
+    pub(crate) async fn settle_leases(&self) {
+        self.end_leases();
+        if let Some(done) = self.queue.lease_calls() {
+            done.await;
+        }
+    }
+
+    /// Gives a grant of the store back, or of a lease.
+    pub(crate) async fn refund(&self, grant: &Grant) -> Result<u32> {
+        self.queue.refund(grant).await
+    }
+}
+
+impl Queue {
+    fn moment(&self) -> Moment {
+        Moment {
+            at: Instant::now(),
+            wall: self.store.wall_millis(),
+        }
+    }
+
+    fn step_leases(self: &Arc<Self>, step: impl FnOnce(&Leases) -> Todo) {
+        if let Some(leases) = self.leases.get() {
+            let Todo { settle, ask } = step(leases);
+            for ended in settle {
+                self.settle(ended, leases.call());
+            }
+            if let Some(plan) = ask {
+                self.ask_in_background(plan, leases.call());
+            }
+        }
+    }
+
+    /// Where permits are being leased, or given back: what waits until that is done.
+    pub(super) fn lease_calls(&self) -> Option<impl Future<Output = ()> + use<>> {
+        let mut calls = self.leases.get()?.calls()?;
+        Some(async move {
+            let _ = calls.wait_for(|calls| *calls == 0).await;
+        })
+    }
+
+    fn attend(self: &Arc<Self>) {
+        self.step_leases(|leases| leases.attend(self.moment()));
+    }
+
+    /// Whether a lease may serve who arrives.
+    pub(super) fn has_lease(&self) -> bool {
+        self.leases.get().is_some_and(|leases| !leases.is_empty())
+    }
+
+    /// The next step of a driver, after the front of the queue has got what leases have.
+    pub(super) fn next_step<T>(self: &Arc<Self>, next: impl FnOnce(&mut State) -> T) -> T {
+        let Some(leases) = self.leases.get() else {
+            return self.step(next);
+        };
+        let mut is_attention_due = false;
+        let next = self.step(|state| {
+            state.serve_front(Instant::now(), |permits, set_up| {
+                let taken = leases.acquire(permits, set_up, || self.moment())?;
+                is_attention_due |= taken.is_attention_due;
+                Some(Grant::new(taken.answer.score, taken.id, permits))
+            });
+            next(state)
+        });
+        if is_attention_due {
+            self.attend();
+        }
+        next
+    }
+
+    /// Learns from the store's answer to requests.
+    pub(super) fn note_for_leases(self: &Arc<Self>, call: &AcquireCall, answer: &Answer) {
+        if call.ahead.is_some() || call.requests.debt {
+            return;
+        }
+        self.step_leases(|leases| {
+            let mut served = call.requests.served(answer);
+            let is_denied = served
+                .any(|(run, granted)| granted < run.count && i64::from(run.permits) <= answer.rate);
+            let denied = is_denied.then(|| answer.wait());
+            let settings = (answer.interval(), call.set_up);
+            let taken = call.requests.taken(answer);
+            leases.note(settings, taken, denied, self.moment())
+        });
+    }
+
+    fn ask_in_background(self: &Arc<Self>, plan: Plan, call: UnderWay) {
+        let asking = Asking {
+            queue: Arc::clone(self),
+            plan,
+            is_over: false,
+            _call: call,
+        };
+        self.store.give_back_in_background(Box::pin(asking.ask()));
+    }
+
+    fn settle(self: &Arc<Self>, ended: Ended, call: UnderWay) {
+        let (queue, done) = (Arc::clone(self), self.giving_back());
+        let settling = async move {
+            let _call = call;
+            let Ended {
+                grant,
+                settlement,
+                settled,
+            } = ended;
+            let answer = queue.store.settle(&grant, settlement).await;
+            settled.send_replace(Some(answer.is_ok()));
+            match answer {
+                Ok(_) => done(),
+                Err(error) => tracing::warn!(
+                    limiter = %Escaped(queue.name()),
+                    permits = grant.permits,
+                    error = %Escaped(&error),
+                    "the permits of a lease come back only when its window has passed"
+                ),
+            }
+        };
+        self.store.give_back_in_background(Box::pin(settling));
+    }
+
+    async fn refund(&self, grant: &Grant) -> Result<u32> {
+        loop {
+            let leases = self.leases.get();
+            match leases.and_then(|leases| leases.refund(grant)) {
+                None => return self.store.refund(grant).await,
+                Some(GoesBack::ToLease) => return Ok(grant.permits),
+                Some(GoesBack::ToStore(grant)) => return self.store.refund(&grant).await,
+                // Without an answer the sender is gone, and says so.
+                Some(GoesBack::Later(mut settled)) => {
+                    if settled.wait_for(Option::is_some).await.is_err() {
+                        return self.store.refund(grant).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives back a grant of a request that is gone. `false` if it was not made of a lease.
+    pub(super) fn give_back_leased(self: &Arc<Self>, grant: &Grant) -> bool {
+        let goes_back = self.leases.get().and_then(|leases| leases.refund(grant));
+        match goes_back {
+            None => return false,
+            Some(GoesBack::ToLease) => self.permits_freed(),
+            Some(_) => {
+                let (queue, done) = (Arc::clone(self), self.giving_back());
+                let grant = Grant::new(grant.score, grant.call_id, grant.permits);
+                self.store.give_back_in_background(Box::pin(async move {
+                    if queue.refund(&grant).await.is_ok() {
+                        done();
+                    }
+                }));
+            }
+        }
+        true
+    }
+}
+
+/// The call for the next lease.
+struct Asking {
+    queue: Arc<Queue>,
+    plan: Plan,
+    is_over: bool,
+    _call: UnderWay,
+}
+
+impl Asking {
+    async fn ask(mut self) {
+        let Plan {
+            permits,
+            lasts,
+            set_up,
+            ..
+        } = self.plan;
+        let (queue, plan) = (Arc::clone(&self.queue), self.plan);
+        let Some(leases) = queue.leases.get() else {
+            return;
+        };
+        let call = AcquireCall::new(Requests::part(permits, PART))
+            .with_set_up(set_up)
+            .with_ahead(Some(Ahead::Lease(lasts)));
+        let call = Arc::new(call);
+        let sent = queue.moment();
+        let answered = queue.call(&call, queue.store.call_deadline()).await;
+        let Ok((answer, heard)) = answered else {
+            if call.may_have_run() {
+                queue.reclaim(call);
+            }
+            return;
+        };
+        self.is_over = true;
+        queue.note(heard);
+        call.claim();
+        let granted = call.requests.taken(&answer) as u32;
+        let mut ends = None;
+        queue.step_leases(|leases| {
+            let now = queue.moment();
+            let (todo, until) = leases.granted(&plan, (call.id, sent), (&answer, granted), now);
+            ends = until;
+            todo
+        });
+        let Some(ends) = ends else {
+            return;
+        };
+        if leases.left(queue.moment()) > 0 && queue.state.lock().admitted() > 0 {
+            queue.permits_freed();
+        }
+        let weak = Arc::downgrade(&queue);
+        queue.store.run_in_background(Box::pin(async move {
+            sleep_until(ends).await;
+            if let Some(queue) = weak.upgrade() {
+                queue.attend();
+            }
+        }));
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.is_over
+            && let Some(leases) = self.queue.leases.get()
+        {
+            leases.failed(Instant::now());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Requests for permits to be used later, which do not wait in the queue.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::{Queue, WaitQueue};
+use crate::decision::{DecisionSource, check_fits};
+use crate::error::{Error, Result};
+use crate::escaped::Escaped;
+use crate::event::{Reports, RequestResult};
+use crate::grant::Grant;
+use crate::store::AcquireCall;
+use crate::window::{Ahead, Requests, SetUp, Settlement};
+
+/// Nobody waits for longer, and each clock can show it.
+const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// Permits that can be used later.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    /// Its score is the end of the time in which they can be used.
+    pub(crate) grant: Grant,
+    /// When that time begins: as late as it may be.
+    pub(crate) usable_at: Instant,
+    /// When it ends: as early as it may be.
+    pub(crate) expires_at: Instant,
+    /// The same by the clock of the system.
+    pub(crate) expires_at_wall: SystemTime,
+}
+
+/// `None` if they become available too late.
+impl Reports for Option<Reserved> {
+    fn result(&self) -> RequestResult {
+        RequestResult::of(self.is_some(), DecisionSource::Store)
+    }
+}
+
+impl WaitQueue {
+    /// Takes permits that become available within so many ms; `None` if they become available later.
+    pub(crate) async fn reserve(
+        &self,
+        permits: u32,
+        within: i64,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<Reserved>> {
+        let queue = &self.queue;
+        let call = AcquireCall::new(Requests::one(permits)).with_set_up(set_up);
+        let call = Arc::new(call.with_ahead(Some(Ahead::Reservation { within })));
+        let (sent_at, sent_at_wall) = (Instant::now(), SystemTime::now());
+        let mut calling = Calling {
+            queue,
+            call: Some(Arc::clone(&call)),
+        };
+        let asking = queue.call(&call, queue.store.call_deadline());
+        let (answer, heard) = asking.await?;
+        calling.call = None;
+        queue.note(heard);
+        check_fits(queue.name(), permits, answer.rate)?;
+        let until_score = millis(answer.until_score);
+        let until_usable = until_score.saturating_sub(answer.interval());
+        if call.requests.taken(&answer) == 0 {
+            return match until_usable <= millis(within) {
+                true => Err(Error::ExpiresTooSoon {
+                    name: queue.name().to_owned(),
+                }),
+                false => Ok(None),
+            };
+        }
+        let grant = Grant::new(answer.score, call.id, permits);
+        Ok(Some(Reserved {
+            grant,
+            usable_at: Instant::now() + until_usable.min(LATE),
+            expires_at: sent_at + until_score.min(LATE),
+            expires_at_wall: sent_at_wall + until_score.min(LATE),
+        }))
+    }
+
+    /// Settles a lease that nobody waits for.
+    pub(crate) fn settle_in_background(&self, lease: Grant, settlement: Settlement) {
+        self.queue.settle_in_background(lease, settlement);
+    }
+}
+
+impl Queue {
+    pub(super) fn settle_in_background(self: &Arc<Self>, lease: Grant, settlement: Settlement) {
+        let (queue, on_done) = (Arc::clone(self), self.giving_back());
+        let settling = Box::pin(async move {
+            if let Err(error) = queue.store.settle(&lease, settlement).await {
+                tracing::warn!(
+                    limiter = %Escaped(queue.name()),
+                    permits = settlement.used,
+                    error = %Escaped(&error),
+                    "permits that were taken ahead come back only when they would have without this"
+                );
+            }
+            on_done();
+        });
+        self.store.give_back_in_background(settling);
+    }
+}
+
+/// A call of a caller who may be gone before it is answered: then what it takes goes back.
+struct Calling<'a> {
+    queue: &'a Arc<Queue>,
+    call: Option<Arc<AcquireCall>>,
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.queue.reclaim(call);
+        }
+    }
+}
+
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(millis.max(0).unsigned_abs())
+}

@@ -1,0 +1,91 @@
+//! Waiters are served when another client frees permits, without asking for them now and then: no time passes here,
+//! unless the server has no channels.
+
+use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, Result};
+use tokio::task::JoinHandle;
+
+use crate::fixture::{Fixture, HOUR};
+use crate::stopped_time::{StoppedTime, at_once, run_until_stalled};
+
+const RATE: u32 = 10;
+
+/// The limiter with all its permits in use as another client sees it, one who waits for so many, and the stopped time.
+async fn waiting(
+    fixture: &Fixture,
+    permits: u32,
+) -> (RateLimiter, JoinHandle<Result<()>>, StoppedTime) {
+    let other = fixture.limiter_of("other").await;
+    let rate = Rate::overall(u64::from(RATE), HOUR);
+    assert!(other.try_set_rate(rate).await.unwrap());
+    assert!(other.try_acquire(RATE).await.unwrap());
+    let limiter = fixture.limiter_of("waiting").await;
+    let stopped = fixture.stop_time();
+    let waiting = tokio::spawn(async move { limiter.acquire(permits).await });
+    run_until_stalled(&other).await;
+    assert!(!waiting.is_finished());
+    (other, waiting, stopped)
+}
+
+pub async fn a_waiter_is_served_as_another_client_releases_permits(fixture: Fixture) {
+    let (other, waiting, _stopped) = waiting(&fixture, 1).await;
+    other.release(RATE).await.unwrap();
+    fixture.told().await;
+    at_once(waiting).await.unwrap().unwrap();
+    assert_eq!(other.available_permits().await.unwrap(), 9);
+}
+
+pub async fn a_waiter_is_served_as_another_client_gives_a_grant_back(fixture: Fixture) {
+    let other = fixture.limiter_of("other").await;
+    other.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+    let grant = other.check(RATE).await.unwrap().into_grant().unwrap();
+    let limiter = fixture.limiter_of("waiting").await;
+    let _stopped = fixture.stop_time();
+    let waiting = tokio::spawn(async move { limiter.acquire(1).await });
+    run_until_stalled(&other).await;
+    assert_eq!(other.refund(grant).await.unwrap(), RATE);
+    fixture.told().await;
+    at_once(waiting).await.unwrap().unwrap();
+}
+
+pub async fn a_waiter_is_served_as_another_client_raises_or_resets_the_rate(fixture: Fixture) {
+    let (other, first, _stopped) = waiting(&fixture, 1).await;
+    let raised = Rate::overall(20, HOUR);
+    other
+        .set_rate_with(raised, PermitsInUse::Keep)
+        .await
+        .unwrap();
+    fixture.told().await;
+    at_once(first).await.unwrap().unwrap();
+    assert_eq!(other.available_permits().await.unwrap(), 9);
+    let limiter = fixture.limiter_of("third").await;
+    let second = tokio::spawn(async move { limiter.acquire(20).await });
+    run_until_stalled(&other).await;
+    other.set_rate(Rate::overall(40, HOUR)).await.unwrap();
+    fixture.told().await;
+    at_once(second).await.unwrap().unwrap();
+    assert_eq!(other.available_permits().await.unwrap(), 20);
+}
+
+pub async fn a_waiter_learns_at_once_that_another_client_deleted_the_limiter(fixture: Fixture) {
+    let (other, waiting, _stopped) = waiting(&fixture, 1).await;
+    assert!(other.delete().await.unwrap());
+    fixture.told().await;
+    let answer = at_once(waiting).await.unwrap();
+    assert!(
+        matches!(answer, Err(Error::NotInitialized { .. })),
+        "{answer:?}"
+    );
+}
+
+pub async fn a_waiter_that_needs_more_than_came_free_waits_for_the_rest(fixture: Fixture) {
+    let (other, waiting, _stopped) = waiting(&fixture, 4).await;
+    for _ in 0..3 {
+        other.release(1).await.unwrap();
+        run_until_stalled(&other).await;
+        assert!(!waiting.is_finished());
+    }
+    other.release(7).await.unwrap();
+    fixture.told().await;
+    at_once(waiting).await.unwrap().unwrap();
+    assert_eq!(other.available_permits().await.unwrap(), 6);
+}

@@ -1,0 +1,95 @@
+//! A limiter with leases, and another client that sees what is left in Redis.
+
+use std::time::Duration;
+
+use redisson_rate_limiter::{Lease, Rate, RateLimiter, RedissonClient};
+use tokio::time::{sleep, timeout};
+
+use crate::clients::patient;
+
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// Within this time what a test waits for happens, or it fails.
+const AT_LAST: Duration = Duration::from_secs(20);
+
+pub struct Fixture {
+    pub client: RedissonClient,
+    pub leased: RateLimiter,
+    /// Another client's.
+    pub plain: RateLimiter,
+    /// How many permits the handle was granted.
+    pub taken: u64,
+}
+
+impl Fixture {
+    /// A limiter of so many permits an hour, and leases of a minute. The client reaches the server by the first URL.
+    pub async fn new(client_url: &str, url: &str, permits: u64) -> Self {
+        let client = patient(client_url).await;
+        Self::over(client, url, permits).await
+    }
+
+    pub async fn over(client: RedissonClient, url: &str, permits: u64) -> Self {
+        let plain = patient(url).await.rate_limiter("limiter");
+        plain.set_rate(Rate::overall(permits, HOUR)).await.unwrap();
+        Self {
+            leased: leased(&client),
+            client,
+            plain,
+            taken: 0,
+        }
+    }
+
+    /// Drops the handle, so that its leases end, and makes another one.
+    pub fn lease_anew(&mut self) {
+        self.leased = self.plain.clone();
+        self.leased = leased(&self.client);
+    }
+
+    pub async fn take(&mut self, times: u64) {
+        for _ in 0..times {
+            assert!(self.leased.try_acquire(1).await.unwrap());
+            self.taken += 1;
+        }
+    }
+
+    /// The permits left in leases.
+    pub async fn in_leases(&self) -> u64 {
+        // In this order a lease whose answer is on its way counts as none.
+        let left = self.plain.available_permits().await.unwrap();
+        let all = self.leased.available_permits().await.unwrap();
+        all.saturating_sub(left)
+    }
+
+    /// Takes permits until so many are left in leases.
+    pub async fn lease(&mut self, permits: u64) {
+        let leasing = async {
+            while self.in_leases().await < permits {
+                self.take(1).await;
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(AT_LAST, leasing).await.expect("a lease");
+    }
+
+    /// Waits until so many permits are left in Redis.
+    pub async fn until_left(&self, permits: u64) {
+        let (mut left, plain) = (0, &self.plain);
+        let waiting = async {
+            loop {
+                left = plain.available_permits().await.unwrap();
+                if left == permits {
+                    return;
+                }
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        if timeout(AT_LAST, waiting).await.is_err() {
+            panic!("{left} left, not {permits}");
+        }
+    }
+}
+
+fn leased(client: &RedissonClient) -> RateLimiter {
+    let lease = Lease::up_to(Duration::from_secs(60));
+    client.rate_limiter("limiter").leased(lease)
+}
