@@ -6,8 +6,8 @@ use tokio::task::JoinHandle;
 use crate::load::{HOUR, patient_client};
 use crate::sentinels::{Sentinel, acknowledged_by_replica, replica_of};
 use crate::stopped_time::{StoppedTime, at_once, until};
-use crate::support::Server;
 use crate::support::cluster::Cluster;
+use crate::support::{Server, without_timeouts};
 
 const NAME: &str = "limiter";
 /// The hash slot of its keys.
@@ -25,11 +25,17 @@ async fn waiting(url: &str) -> (JoinHandle<Result<()>>, RateLimiter, RedissonCli
 }
 
 async fn until_subscribed(server: &Server) {
+    let client = redis::Client::open(server.url()).unwrap();
     until("somebody has subscribed", async || {
+        // A server that becomes a primary closes its connections, also one that is just being made.
+        let config = without_timeouts();
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        let Ok(mut connection) = connection.await else {
+            return false;
+        };
         let mut command = redis::cmd("PUBSUB");
         command.arg("SHARDNUMSUB").arg("{limiter}:freed");
-        let answer = command.query_async(&mut server.connection().await).await;
-        // A server that becomes a primary closes its connections.
+        let answer = command.query_async(&mut connection).await;
         matches!(answer, Ok::<(String, u64), _>((_, 1)))
     })
     .await;
