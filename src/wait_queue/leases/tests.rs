@@ -217,7 +217,7 @@ fn a_lease_that_comes_too_late_is_given_back_and_none_follows_soon() {
 }
 
 #[test]
-fn after_a_lease_that_came_too_late_leasing_goes_on_soon_however_long_the_interval_is() {
+fn after_a_lease_that_came_too_late_leasing_goes_on_soon() {
     let mut process = Process::new();
     let hour = ms(3_600_000);
     let mut note = |at| {
