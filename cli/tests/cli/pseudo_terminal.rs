@@ -49,8 +49,9 @@ impl PseudoTerminal {
             .open(&name)
             .unwrap();
         let mut with_terminal = Command::new("setsid");
+        // A shell's background job ignores Ctrl-C, and so would all that it starts.
         with_terminal
-            .args(["--ctty", "--wait"])
+            .args(["--ctty", "--wait", "env", "--default-signal=INT,QUIT"])
             .arg(command.get_program());
         with_terminal.args(command.get_args()).env("TERM", "xterm");
         for (name, value) in command.get_envs() {
