@@ -14,8 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt};
 
-use crate::fixture::{Handled, MINUTE, ask, field, of, per_minute, request};
+use crate::fixture::{Handled, MINUTE, ask, field, left, of, per_minute, request};
 use crate::support::Server;
+use crate::support::cluster::Cluster;
 
 async fn connect(server: &Server) -> RedissonClient {
     RedissonClient::builder()
@@ -55,6 +56,46 @@ async fn all_rules_of_a_request_are_one_call() {
         Some(r#""user";r=8;t=60, "all";r=89;t=60"#)
     );
     assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+/// Their keys lie on three nodes: the rules are asked in turn, and what one has taken goes back when the next one denies.
+#[tokio::test]
+async fn on_a_cluster_a_request_is_charged_by_all_rules_or_by_none() {
+    let cluster = Cluster::start();
+    let client = RedissonClient::builder()
+        .response_timeout(MINUTE)
+        .connect(&cluster.urls().join(","))
+        .await
+        .unwrap();
+    let limiter = |name: &str, limit| {
+        let limiter = per_minute(&client, limit);
+        limiter.with_prefix(format!("{name}:")).with_name(name)
+    };
+    let (users, all) = (limiter("user", 9), limiter("all", 13));
+    let rules = client.rules([
+        Rule::new(users.clone(), by(Header::new("x-user")), |_, _| ()),
+        Rule::new(all.clone(), by(Everyone), |_, _| ()),
+    ]);
+    let layer = RateLimitLayer::by_rules(Arc::new(rules.unwrap()));
+    let mut granted = Vec::new();
+    for user in ["alice", "bob", "carol"] {
+        for request in 1..=10 {
+            let response = ask(&layer, of(user)).await;
+            let is_granted = response.status() == 200;
+            assert!(is_granted || response.status() == 429);
+            granted.extend(is_granted.then_some((user, request)));
+        }
+    }
+    // Nine of the first user, and the four that are left for all.
+    let expected = (1..=9).map(|it| ("alice", it));
+    let expected = expected.chain((1..=4).map(|it| ("bob", it)));
+    assert_eq!(granted, expected.collect::<Vec<_>>());
+    let users_left = [
+        left(&users, "alice").await,
+        left(&users, "bob").await,
+        left(&users, "carol").await,
+    ];
+    assert_eq!((users_left, left(&all, "everyone").await), ([0, 5, 9], 0));
 }
 
 #[tokio::test]
