@@ -40,6 +40,7 @@ mod sharing;
 mod slow_store_tests;
 mod state;
 mod waiter;
+mod window_leases;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -74,6 +75,7 @@ pub(crate) use reserving::Reserved;
 pub(crate) use state::Effect;
 use state::{Availability, Outbox, Published, State, Waiter, Waits};
 use waiter::PlaceInQueue;
+pub(crate) use window_leases::WindowLeases;
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
 /// permits or change the rate, and a message that tells of it may be lost. Together with the time for which permits are left to others it makes a second.

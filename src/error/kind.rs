@@ -33,6 +33,8 @@ pub enum ErrorKind {
     ExpiresTooSoon,
     /// [`Error::InvalidArgument`].
     InvalidArgument,
+    /// [`Error::NotLeasable`].
+    NotLeasable,
     /// [`Error::InvalidName`].
     InvalidName,
     /// [`Error::InvalidRule`], or [`Error::InvalidRulesFile`].
@@ -65,6 +67,7 @@ impl ErrorKind {
             Self::ReservationExpired => "reservation_expired",
             Self::ExpiresTooSoon => "expires_too_soon",
             Self::InvalidArgument => "invalid_argument",
+            Self::NotLeasable => "not_leasable",
             Self::InvalidName => "invalid_name",
             Self::InvalidRule => "invalid_rule",
             Self::Indeterminate => "indeterminate",
@@ -96,6 +99,7 @@ impl Error {
             Self::ReservationExpired { .. } => ErrorKind::ReservationExpired,
             Self::ExpiresTooSoon { .. } => ErrorKind::ExpiresTooSoon,
             Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
+            Self::NotLeasable { .. } => ErrorKind::NotLeasable,
             Self::InvalidName { .. } => ErrorKind::InvalidName,
             Self::InvalidRule { .. } | Self::InvalidRulesFile { .. } => ErrorKind::InvalidRule,
             Self::Indeterminate { .. } => ErrorKind::Indeterminate,
@@ -136,6 +140,10 @@ mod tests {
                 argument: "",
                 reason: "",
             },
+            Error::NotLeasable {
+                policy: "",
+                reason: "",
+            },
             Error::InvalidName {
                 name: name(),
                 reason: "",
@@ -159,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_label_of_an_error_is_the_name_of_its_variant_in_snake_case() {
-        let labels = "not_initialized exceeds_limit queue_full closed reservation_expired expires_too_soon invalid_argument invalid_name invalid_rule indeterminate \
+        let labels = "not_initialized exceeds_limit queue_full closed reservation_expired expires_too_soon invalid_argument not_leasable invalid_name invalid_rule indeterminate \
                       store_unavailable no_runtime authentication_failed permission_denied bad_state redis";
         let errors = errors();
         assert_eq!(labels.split_whitespace().count(), errors.len());

@@ -1,6 +1,7 @@
 //! The handle that applies a policy to targets.
 
 mod combining;
+mod leased;
 mod policies;
 mod settings;
 
@@ -28,6 +29,7 @@ use crate::policies::algorithm::{AnyModel, INTERNAL, Internal, Policy};
 use crate::policies::answer::Answer;
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
+use crate::wait_queue::WindowLeases;
 use crate::window::{Answer as Acquired, SetUp};
 use combining::TargetCalls;
 use policies::Policies;
@@ -77,6 +79,7 @@ pub struct PolicyLimiter<P> {
     accepts_empty_key: bool,
     penalty: Option<i64>,
     options: LimiterOptions,
+    leases: Option<Arc<WindowLeases>>,
 }
 
 impl<P: Policy> PolicyLimiter<P> {
@@ -91,6 +94,7 @@ impl<P: Policy> PolicyLimiter<P> {
             name: None,
             accepts_empty_key: false,
             penalty: None,
+            leases: None,
         })
     }
 
@@ -199,10 +203,17 @@ impl<P: Policy> PolicyLimiter<P> {
             return self.check_shared(key, cost, Some(set_up)).await;
         }
         let request = self.validated_request(model, key, cost)?;
+        match &self.leases {
+            Some(leases) => self.ask_beside(leases, &request).await,
+            None => self.ask_store(&request).await,
+        }
+    }
+
+    async fn ask_store(&self, request: &TargetRequest) -> Result<Decision> {
         // Boxed, because the future of the failure policy has room for it several times.
-        let asking = Box::pin(combining::check(&self.batcher, &request));
+        let asking = Box::pin(combining::check(&self.batcher, request));
         let store = &*self.registry.store;
-        check_target(store, &self.registry.local_store, &request, asking).await
+        check_target(store, &self.registry.local_store, request, asking).await
     }
 
     /// Decides a request by the RRateLimiter of a key, with the settings that it gets.
@@ -335,6 +346,9 @@ impl<P: Policy> PolicyLimiter<P> {
             ..
         } = &*self.registry;
         state.admit()?;
+        if let Some(answer) = self.peek_leased(key, cost) {
+            return Ok(answer.decided(Grant::of_nothing(cost)));
+        }
         joint::peek(store, local_store, self.charge(key, cost)?).await
     }
 
@@ -374,6 +388,9 @@ impl<P: Policy> PolicyLimiter<P> {
             model: whole.model(&self.registry.client_id, INTERNAL)?.0,
             ..request.target
         };
+        if let Some(leases) = &self.leases {
+            leases.end(&target.key).await;
+        }
         let Registry {
             store, local_store, ..
         } = &*self.registry;
@@ -495,10 +512,12 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// The answer of a store in memory to a request that needs no queue: it waits for nobody.
+    /// The answer of a store in memory to a request that needs no queue, or of a lease: it waits for nobody.
     #[inline]
     fn answer_now(&self, key: &str, cost: u32) -> Option<Result<Answer>> {
-        let memory = self.registry.store.in_memory()?;
+        let Some(memory) = self.registry.store.in_memory() else {
+            return self.take_leased(key, cost).map(Ok);
+        };
         self.policies.read(|in_force| {
             let model = &**in_force.algorithm();
             let is_shared = model.properties().is_on_the_window;
@@ -602,6 +621,7 @@ impl<P> Clone for PolicyLimiter<P> {
             accepts_empty_key: self.accepts_empty_key,
             penalty: self.penalty,
             options: self.options.clone(),
+            leases: self.leases.clone(),
         }
     }
 }

@@ -152,6 +152,12 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         self.evaluate(&state, at, cost).ok()
     }
 
+    /// This policy as a lease of so many permits is taken by it: granted only if as many are left behind it. `None` if its
+    /// leases would not be exact, or never have so many.
+    fn leasing(&self, _permits: u32) -> Option<Self> {
+        None
+    }
+
     /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
     fn after(&self, _before: &Self) -> (Self, Duration) {
         (self.clone(), Duration::ZERO)
@@ -222,14 +228,12 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
 
 /// The name of an algorithm's script, and of its function in `lua/joint.lua`.
 pub(crate) trait Named {
-    #[cfg(feature = "redis")]
     const NAME: &'static str;
 }
 
 macro_rules! names {
     ([] $($name:ident: $Policy:ident,)*) => {
         $(impl Named for super::$Policy {
-            #[cfg(feature = "redis")]
             const NAME: &'static str = stringify!($name);
         })*
     };
@@ -249,6 +253,8 @@ pub(crate) struct Properties {
     pub(crate) largest_cost: u32,
     /// Whether a foreign lock denies even if this limiter has no penalty.
     pub(crate) honours_foreign_locks: bool,
+    /// Why nothing can be leased; `None` if something can.
+    pub(crate) not_leasable: Option<&'static str>,
 }
 
 impl Properties {
@@ -258,6 +264,9 @@ impl Properties {
         logs_requests: false,
         largest_cost: u32::MAX,
         honours_foreign_locks: false,
+        not_leasable: Some(
+            "goes on filling while a lease is held, so that both together may exceed its capacity",
+        ),
     };
 }
 

@@ -107,7 +107,6 @@ impl From<NotInitialized> for Unusable {
 }
 
 impl Named for SharedRate {
-    #[cfg(feature = "redis")]
     const NAME: &'static str = "shared_rate";
 }
 
@@ -116,6 +115,7 @@ impl Model for SharedRate {
 
     const PROPERTIES: Properties = Properties {
         is_on_the_window: true,
+        not_leasable: Some("is leased by a `KeyedRateLimiter` or `RateLimiter`"),
         ..Properties::USUAL
     };
 

@@ -23,6 +23,7 @@ pub(crate) mod failure;
 pub(crate) mod fuzzing;
 mod hints;
 mod large_audit;
+pub(crate) mod leased_windows;
 mod limiter;
 mod multi_acquire;
 pub(crate) mod multi_check;
@@ -52,6 +53,7 @@ use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
 use crate::store::breaker::{Breaker, Breakers, Patience, guarded};
+use crate::store::leased_windows::LeasedWindows;
 use audit_budget::AuditBudget;
 use background::Background;
 use connection::subscriber::Subscriber;
@@ -344,5 +346,9 @@ impl Store for RedisStore {
 
     fn redis(&self) -> Option<&RedisStore> {
         Some(self)
+    }
+
+    fn windows(&self) -> Option<Arc<dyn LeasedWindows>> {
+        Some(Arc::new(self.clone()))
     }
 }

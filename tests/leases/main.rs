@@ -2,6 +2,7 @@
 
 #[path = "../support/clients.rs"]
 mod clients;
+mod fixed_window;
 mod fixture;
 #[path = "../support/proxy.rs"]
 mod proxy;
@@ -9,6 +10,8 @@ mod proxy;
 mod seeded;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/told.rs"]
+mod told;
 
 mod outage;
 mod permits;

@@ -6,7 +6,7 @@ use std::process::{self, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redisson_rate_limiter::Lease;
+use redisson_rate_limiter::{FixedWindow, Lease};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
@@ -35,6 +35,8 @@ pub struct Task {
     pub pause: u64,
     /// Whether its callers wait for permits.
     pub waits: bool,
+    /// The limit of a policy's windows of a second; 0 if they use the limiter instead.
+    pub in_windows: u32,
 }
 
 fn micros() -> i64 {
@@ -49,7 +51,7 @@ async fn a_child_process_takes_permits() {
         return;
     };
     let words: Vec<&str> = task.split(' ').collect();
-    let [url, lease, pause, waits] = words[..] else {
+    let [url, lease, pause, waits, in_windows] = words[..] else {
         panic!("no task: {task}");
     };
     let (lease, pause): (u64, u64) = (lease.parse().unwrap(), pause.parse().unwrap());
@@ -57,12 +59,23 @@ async fn a_child_process_takes_permits() {
         for _ in io::stdin().lock().lines().map_while(Result::ok) {}
         process::exit(0); // with its parent
     });
-    let limiter = patient(url).await.rate_limiter("limiter");
-    let limiter = limiter.leased(Lease::up_to(Duration::from_millis(lease)));
+    let (client, lease) = (
+        patient(url).await,
+        Lease::up_to(Duration::from_millis(lease)),
+    );
+    let limiter = client.rate_limiter("limiter").leased(lease);
+    let limit: u32 = in_windows.parse().unwrap();
+    let policy = FixedWindow::new(limit.max(1), Duration::from_secs(1)).aligned_to_clock();
+    let windows = client
+        .policy_limiter(policy)
+        .unwrap()
+        .leased(lease)
+        .unwrap();
     let mut random = Seeded::new().branch(u64::from(process::id()));
     loop {
         let after = micros();
         let is_granted = match waits == "true" {
+            _ if limit > 0 => windows.check("windows", 1).await.map(|it| it.is_granted()),
             true => limiter.acquire(1).await.map(|()| true),
             false => limiter.try_acquire(1).await,
         };
@@ -92,6 +105,7 @@ impl ChildProcess {
             lease,
             pause,
             waits,
+            in_windows,
         } = task;
         let mut child = Command::new(env::current_exe().expect("this program"))
             .args([
@@ -99,7 +113,7 @@ impl ChildProcess {
                 "process::a_child_process_takes_permits",
                 "--nocapture",
             ])
-            .env(TASK, format!("{url} {lease} {pause} {waits}"))
+            .env(TASK, format!("{url} {lease} {pause} {waits} {in_windows}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::sync::Arc;
 
 use super::{Model, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
@@ -14,12 +15,12 @@ use crate::window::{At, SetUp};
 
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     /// The name of its function in `lua/joint.lua`.
-    #[cfg(feature = "redis")]
     fn name(&self) -> &'static str;
     /// Tells algorithms apart.
     fn kind(&self) -> TypeId;
     fn properties(&self) -> &'static Properties;
     fn set_up(&self) -> Option<SetUp>;
+    fn leasing(&self, permits: u32) -> Option<Arc<dyn AnyModel>>;
     fn limit(&self) -> Option<i64>;
     fn quota(&self) -> Quota;
     fn touches(&self, cost: u32) -> u32;
@@ -58,7 +59,6 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
 }
 
 impl<M: Model> AnyModel for M {
-    #[cfg(feature = "redis")]
     fn name(&self) -> &'static str {
         M::NAME
     }
@@ -73,6 +73,11 @@ impl<M: Model> AnyModel for M {
 
     fn set_up(&self) -> Option<SetUp> {
         Model::set_up(self)
+    }
+
+    fn leasing(&self, permits: u32) -> Option<Arc<dyn AnyModel>> {
+        let leasing = Model::leasing(self, permits)?;
+        Some(Arc::new(leasing))
     }
 
     fn limit(&self) -> Option<i64> {

@@ -31,7 +31,7 @@ impl RedisStore {
     }
 
     /// `read` returns `None` if the replies are not those to the call.
-    async fn run_call<T>(
+    pub(super) async fn run_call<T>(
         &self,
         call: &Arc<Call>,
         deadline: Instant,

@@ -57,11 +57,16 @@ impl Keys {
 
     /// The key of one call that was granted in part: it exists while a copy of the call may arrive.
     pub(crate) fn of_call(&self, id: &CallId) -> String {
-        let mut suffix = String::from(":");
-        for byte in id {
-            // Writing to a string cannot fail.
-            let _ = write!(suffix, "{byte:02x}");
-        }
-        sibling(&self.name, &(suffix + ":call"))
+        of_call(&self.name, id)
     }
+}
+
+/// The key of one call on this name: what a copy of the call must know.
+pub(super) fn of_call(name: &str, id: &CallId) -> String {
+    let mut suffix = String::from(":");
+    for byte in id {
+        // Writing to a string cannot fail.
+        let _ = write!(suffix, "{byte:02x}");
+    }
+    sibling(name, &(suffix + ":call"))
 }

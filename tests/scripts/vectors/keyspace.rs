@@ -45,8 +45,8 @@ pub async fn write(connection: &mut MultiplexedConnection, keys: &Map<String, Js
             }
         }
         if let Some(time_to_live) = key.get("pttl") {
-            let time_to_live = time_to_live.as_i64().unwrap();
-            run(connection, "PEXPIRE", name, [digits(time_to_live)]).await;
+            let end = start + time_to_live.as_i64().unwrap();
+            run(connection, "PEXPIREAT", name, [digits(end)]).await;
         }
     }
 }

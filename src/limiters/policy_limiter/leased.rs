@@ -1,0 +1,128 @@
+//! A handle that takes parts of windows ahead, and decides without a call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::PolicyLimiter;
+use crate::decision::Decision;
+use crate::error::{Error, Result};
+use crate::fallback::TargetRequest;
+use crate::limiters::Lease;
+use crate::policies::algorithm::{AnyModel, Policy};
+use crate::policies::answer::Answer;
+use crate::wait_queue::WindowLeases;
+
+/// Why a limiter with a penalty has no leases.
+pub(super) const LOCKS_OUT: &str =
+    "has a penalty here, and a lease would go on granting while its target is locked out";
+
+impl<P: Policy> PolicyLimiter<P> {
+    /// This limiter with leases: the client takes a part of a target's window from Redis ahead of the requests, as much as these
+    /// wanted lately, and then grants them in this process without a call. Sends nothing. For a
+    /// [`FixedWindow`](crate::FixedWindow) only.
+    ///
+    /// A lease is exact: each use falls into the window that has counted it, because a lease ends with its window, by this
+    /// process's clock from before the call. It takes at most half of what is left, and at its end one call gives back what it
+    /// did not use, to the same window. The calls are made in the background; a request that no lease can serve goes to Redis.
+    /// Where Redis denies one, what is leased of its target goes back first, and Redis is asked again. A lease outlives an outage
+    /// of Redis until it ends. A target that is asked for less than twice in the time of a lease leases nothing, and is forgotten
+    /// when others come.
+    ///
+    /// This handle and its clones use the leases; [`charge`](Self::charge) and rules do not. They end when the last of these
+    /// is dropped, when the policy [changes](Self::set_policy), for a target that is [reset](Self::reset) by such a handle, and
+    /// when the client is [closed](crate::RedissonClient::close). The [remaining](crate::Granted::remaining) permits of a
+    /// request that a lease granted are those left in Redis when the lease was taken, and those left in leases. The guide to
+    /// leases (`docs/leases.md`) says what they cost, and when not to use them.
+    ///
+    /// State: that of the policy, and while a call that gives something back may be sent again the string
+    /// `{key}:CALL:call`, where `CALL` is an id.
+    ///
+    /// In memory every request is decided at once, so there are no leases.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// # let client = RedissonClient::in_memory(); // or RedissonClient::connect("redis://127.0.0.1:6379").await?
+    /// let lease = Lease::up_to(Duration::from_millis(500));
+    /// let per_minute = FixedWindow::new(1_000, Duration::from_secs(60));
+    /// let limiter = client.policy_limiter(per_minute)?.with_prefix("orders:").leased(lease)?;
+    /// for _ in 0..100 {
+    ///     assert!(limiter.check("alice", 1).await?.is_granted());
+    /// }
+    /// assert_eq!(limiter.peek("alice", 1).await?.remaining(), 899);
+    ///
+    /// let bucket = client.policy_limiter(TokenBucket::per_second(10))?.leased(lease);
+    /// assert!(matches!(bucket, Err(Error::NotLeasable { policy: "token_bucket", .. })));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotLeasable`] for other policies, and for a limiter with a [penalty](Self::with_penalty).
+    pub fn leased(self, lease: Lease) -> Result<Self> {
+        if let Some(reason) = self.model().properties().not_leasable {
+            return Err(self.not_leasable(reason));
+        }
+        if self.penalty.is_some() {
+            return Err(self.not_leasable(LOCKS_OUT));
+        }
+        let is_long_enough = lease.longest() >= Duration::from_millis(1);
+        let leases = is_long_enough.then(|| self.registry.window_leases(lease.longest()));
+        Ok(Self { leases, ..self })
+    }
+
+    pub(super) fn not_leasable(&self, reason: &'static str) -> Error {
+        Error::NotLeasable {
+            policy: self.model().name(),
+            reason,
+        }
+    }
+
+    /// What a lease grants. `None` also for a request that is refused: the store's path says why.
+    #[inline]
+    pub(super) fn take_leased(&self, key: &str, cost: u32) -> Option<Answer> {
+        let leases = self.leases.as_ref()?;
+        self.of_leases(key, cost, |model, key| leases.take(model, key, cost))
+    }
+
+    /// What a lease would grant.
+    pub(super) fn peek_leased(&self, key: &str, cost: u32) -> Option<Answer> {
+        let leases = self.leases.as_ref()?;
+        self.of_leases(key, cost, |model, key| leases.peek(model, key, cost))
+    }
+
+    fn of_leases(
+        &self,
+        key: &str,
+        cost: u32,
+        answer: impl FnOnce(&Arc<dyn AnyModel>, &str) -> Option<Answer>,
+    ) -> Option<Answer> {
+        self.registry.state.admit().ok()?;
+        let key = self.mapped_name(key);
+        self.policies.read(|in_force| {
+            let model = in_force.algorithm();
+            self.validated(&**model, &key, cost).ok()?;
+            answer(model, &key)
+        })
+    }
+
+    /// Decides by the store a request that no lease has granted.
+    pub(super) async fn ask_beside(
+        &self,
+        leases: &WindowLeases,
+        request: &TargetRequest,
+    ) -> Result<Decision> {
+        let decision = self.ask_store(request).await?;
+        if decision.is_by_failure_policy() {
+            return Ok(decision);
+        }
+        match leases.note(&request.target, request.cost, &decision) {
+            None => Ok(decision),
+            Some(given_back) => {
+                given_back.await;
+                self.ask_store(request).await
+            }
+        }
+    }
+}

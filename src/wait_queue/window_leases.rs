@@ -1,0 +1,404 @@
+//! Leases of the targets of a policy with fixed windows, which share their mechanism with those of a limiter: see
+//! [`leases`](super::leases).
+//!
+//! A lease is a part of one window. It was counted in that window when it was taken, and ends with it at the latest, by this
+//! process's clock from before the call. So each use falls into the window that has counted it. What is not used goes back to
+//! the counter of the same window; once that is over, there is nothing to give back.
+//!
+//! A call for a lease is a request like any other, by a policy whose limit is less by as much as it asks for: so it is granted
+//! only if that is at most half of what is left. If its answer is lost, its permits come back with the next window.
+//!
+//! A target gets its place here with its first request, and loses it when it is idle and others come.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::leases::{Ended, Leases, Moment, Plan, Todo, UnderWay};
+use crate::clock::system_millis;
+use crate::decision::Decision;
+use crate::escaped::Escaped;
+use crate::lock::Lock;
+use crate::permit::CallId;
+use crate::policies::algorithm::AnyModel;
+use crate::policies::answer::{Answer, Outcome};
+use crate::policies::call::{Call, Target};
+use crate::store::leased_windows::{LeasedWindows, Unused};
+use crate::window;
+
+/// A lease is for at least this many permits: fewer cost no more calls without one.
+const FEWEST: u32 = 2;
+
+const SMALLEST_SWEEP: usize = 64;
+
+/// The leases of a handle and its clones, by target. They end when it is dropped.
+pub(crate) struct WindowLeases {
+    /// `None` if the store decides at once: then nothing is leased.
+    store: Option<Arc<dyn LeasedWindows>>,
+    up_to: Duration,
+    targets: RwLock<Targets>,
+}
+
+#[derive(Default)]
+struct Targets {
+    by_key: HashMap<Arc<str>, Arc<LeasedTarget>>,
+    sweep_at: usize,
+    is_closed: bool,
+}
+
+struct LeasedTarget {
+    store: Arc<dyn LeasedWindows>,
+    key: Arc<str>,
+    model: Arc<dyn AnyModel>,
+    leases: Leases,
+    made: Instant,
+    /// By how many ms the server's clock is ahead of the time since `made`, as the last lease has shown: at most.
+    ahead: AtomicI64,
+    seen: Lock<Seen>,
+}
+
+/// What the store last answered.
+struct Seen {
+    at: Instant,
+    /// The permits that it had left.
+    left: i64,
+}
+
+fn moment() -> Moment {
+    Moment {
+        at: Instant::now(),
+        wall: system_millis(),
+    }
+}
+
+impl WindowLeases {
+    /// Leases of up to this length.
+    pub(crate) fn new(store: Option<Arc<dyn LeasedWindows>>, up_to: Duration) -> Self {
+        Self {
+            store,
+            up_to,
+            targets: RwLock::default(),
+        }
+    }
+
+    fn target(&self, key: &str) -> Option<Arc<LeasedTarget>> {
+        // The map stays whole whatever panics elsewhere.
+        let targets = self.targets.read().unwrap_or_else(PoisonError::into_inner);
+        targets.by_key.get(key).map(Arc::clone)
+    }
+
+    /// The target's leases, if they were taken by this policy. Those of the policy before end.
+    fn of_policy(&self, model: &Arc<dyn AnyModel>, key: &str) -> Option<Arc<LeasedTarget>> {
+        let target = self.target(key)?;
+        if Arc::ptr_eq(&target.model, model) {
+            return Some(target);
+        }
+        self.remove(&target);
+        None
+    }
+
+    fn remove(&self, target: &Arc<LeasedTarget>) {
+        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+        let by_key = &mut targets.by_key;
+        if by_key
+            .get(&target.key)
+            .is_some_and(|it| Arc::ptr_eq(it, target))
+        {
+            by_key.remove(&target.key);
+        }
+        drop(targets);
+        target.step(|leases| leases.close(Instant::now()));
+    }
+
+    fn get_or_create(
+        &self,
+        model: &Arc<dyn AnyModel>,
+        key: &Arc<str>,
+    ) -> Option<Arc<LeasedTarget>> {
+        let store = self.store.as_ref()?;
+        if let Some(target) = self.of_policy(model, key) {
+            return Some(target);
+        }
+        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+        if targets.is_closed {
+            return None;
+        }
+        if targets.by_key.len() >= targets.sweep_at {
+            let now = Instant::now();
+            targets
+                .by_key
+                .retain(|_, target| !target.is_idle(self.up_to, now));
+            targets.sweep_at = SMALLEST_SWEEP.max(targets.by_key.len() * 2);
+        }
+        let target = targets.by_key.entry(Arc::clone(key)).or_insert_with(|| {
+            let target = LeasedTarget::new(store, model, key);
+            target.leases.hold(self.up_to);
+            Arc::new(target)
+        });
+        Some(Arc::clone(target))
+    }
+
+    /// Takes permits of a lease. `None` if none has them.
+    pub(crate) fn take(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Option<Answer> {
+        let target = self.of_policy(model, key)?;
+        let taken = target.leases.acquire(cost, None, moment)?;
+        if taken.is_attention_due {
+            target.attend();
+        }
+        Some(target.answer(&taken.answer, cost))
+    }
+
+    /// What a request would get of the leases.
+    pub(crate) fn peek(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Option<Answer> {
+        let target = self.target(key)?;
+        if !Arc::ptr_eq(&target.model, model) {
+            return None;
+        }
+        let (_, answer) = target.leases.peek(cost, None, moment())?;
+        Some(target.answer(&answer, cost))
+    }
+
+    /// Learns from the store's decision on a request. Where it is a denial, the leases go back; then returns what waits until
+    /// that is done, if there was something.
+    pub(crate) fn note(
+        &self,
+        Target { model, key, .. }: &Target,
+        cost: u32,
+        decision: &Decision,
+    ) -> Option<impl Future<Output = ()> + use<>> {
+        let target = self.get_or_create(model, key)?;
+        target.note(cost, decision);
+        target.calls().filter(|_| !decision.is_granted())
+    }
+
+    /// Ends the leases of a target, and waits until what they did not use is back.
+    pub(crate) async fn end(&self, key: &str) {
+        if let Some(target) = self.target(key) {
+            self.remove(&target);
+            if let Some(calls) = target.calls() {
+                calls.await;
+            }
+        }
+    }
+
+    /// Ends all leases, and takes none from then on.
+    pub(crate) fn close(&self) {
+        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+        targets.is_closed = true;
+        let all = std::mem::take(&mut targets.by_key);
+        drop(targets);
+        for target in all.values() {
+            target.step(|leases| leases.close(Instant::now()));
+        }
+    }
+}
+
+impl Drop for WindowLeases {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl LeasedTarget {
+    fn new(store: &Arc<dyn LeasedWindows>, model: &Arc<dyn AnyModel>, key: &Arc<str>) -> Self {
+        let now = Instant::now();
+        Self {
+            store: Arc::clone(store),
+            key: Arc::clone(key),
+            model: Arc::clone(model),
+            leases: Leases::new(now),
+            made: now,
+            ahead: AtomicI64::new(0),
+            seen: Lock::new(Seen { at: now, left: 0 }),
+        }
+    }
+
+    /// Whether it has no lease, and demand has forgotten its requests.
+    fn is_idle(&self, up_to: Duration, now: Instant) -> bool {
+        let remembered = up_to.min(self.length() / 2) * 2;
+        let seen = self.seen.lock().at;
+        self.leases.is_empty()
+            && self.leases.calls().is_none()
+            && now.saturating_duration_since(seen) >= remembered
+    }
+
+    fn length(&self) -> Duration {
+        self.model.quota().window
+    }
+
+    /// The ms until a window ends that ends at this time of the server's clock; 0 once it has, by this process's clock.
+    fn until(&self, ends: i64) -> i64 {
+        let ends = ends - self.ahead.load(Ordering::Relaxed);
+        let passed = i64::try_from(self.made.elapsed().as_millis()).unwrap_or(i64::MAX);
+        ends.saturating_sub(passed).max(0)
+    }
+
+    /// A policy's answer, from that of a lease: whose score is when the window ends.
+    fn answer(&self, leased: &window::Answer, cost: u32) -> Answer {
+        Answer {
+            outcome: Outcome::Granted,
+            limit: leased.rate,
+            window: i64::try_from(self.length().as_millis()).unwrap_or(i64::MAX),
+            remaining: leased.available - i64::from(cost),
+            retry_after: 0,
+            reset: self.until(leased.score),
+            delay: 0,
+        }
+    }
+
+    fn calls(&self) -> Option<impl Future<Output = ()> + use<>> {
+        let mut calls = self.leases.calls()?;
+        Some(async move {
+            let _ = calls.wait_for(|calls| *calls == 0).await;
+        })
+    }
+
+    fn step(self: &Arc<Self>, step: impl FnOnce(&Leases) -> Todo) {
+        let Todo { settle, ask } = step(&self.leases);
+        for Ended {
+            grant, settlement, ..
+        } in settle
+        {
+            let unused = grant.permits.saturating_sub(settlement.used);
+            self.give_back(grant.call_id, grant.score, unused);
+        }
+        if let Some(plan) = ask {
+            let asking = Asking {
+                target: Arc::clone(self),
+                plan,
+                is_over: false,
+                _call: self.leases.call(),
+            };
+            self.store.give_back_in_background(Box::pin(asking.ask()));
+        }
+    }
+
+    fn attend(self: &Arc<Self>) {
+        self.step(|leases| leases.attend(moment()));
+    }
+
+    fn note(self: &Arc<Self>, cost: u32, decision: &Decision) {
+        *self.seen.lock() = Seen {
+            at: Instant::now(),
+            left: i64::try_from(decision.remaining()).unwrap_or(i64::MAX),
+        };
+        let taken = if decision.is_granted() {
+            i64::from(cost)
+        } else {
+            0
+        };
+        let settings = (self.length(), None);
+        self.step(|leases| leases.note(settings, taken, decision.retry_after(), moment()));
+    }
+
+    /// Gives back what the lease of this call has left.
+    fn give_back(&self, id: CallId, ends: i64, permits: u32) {
+        if permits == 0 || self.until(ends) == 0 {
+            return;
+        }
+        let unused = Unused {
+            id,
+            key: Arc::clone(&self.key),
+            ends,
+            length: i64::try_from(self.length().as_millis()).unwrap_or(i64::MAX),
+            permits,
+        };
+        let (store, call) = (Arc::clone(&self.store), self.leases.call());
+        self.store.give_back_in_background(Box::pin(async move {
+            let _call = call;
+            if let Err(error) = store.give_back(&unused).await {
+                tracing::warn!(
+                    target = %Escaped(&unused.key),
+                    permits,
+                    error = %Escaped(&error),
+                    "the permits of a lease come back only with the next window"
+                );
+            }
+        }));
+    }
+
+    /// As many of these permits as may be leased, by what is known, and the policy that leases them.
+    fn part(&self, permits: u32) -> Option<(Arc<dyn AnyModel>, u32)> {
+        let half = self.seen.lock().left / 2;
+        let permits = permits.min(u32::try_from(half).unwrap_or(u32::MAX));
+        let leasing = self.model.leasing(permits)?;
+        (permits >= FEWEST).then_some((leasing, permits))
+    }
+}
+
+/// The call for the next lease.
+struct Asking {
+    target: Arc<LeasedTarget>,
+    plan: Plan,
+    is_over: bool,
+    _call: UnderWay,
+}
+
+impl Asking {
+    async fn ask(mut self) {
+        let target = Arc::clone(&self.target);
+        let Some((model, permits)) = target.part(self.plan.permits) else {
+            return;
+        };
+        if !target.store.is_healthy() {
+            return;
+        }
+        let asked = Target {
+            model,
+            key: Arc::clone(&target.key),
+            penalty: None,
+        };
+        let call = Arc::new(Call::new(vec![asked], vec![permits]));
+        let sent = moment();
+        let Ok((answer, server)) = target.store.take(&call).await else {
+            return;
+        };
+        // The policy that it was asked by keeps as much as it asked for.
+        let left = answer.remaining + i64::from(permits);
+        target.seen.lock().left = left;
+        if !answer.is_granted() {
+            return;
+        }
+        let since_made = sent.at.saturating_duration_since(target.made).as_millis();
+        let ahead = server - i64::try_from(since_made).unwrap_or(i64::MAX);
+        target.ahead.store(ahead, Ordering::Relaxed);
+        let ends = server + answer.reset;
+        if target.until(ends) == 0 {
+            return; // the window was about to end
+        }
+        self.is_over = true;
+        let available = left + i64::from(permits);
+        let limit = answer.limit + i64::from(permits);
+        // It is not found by refunds, so it need not be remembered once it has ended.
+        let mut leased = window::Answer::new(ends, limit, available, 0, 0);
+        leased.until_score = self.plan.lasts.min(answer.reset);
+        let mut until = None;
+        target.step(|leases| {
+            let taken = (call.call_id, sent);
+            let (todo, ends) = leases.granted(&self.plan, taken, (&leased, permits), moment());
+            until = ends;
+            todo
+        });
+        let Some(until) = until else {
+            return;
+        };
+        let weak = Arc::downgrade(&target);
+        target.store.run_in_background(Box::pin(async move {
+            sleep_until(until).await;
+            if let Some(target) = weak.upgrade() {
+                target.attend();
+            }
+        }));
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.target.leases.failed(Instant::now());
+        }
+    }
+}
