@@ -53,6 +53,7 @@ mod permissions;
 mod policies;
 mod reads;
 mod remembered_denials;
+mod reservations;
 mod round_trips;
 mod rules;
 mod secrets;
