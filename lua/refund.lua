@@ -1,5 +1,4 @@
--- Returns permits of one grant to the limiter, exactly and once. Or settles a grant that was ahead of the clock: the permits
--- that were not used come back, and the others when the interval since their last use has passed.
+-- Returns permits of one grant to the limiter, exactly and once.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client, audit
 -- ARGV    1  now in ms, '' for the server's clock
@@ -7,12 +6,13 @@
 --         3  the call id of the grant: its random bytes
 --         4  permits to return
 --         5  audited rate, as ARGV[3] of acquire.lua
---         6  to settle, else left out: ms by which the last use came before the score. Then ARGV[4] are the permits that
---            were used: the grant keeps no more, and its score and the ms in its member are less by ARGV[6]
--- Returns the permits returned: fewer than asked for if releases took part of the grant, 0 if it has expired
+--         6  of a lease, else left out: the earliest score that it has if it is settled. If it has another one than ARGV[2],
+--            it is looked for from there
+-- Returns the permits returned: fewer than asked for if releases took part of the grant, 0 if it has expired. Below 0: nothing was
+--         written, and minus this number is the score from which to continue the search, as ARGV[6]
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  shrinks, moves or removes the member and raises the value by as much; removes expired grants; the times to live.
---         Nothing if the grant is not found
+-- Writes  shrinks or removes the member and raises the value by as much; removes expired grants; the times to live. Nothing
+--         if the grant is not found
 -- Tells   those that wait, by shared/publish_freed.lua, unless the limiter is per client
 
 --! include shared/limits.lua
@@ -22,47 +22,34 @@
 local window = load_window()
 local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
 local now, score, call_id = window.time_of(ARGV[1]), ARGV[2], ARGV[3]
-local number, audited_rate, early = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local number, audited_rate, from = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local limiter, failure = window.open(name, value, client_value, permits, client_permits)
 if failure then
   return failure
 end
-if tonumber(score) <= now - limiter.interval then
-  return 0
-end
-
-local member = not early and window.find_at(limiter.permits_key, score, string.char(#call_id) .. call_id)
-  or window.find_at(limiter.permits_key, score, string.char(24) .. call_id)
-if not member then
-  return 0
-end
-local held = window.permits_of(member)
-local left = math.max(held - number, 0)
-if early then
-  -- If the window of the last use has passed, so have those of the others.
-  left = score - early > now - limiter.interval and math.min(number, held) or 0
-  if left == held and early == 0 then
-    return 0
+local key, of_lease = limiter.permits_key, string.char(24) .. call_id
+local member, more = window.find_at(key, score, string.char(#call_id) .. call_id) or window.find_at(key, score, of_lease), nil
+if from and not member then
+  member, score, more = window.find_call(key, of_lease, from, score + 2)
+  if more then
+    return -more
   end
+end
+if not member or tonumber(score) <= now - limiter.interval then
+  return 0
 end
 failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
 if failure then
   return failure
 end
-local returned = held - left
+local held = window.permits_of(member)
+local returned = math.min(number, held)
 -- The grant shrinks first: the excess of a peer's release comes out of what remains.
-if left == 0 or early and early > 0 then
-  if left > 0 then
-    local grant = member
-    --! include shared/ahead.lua
-    local id = call_id .. struct.pack('<I8', math.max(ahead - early, 0))
-    window.shrink(limiter.permits_key, window.digits(score - early), member, left, id)
-  else
-    redis.call('zrem', limiter.permits_key, member)
-  end
-  window.note_change(audit, member, score, held, true)
-elseif window.shrink(limiter.permits_key, score, member, left) then
+if returned == held then
+  redis.call('zrem', key, member)
+  window.note_change(audit, member, score, returned, true)
+elseif window.shrink(key, score, member, held - returned) then
   window.note_change(audit, member, score, returned, false)
 else
   window.end_audit(audit) -- with another id the grant may have another place

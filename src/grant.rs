@@ -41,6 +41,8 @@ use crate::permit::CallId;
 pub struct Grant {
     /// When it was made, in ms of the clock that scored it.
     pub(crate) score: i64,
+    /// Of a lease, by how many ms less its score may be once the lease is settled; else 0.
+    pub(crate) span: i64,
     pub(crate) call_id: CallId,
     pub(crate) permits: u32,
     pub(crate) origin: Origin,
@@ -64,11 +66,17 @@ impl Grant {
     pub(crate) fn new(score: i64, call_id: CallId, permits: u32) -> Self {
         Self {
             score,
+            span: 0,
             call_id,
             permits,
             origin: Origin::Store,
             is_refunded: OnceLock::new(),
         }
+    }
+
+    /// A grant that is a lease, or a part of one.
+    pub(crate) fn with_span(self, span: i64) -> Self {
+        Self { span, ..self }
     }
 
     /// A grant by a limiter that does not know single grants: a refund does not find it.

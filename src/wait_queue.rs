@@ -35,6 +35,7 @@ mod outage;
 mod plain;
 mod remembered;
 mod reserving;
+mod settling;
 mod sharing;
 #[cfg(test)]
 mod slow_store_tests;
@@ -72,6 +73,7 @@ use plain::Plain;
 use remembered::Heard;
 pub(crate) use remembered::Sending;
 pub(crate) use reserving::Reserved;
+pub(crate) use settling::Ended;
 pub(crate) use state::Effect;
 use state::{Availability, Outbox, Published, State, Waiter, Waits};
 use waiter::PlaceInQueue;

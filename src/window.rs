@@ -170,16 +170,23 @@ impl Window {
         audited_rate: Option<i64>,
     ) -> Result<u32, NotInitialized> {
         let mut open = self.open(client, at.server)?;
-        let place = open.pool.grants().place_of(grant.score, &grant.call_id);
+        let grants = open.pool.grants();
+        let mut place = grants.place_of(grant.score, &grant.call_id);
+        if grant.span > 0 {
+            let settled = grant.score - grant.span..=grant.score + 2;
+            place = place.or_else(|| grants.place_of_lease(settled, &grant.call_id));
+        }
         Ok(place.map_or(0, |place| {
-            open.take_out(at, place, audited_rate, |grants| {
+            open.take_out(at, place, audited_rate, |grants, _| {
                 grants.take_out(place, grant.permits)
             })
         }))
     }
 
-    /// Gives back what was not used of a lease, and counts the rest as used when the last of it was. Returns how many permits
-    /// came back: none if that is done already.
+    /// Settles a lease: gives back what was not used of it, and counts the rest from its last use, if no permits were taken out
+    /// of a later grant than its fence. Else what it was used for counts by its score, for its permits may have been released
+    /// by a client that named no grant. A lease that is settled never has the score that it was made with. Returns how many
+    /// permits came back.
     pub(crate) fn settle(
         &mut self,
         at: At,
@@ -188,17 +195,28 @@ impl Window {
         settlement: Settlement,
         audited_rate: Option<i64>,
     ) -> Result<u32, NotInitialized> {
-        let Settlement { mut used, early } = settlement;
+        let Settlement { used, early } = settlement;
         let mut open = self.open(client, at.server)?;
-        if lease.score - early <= at.now - open.settings.interval {
-            used = 0; // the window of the last use has passed
-        }
-        let grants = open.pool.grants();
-        let place = grants.place_of_ahead(lease.score, &lease.call_id);
-        let place = place.filter(|&place| grants.is_changed_by_settling(place, used, early));
+        let unsettled = lease.score..=lease.score;
+        let place = { open.pool.grants() }.place_of_lease(unsettled, &lease.call_id);
         Ok(place.map_or(0, |place| {
-            open.take_out(at, place, audited_rate, |grants| {
-                grants.settle(place, used, early)
+            open.take_out(at, place, audited_rate, |grants, horizon| {
+                let held = grants.permits_at(place);
+                // What the grant has lost came back before, and was used for all that the client knows.
+                let lost = lease.permits.saturating_sub(held);
+                let mut left = used.saturating_sub(lost).min(held);
+                if lease.score - early <= horizon {
+                    left = 0; // if the window of the last use has passed, so have those of the others
+                }
+                let first = lease.score - lease.span;
+                let fence = { Some(first) }.filter(|&first| first > horizon);
+                let fence = fence.and_then(|first| grants.place_of_fence(first, &lease.call_id));
+                let score = match fence {
+                    Some(_) if early > 0 => lease.score - early,
+                    _ => lease.score + 2, // a number of ms that a script can count in the member, too
+                };
+                grants.settle(fence, place, left, score);
+                held - left
             })
         }))
     }
@@ -242,7 +260,7 @@ impl Open<'_> {
         at: At,
         place: usize,
         audited_rate: Option<i64>,
-        take: impl FnOnce(&mut Grants) -> u32,
+        take: impl FnOnce(&mut Grants, i64) -> u32,
     ) -> u32 {
         let Settings { rate, interval, .. } = self.settings;
         let score = self.pool.grants().score_at(place);
@@ -252,7 +270,7 @@ impl Open<'_> {
         let mut reconciled = self.reconcile(at.now, audited_rate != Some(rate), Removal::ALWAYS);
         let back = self.pool.change_grants(|grants| {
             // The grant first: a peer's release is corrected with the remaining grants.
-            let back = take(grants);
+            let back = take(grants, at.now - interval);
             grants.take_from_oldest(reconciled.gone, reconciled.excess);
             back
         });

@@ -227,7 +227,7 @@ if share and available <= SHARED then
   allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
 end
 -- By how much the score of the grant is ahead of now. The limiter must not expire before the grant.
-local until_score, said = 0, nil
+local until_score, until_usable, said = 0, 0, nil
 local grant = member
 --! include shared/ahead.lua
 if ahead > 0 and any_fits then
@@ -236,7 +236,7 @@ if ahead > 0 and any_fits then
   local most = life < 0 and ahead or math.max(life - interval, 0)
   until_score = math.min(ahead, most)
   if reserve then
-    local until_usable = window.until_available(limiter, now, total)
+    until_usable = window.until_available(limiter, now, total)
     until_score = until_usable + interval
     local is_granted = until_usable <= ARGV[reserve + 1] + 0 and until_score <= most
     allowed = is_granted and total or 0
@@ -332,6 +332,11 @@ if taken > 0 then
     local score = call('zscore', permits_key, member)
     return pack('<dddddddddddd', server_now, taken, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
       math.floor(tonumber(score)), -1, -1)
+  end
+  if until_usable < until_score then
+    local call_id = string.sub(member, 2, 17)
+    --! include shared/fence.lua
+    call('zadd', permits_key, string.format('%d', now + until_usable), fence)
   end
 end
 

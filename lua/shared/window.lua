@@ -394,26 +394,24 @@ local function load_window()
     return random == id
   end
 
-  -- Takes `permits` out of the oldest grants from the one at index `place` on. Reads a page at most. Returns how many it
-  -- took, and whether there are more grants.
+  -- Takes `permits` out of the oldest grants from the one at index `place` on, and removes the members without permits that it
+  -- passes: the fences of leases (shared/fence.lua). Reads a page at most. Returns how many it took, and whether there are more
+  -- grants.
   local function take_from_oldest(limiter, place, permits)
     local key, wanted = limiter.permits_key, permits
-    local taken, without, shrunk, left = {}, {}, nil, nil
+    local gone, shrunk, left = 0, nil, nil
     local read, has_more = 0, true
     while permits > 0 and has_more and read < MOST_READ do
       local some = math.min(64, MOST_READ - read)
       local from = place + read
       local page = redis.call('zrange', key, digits(from), digits(from + some - 1)) -- a score costs more than its member
       for i = 1, #page do
-        local member = page[i]
-        local held = permits_of(member)
-        if held == 0 then
-          table.insert(without, member)
-        elseif permits > 0 then
+        if permits > 0 then
+          local held = permits_of(page[i])
           if held > permits then
-            shrunk, left = member, held - permits
+            shrunk, left = page[i], held - permits
           else
-            table.insert(taken, member)
+            gone = gone + 1
           end
           permits = math.max(permits - held, 0)
         end
@@ -421,14 +419,8 @@ local function load_window()
       read = read + #page
       has_more = #page == some
     end
-    if #without == MOST_READ then
-      taken = without -- a whole page without permits: no call would get past it
-    elseif #without == 0 and #taken > 0 then
-      redis.call('zremrangebyrank', key, digits(place), digits(place + #taken - 1))
-      taken = {} -- they were consecutive
-    end
-    if #taken > 0 then
-      redis.call('zrem', key, unpack(taken))
+    if gone > 0 then
+      redis.call('zremrangebyrank', key, digits(place), digits(place + gone - 1))
     end
     if shrunk then
       shrink(key, redis.call('zscore', key, shrunk), shrunk, left)

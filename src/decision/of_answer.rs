@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
-use crate::grant::Grant;
 use crate::permit::CallId;
 use crate::window::{Answer, Requests};
 
@@ -66,7 +65,7 @@ pub(crate) fn decision(
     let window = answer.interval();
     let remaining = left.max(0) as u64;
     Ok(if is_granted {
-        let grant = Grant::new(answer.score, id, permits);
+        let grant = answer.grant(id, permits);
         Decision::Granted(Granted {
             grant,
             limit,

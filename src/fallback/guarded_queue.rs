@@ -23,8 +23,8 @@ use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, Effect, LeaseHold, Reserved, Sending, WaitQueue};
-use crate::window::{Answer, SetUp, Settings, Settlement};
+use crate::wait_queue::{Checked, Effect, Ended, LeaseHold, Reserved, Sending, WaitQueue};
+use crate::window::{Answer, SetUp, Settings};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
@@ -278,9 +278,9 @@ impl GuardedQueue {
         }
     }
 
-    /// See [`WaitQueue::settle_in_background`].
-    pub(crate) fn settle_in_background(&self, lease: Grant, settlement: Settlement) {
-        self.queue.settle_in_background(lease, settlement);
+    /// See [`WaitQueue::settle`].
+    pub(crate) fn settle(&self, ended: Ended) {
+        self.queue.settle(ended);
     }
 
     /// Takes permits where a grant was made, whatever is available there: the request has used more than it was granted. A
@@ -314,7 +314,6 @@ impl GuardedQueue {
     }
 
     pub(crate) async fn release(&self, permits: u32, policy: &FailurePolicy) -> Result<()> {
-        self.queue.settle_leases().await;
         let FailurePolicy::Local(_) = policy else {
             return self.store().release(permits).await;
         };

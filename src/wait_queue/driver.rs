@@ -13,7 +13,6 @@ use super::Queue;
 use super::state::{Answered, Next, Rest, State};
 use crate::batch::longest_hold_up;
 use crate::error::Result;
-use crate::grant::Grant;
 use crate::store::{AcquireCall, OnFreed};
 
 /// Only for a longer sleep is the store asked to tell of permits that other clients free.
@@ -141,7 +140,7 @@ impl Driver {
                     permits,
                     is_reclaimed,
                 } = rest;
-                let grant = Grant::new(answer.score, call.id, permits);
+                let grant = answer.grant(call.id, permits);
                 ((permits > 0).then_some(grant), is_reclaimed, gathers)
             }
             Err(error) => {

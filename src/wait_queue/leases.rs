@@ -1,5 +1,5 @@
-//! The leases of one limiter in this process: which it holds, when the next one is due, and what became of those that
-//! have ended. The calls are in [`leasing`](super::leasing).
+//! The leases of one limiter in this process: which it holds, when the next one is due, and what was used of those
+//! that end. The calls are in [`leasing`](super::leasing).
 //!
 //! A lease is taken ahead as demand was lately. While it is used, the next one is due when it is nearly used up or nearly
 //! over, so a lease that nobody uses is the last one. A lease ends when its time is over, when it is used up, when the
@@ -11,7 +11,6 @@ mod lease;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,6 +20,7 @@ use smallvec::SmallVec;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::settling::Ended;
 use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::permit::CallId;
@@ -34,9 +34,6 @@ const MOST_HELD: usize = 2;
 
 /// For how long nothing is leased after a denial, or without an answer. Longer than a queue that is denied sleeps.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1_500);
-
-/// Refunds find the leases that ended last.
-const MOST_CLOSED: usize = 256;
 
 pub(super) struct Leases {
     /// The oldest first.
@@ -58,9 +55,8 @@ impl Drop for UnderWay {
 type Held = SmallVec<[Arc<Lease>; MOST_HELD]>;
 
 struct Book {
-    /// How many handles want leases.
-    holds: usize,
-    up_to: Duration,
+    /// How long the leases may be that the handles want.
+    holds: Vec<Duration>,
     /// How often the leases were ended before their time.
     ended: u64,
     is_closed: bool,
@@ -70,17 +66,6 @@ struct Book {
     known: Option<(Duration, Option<SetUp>)>,
     /// How long the last lease took to come.
     took: Duration,
-    closed: VecDeque<Closed>,
-}
-
-/// A lease that has ended.
-struct Closed {
-    lease: Arc<Lease>,
-    /// The score that its grant has once it is settled.
-    score: i64,
-    forgotten_at: Instant,
-    /// Whether it is settled, once that is known.
-    settled: watch::Receiver<Option<bool>>,
 }
 
 /// The next lease.
@@ -90,13 +75,6 @@ pub(super) struct Plan {
     pub(super) lasts: i64,
     pub(super) set_up: Option<SetUp>,
     ended: u64,
-}
-
-/// A lease that is to be settled.
-pub(super) struct Ended {
-    pub(super) grant: Grant,
-    pub(super) settlement: Settlement,
-    pub(super) settled: watch::Sender<Option<bool>>,
 }
 
 /// What is to be done after a step.
@@ -114,30 +92,18 @@ pub(super) struct Taken {
     pub(super) is_attention_due: bool,
 }
 
-/// Where a grant goes back.
-pub(super) enum GoesBack {
-    /// It has.
-    ToLease,
-    /// To the store, as this grant.
-    ToStore(Grant),
-    /// To the store, once it is known whether its lease is settled.
-    Later(watch::Receiver<Option<bool>>),
-}
-
 impl Leases {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             held: ArcSwap::from_pointee(Held::new()),
             book: Lock::new(Book {
-                holds: 0,
-                up_to: Duration::ZERO,
+                holds: Vec::new(),
                 ended: 0,
                 is_closed: false,
                 is_asking: false,
                 demand: Demand::new(now),
                 known: None,
                 took: Duration::ZERO,
-                closed: VecDeque::new(),
             }),
             calls: watch::Sender::new(0),
         }
@@ -155,20 +121,20 @@ impl Leases {
         is_under_way.then_some(calls)
     }
 
-    /// One more handle wants leases, from now on of up to this length.
+    /// One more handle wants leases, of up to this length.
     pub(super) fn hold(&self, up_to: Duration) {
-        let mut book = self.book.lock();
-        book.holds += 1;
-        book.up_to = up_to;
+        self.book.lock().holds.push(up_to);
     }
 
-    /// A handle no longer wants leases.
-    pub(super) fn release(&self, now: Instant) -> Todo {
+    /// A handle no longer wants leases of up to this length.
+    pub(super) fn release(&self, up_to: Duration) -> Todo {
         let mut book = self.book.lock();
-        book.holds -= 1;
-        match book.holds {
-            0 => self.end_all(&mut book, now),
-            _ => Todo::default(),
+        if let Some(place) = book.holds.iter().position(|it| *it == up_to) {
+            book.holds.swap_remove(place);
+        }
+        match book.holds.is_empty() {
+            true => self.end_all(&mut book),
+            false => Todo::default(),
         }
     }
 
@@ -244,7 +210,7 @@ impl Leases {
         now: Moment,
     ) -> Todo {
         let mut book = self.book.lock();
-        if book.holds == 0 {
+        if book.holds.is_empty() {
             return Todo::default();
         }
         book.known = Some((interval, set_up));
@@ -256,7 +222,7 @@ impl Leases {
         if let Some(wait) = denied {
             let pause = slice.saturating_add(wait).min(LONGEST_PAUSE);
             book.demand.pause(pause, now.at);
-            return self.end_all(&mut book, now.at);
+            return self.end_all(&mut book);
         }
         self.step(&mut book, now)
     }
@@ -273,7 +239,7 @@ impl Leases {
         for lease in held.iter() {
             book.note_use(lease, now.at);
             if lease.left() == 0 || lease.terms.lasts_from(now) == 0 {
-                todo.settle.extend(book.close(lease, now.at));
+                todo.settle.extend(Book::close(lease));
             } else {
                 live.push(Arc::clone(lease));
             }
@@ -286,21 +252,21 @@ impl Leases {
     }
 
     /// Ends the leases before their time.
-    pub(super) fn end(&self, now: Instant) -> Todo {
-        self.end_all(&mut self.book.lock(), now)
+    pub(super) fn end(&self) -> Todo {
+        self.end_all(&mut self.book.lock())
     }
 
     /// Ends the leases, after which none is taken.
-    pub(super) fn close(&self, now: Instant) -> Todo {
+    pub(super) fn close(&self) -> Todo {
         let mut book = self.book.lock();
         book.is_closed = true;
-        self.end_all(&mut book, now)
+        self.end_all(&mut book)
     }
 
-    fn end_all(&self, book: &mut Book, now: Instant) -> Todo {
+    fn end_all(&self, book: &mut Book) -> Todo {
         book.ended += 1;
         let held = self.held.swap(Arc::default());
-        let closed = held.iter().filter_map(|lease| book.close(lease, now));
+        let closed = held.iter().filter_map(|lease| Book::close(lease));
         Todo {
             settle: closed.collect(),
             ask: None,
@@ -355,8 +321,8 @@ impl Leases {
             // It is too short for this store, or came late.
             book.demand.pause(LONGEST_PAUSE, now.at);
         }
-        if !is_usable || book.holds == 0 || book.ended != plan.ended {
-            let settle = book.close(&lease, now.at).into_iter().collect();
+        if !is_usable || book.holds.is_empty() || book.ended != plan.ended {
+            let settle = Book::close(&lease).into_iter().collect();
             return (Todo { settle, ask: None }, None);
         }
         let ends = lease.terms.ends();
@@ -366,38 +332,24 @@ impl Leases {
         (Todo::default(), Some(ends))
     }
 
-    /// Gives back a grant. `None` if it was not made of a lease, as far as is known.
-    pub(super) fn refund(&self, grant: &Grant) -> Option<GoesBack> {
+    /// Gives a grant back to the lease that it was made of, if that has not ended.
+    pub(super) fn put_back(&self, grant: &Grant) -> bool {
         let held = self.held.load();
         let lease = held.iter().find(|it| it.terms.id == grant.call_id);
-        if lease.is_some_and(|it| it.put_back(grant.permits)) {
-            return Some(GoesBack::ToLease);
-        }
-        let book = self.book.lock();
-        let is_of = |it: &&Closed| it.lease.terms.id == grant.call_id;
-        let closed = book.closed.iter().rev().find(is_of)?;
-        let terms = &closed.lease.terms;
-        let is_settled = *closed.settled.borrow();
-        let score = match is_settled {
-            Some(true) => closed.score,
-            Some(false) => terms.score,
-            None => return Some(GoesBack::Later(closed.settled.clone())),
-        };
-        let grant = Grant::new(score, terms.id, grant.permits);
-        Some(GoesBack::ToStore(grant))
+        lease.is_some_and(|it| it.put_back(grant.permits))
     }
 }
 
 impl Book {
-    /// How long a lease is: within half of the interval.
+    /// How long a lease is: as short as each handle wants it, and within half of the interval.
     fn lasts(&self) -> Duration {
         let interval = self.known.map_or(Duration::MAX, |(interval, _)| interval);
-        self.up_to.min(interval / 2)
+        { self.holds.iter() }.fold(interval / 2, |shortest, it| shortest.min(*it))
     }
 
     fn plan(&mut self, live: &Held, now: Instant) -> Option<Plan> {
         let is_due = live.last().is_none_or(|last| last.is_due());
-        let may_hold = self.holds > 0 && !self.is_closed && live.len() < MOST_HELD;
+        let may_hold = !self.holds.is_empty() && !self.is_closed && live.len() < MOST_HELD;
         if self.is_asking || !may_hold || !is_due {
             return None;
         }
@@ -423,34 +375,17 @@ impl Book {
         }
     }
 
-    fn close(&mut self, lease: &Arc<Lease>, now: Instant) -> Option<Ended> {
+    fn close(lease: &Lease) -> Option<Ended> {
         let used = lease.close()?;
-        let Terms {
-            id,
-            score,
-            permits,
-            interval,
-            ..
-        } = lease.terms;
-        let (settled, is_settled) = watch::channel(None);
-        let forgets = |it: &Closed| it.forgotten_at <= now;
-        while self.closed.len() >= MOST_CLOSED || self.closed.front().is_some_and(forgets) {
-            self.closed.pop_front();
-        }
-        let remembered = Duration::from_millis(interval.max(0).unsigned_abs());
-        self.closed.push_back(Closed {
-            lease: Arc::clone(lease),
-            score: score - used.early,
-            forgotten_at: lease.terms.ends() + remembered,
-            settled: is_settled,
-        });
+        let terms = &lease.terms;
+        let interval = Duration::from_millis(terms.interval.max(0).unsigned_abs());
         Some(Ended {
-            grant: Grant::new(score, id, permits),
+            lease: Grant::new(terms.score, terms.id, terms.permits).with_span(terms.lasts),
             settlement: Settlement {
                 used: used.permits,
                 early: used.early,
             },
-            settled,
+            back_at: terms.ends() + interval,
         })
     }
 }

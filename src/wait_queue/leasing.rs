@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::leases::{Ended, GoesBack, Leases, Moment, Plan, Todo, UnderWay};
+use super::leases::{Leases, Moment, Plan, Todo, UnderWay};
 use super::state::State;
 use super::{Queue, WaitQueue};
 use crate::error::Result;
-use crate::escaped::Escaped;
 use crate::grant::Grant;
 use crate::permit::CallId;
 use crate::store::AcquireCall;
@@ -26,6 +25,7 @@ const PART: i64 = 500;
 /// While it lives, the limiter may be leased.
 pub(crate) struct LeaseHold {
     queue: Arc<Queue>,
+    up_to: Duration,
 }
 
 impl fmt::Debug for LeaseHold {
@@ -36,8 +36,7 @@ impl fmt::Debug for LeaseHold {
 
 impl Drop for LeaseHold {
     fn drop(&mut self) {
-        self.queue
-            .step_leases(|leases| leases.release(Instant::now()));
+        self.queue.step_leases(|leases| leases.release(self.up_to));
     }
 }
 
@@ -52,6 +51,7 @@ impl WaitQueue {
         queue.leases.get_or_init(leases).hold(up_to);
         Some(LeaseHold {
             queue: Arc::clone(queue),
+            up_to,
         })
     }
 
@@ -105,22 +105,12 @@ impl WaitQueue {
 
     /// Ends the leases, and takes none from then on.
     pub(super) fn close_leases(&self) {
-        self.queue
-            .step_leases(|leases| leases.close(Instant::now()));
+        self.queue.step_leases(Leases::close);
     }
 
     /// Ends the leases, before this client changes the limiter.
     pub(crate) fn end_leases(&self) {
-        self.queue.step_leases(|leases| leases.end(Instant::now()));
-    }
-
-    /// Ends the leases, and waits until they are settled. A release takes permits of the oldest grants: the score of each must
-    /// be that of its last use by then, as settling lowers it.
-    pub(crate) async fn settle_leases(&self) {
-        self.end_leases();
-        if let Some(done) = self.queue.lease_calls() {
-            done.await;
-        }
+        self.queue.step_leases(Leases::end);
     }
 
     /// Gives a grant of the store back, or of a lease.
@@ -141,7 +131,7 @@ impl Queue {
         if let Some(leases) = self.leases.get() {
             let Todo { settle, ask } = step(leases);
             for ended in settle {
-                self.settle(ended, leases.call());
+                self.settle(ended, Some(leases.call()));
             }
             if let Some(plan) = ask {
                 self.ask_in_background(plan, leases.call());
@@ -176,7 +166,7 @@ impl Queue {
             state.serve_front(Instant::now(), |permits, set_up| {
                 let taken = leases.acquire(permits, set_up, || self.moment())?;
                 is_attention_due |= taken.is_attention_due;
-                Some(Grant::new(taken.answer.score, taken.id, permits))
+                Some(taken.answer.grant(taken.id, permits))
             });
             next(state)
         });
@@ -212,64 +202,17 @@ impl Queue {
         self.store.give_back_in_background(Box::pin(asking.ask()));
     }
 
-    fn settle(self: &Arc<Self>, ended: Ended, call: UnderWay) {
-        let (queue, done) = (Arc::clone(self), self.giving_back());
-        let settling = async move {
-            let _call = call;
-            let Ended {
-                grant,
-                settlement,
-                settled,
-            } = ended;
-            let answer = queue.store.settle(&grant, settlement).await;
-            settled.send_replace(Some(answer.is_ok()));
-            match answer {
-                Ok(_) => done(),
-                Err(error) => tracing::warn!(
-                    limiter = %Escaped(queue.name()),
-                    permits = grant.permits,
-                    error = %Escaped(&error),
-                    "the permits of a lease come back only when its window has passed"
-                ),
-            }
-        };
-        self.store.give_back_in_background(Box::pin(settling));
-    }
-
     async fn refund(&self, grant: &Grant) -> Result<u32> {
-        loop {
-            let leases = self.leases.get();
-            match leases.and_then(|leases| leases.refund(grant)) {
-                None => return self.store.refund(grant).await,
-                Some(GoesBack::ToLease) => return Ok(grant.permits),
-                Some(GoesBack::ToStore(grant)) => return self.store.refund(&grant).await,
-                // Without an answer the sender is gone, and says so.
-                Some(GoesBack::Later(mut settled)) => {
-                    if settled.wait_for(Option::is_some).await.is_err() {
-                        return self.store.refund(grant).await;
-                    }
-                }
-            }
+        match self.put_back(grant) {
+            true => Ok(grant.permits),
+            false => self.store.refund(grant).await,
         }
     }
 
-    /// Gives back a grant of a request that is gone. `false` if it was not made of a lease.
-    pub(super) fn give_back_leased(self: &Arc<Self>, grant: &Grant) -> bool {
-        let goes_back = self.leases.get().and_then(|leases| leases.refund(grant));
-        match goes_back {
-            None => return false,
-            Some(GoesBack::ToLease) => self.permits_freed(),
-            Some(_) => {
-                let (queue, done) = (Arc::clone(self), self.giving_back());
-                let grant = Grant::new(grant.score, grant.call_id, grant.permits);
-                self.store.give_back_in_background(Box::pin(async move {
-                    if queue.refund(&grant).await.is_ok() {
-                        done();
-                    }
-                }));
-            }
-        }
-        true
+    /// Gives a grant back to its lease, if that has not ended.
+    pub(super) fn put_back(&self, grant: &Grant) -> bool {
+        let leases = self.leases.get();
+        leases.is_some_and(|leases| leases.put_back(grant))
     }
 }
 

@@ -111,7 +111,7 @@ impl Queue {
                 self.permits_freed();
             }
             (Origin::Local | Origin::Nowhere, _) => {}
-            (Origin::Store, _) if self.give_back_leased(&grant) => {}
+            (Origin::Store, _) if self.put_back(&grant) => self.permits_freed(),
             (Origin::Store, _) => {
                 Arc::clone(&self.store).refund_unclaimed(grant, self.giving_back());
             }

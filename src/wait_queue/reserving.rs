@@ -8,11 +8,10 @@ use tokio::time::Instant;
 use super::{Queue, WaitQueue};
 use crate::decision::{DecisionSource, check_fits};
 use crate::error::{Error, Result};
-use crate::escaped::Escaped;
 use crate::event::{Reports, RequestResult};
 use crate::grant::Grant;
 use crate::store::AcquireCall;
-use crate::window::{Ahead, Requests, SetUp, Settlement};
+use crate::window::{Ahead, Requests, SetUp};
 
 /// Nobody waits for longer, and each clock can show it.
 const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -68,36 +67,14 @@ impl WaitQueue {
                 false => Ok(None),
             };
         }
-        let grant = Grant::new(answer.score, call.id, permits);
+        // It can be used from then on.
+        let grant = Grant::new(answer.score, call.id, permits).with_span(answer.interval);
         Ok(Some(Reserved {
             grant,
             usable_at: Instant::now() + until_usable.min(LATE),
             expires_at: sent_at + until_score.min(LATE),
             expires_at_wall: sent_at_wall + until_score.min(LATE),
         }))
-    }
-
-    /// Settles a lease that nobody waits for.
-    pub(crate) fn settle_in_background(&self, lease: Grant, settlement: Settlement) {
-        self.queue.settle_in_background(lease, settlement);
-    }
-}
-
-impl Queue {
-    pub(super) fn settle_in_background(self: &Arc<Self>, lease: Grant, settlement: Settlement) {
-        let (queue, on_done) = (Arc::clone(self), self.giving_back());
-        let settling = Box::pin(async move {
-            if let Err(error) = queue.store.settle(&lease, settlement).await {
-                tracing::warn!(
-                    limiter = %Escaped(queue.name()),
-                    permits = settlement.used,
-                    error = %Escaped(&error),
-                    "permits that were taken ahead come back only when they would have without this"
-                );
-            }
-            on_done();
-        });
-        self.store.give_back_in_background(settling);
     }
 }
 

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{WaitQueue, WhileAway};
+use super::{Ended, WaitQueue, WhileAway};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -452,4 +452,33 @@ async fn a_limiter_with_a_short_keep_alive_lives_while_waiters_ask_late() {
             assert!(waited.unwrap().is_some(), "{keep_alive:?}");
         }
     }
+}
+
+/// Of 10 permits 8 are leased, and 3 of these were used when the store goes away.
+async fn ended_in_an_outage(back_in: Duration) -> Arc<SlowStore> {
+    let store = SlowStore::new();
+    let queue = store.queue(Rate::overall(10, HOUR)).await;
+    let reserved = queue.reserve(8, 0, None).await.unwrap().unwrap();
+    store.is_away.store(true, Ordering::Relaxed);
+    queue.settle(Ended {
+        lease: reserved.grant,
+        settlement: Settlement { used: 3, early: 0 },
+        back_at: Instant::now() + back_in,
+    });
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(store.available().await, 2);
+    store.is_away.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(5)).await;
+    store
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ends_in_an_outage_is_settled_after_it() {
+    assert_eq!(ended_in_an_outage(HOUR).await.available().await, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_not_settled_when_its_permits_are_back_in_any_case() {
+    let back_in = Duration::from_secs(30);
+    assert_eq!(ended_in_an_outage(back_in).await.available().await, 2);
 }

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::leases::{Ended, Leases, Moment, Plan, Todo, UnderWay};
+use super::leases::{Leases, Moment, Plan, Todo, UnderWay};
+use super::settling::Ended;
 use crate::clock::system_millis;
 use crate::decision::Decision;
 use crate::escaped::Escaped;
@@ -110,7 +111,7 @@ impl WindowLeases {
             by_key.remove(&target.key);
         }
         drop(targets);
-        target.step(|leases| leases.close(Instant::now()));
+        target.step(Leases::close);
     }
 
     fn get_or_create(
@@ -191,7 +192,7 @@ impl WindowLeases {
         let all = std::mem::take(&mut targets.by_key);
         drop(targets);
         for target in all.values() {
-            target.step(|leases| leases.close(Instant::now()));
+            target.step(Leases::close);
         }
     }
 }
@@ -259,11 +260,11 @@ impl LeasedTarget {
     fn step(self: &Arc<Self>, step: impl FnOnce(&Leases) -> Todo) {
         let Todo { settle, ask } = step(&self.leases);
         for Ended {
-            grant, settlement, ..
+            lease, settlement, ..
         } in settle
         {
-            let unused = grant.permits.saturating_sub(settlement.used);
-            self.give_back(grant.call_id, grant.score, unused);
+            let unused = lease.permits.saturating_sub(settlement.used);
+            self.give_back(lease.call_id, lease.score, unused);
         }
         if let Some(plan) = ask {
             let asking = Asking {
@@ -372,7 +373,6 @@ impl Asking {
         self.is_over = true;
         let available = left + i64::from(permits);
         let limit = answer.limit + i64::from(permits);
-        // It is not found by refunds, so it need not be remembered once it has ended.
         let mut leased = window::Answer::new(ends, limit, available, 0, 0);
         leased.until_score = self.plan.lasts.min(answer.reset);
         let mut until = None;

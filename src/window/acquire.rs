@@ -202,8 +202,12 @@ impl Window {
             match call.ahead {
                 None => grants.add(at.now, &call.id, taken as u32),
                 Some(ahead) => {
-                    let score = at.now + until_score;
-                    grants.add_ahead(score, &call.id, ahead.most(), taken as u32);
+                    let until_usable = match ahead {
+                        Ahead::Lease(_) => 0,
+                        Ahead::Reservation { .. } => until_score - interval,
+                    };
+                    let scores = (at.now + until_usable, at.now + until_score);
+                    grants.add_ahead(scores, &call.id, ahead.most(), taken as u32);
                 }
             }
         });

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::grant::Grant;
+use crate::permit::CallId;
+
 /// The answer to the list of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -64,6 +67,12 @@ impl Answer {
             newer: None,
             lives: None,
         }
+    }
+
+    /// A grant of the call with this id, or of the lease that answered.
+    #[inline]
+    pub(crate) fn grant(&self, call_id: CallId, permits: u32) -> Grant {
+        Grant::new(self.score, call_id, permits).with_span(self.until_score)
     }
 
     /// Whether `available` is what the limiter had before the list, neither more nor less.

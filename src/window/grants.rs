@@ -1,6 +1,5 @@
 //! The grants of a pool, ordered by score like the sorted set of permits.
 
-#[cfg(all(test, feature = "redis"))]
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
@@ -76,8 +75,12 @@ impl Member {
     fn is_named(&self, name: &CallId) -> bool {
         match self {
             Self::Ours { call_id, .. } => call_id == name,
-            Self::Other(_) => self.ahead().is_some_and(|(call_id, _)| call_id == name),
+            Self::Other(_) => self.is_lease(name),
         }
+    }
+
+    fn is_lease(&self, name: &CallId) -> bool {
+        self.ahead().is_some_and(|(call_id, _)| call_id == name)
     }
 
     /// The same grant with a score that is up to `ahead` ms ahead of the time at which it was made.
@@ -87,6 +90,11 @@ impl Member {
             || self.clone(),
             |call_id| Self::new(&permit::random_ahead(&call_id, ahead), permits),
         )
+    }
+
+    /// The fence of a lease.
+    fn fence(call_id: &CallId) -> Self {
+        Self::new(&permit::random_ahead(call_id, 1 << 53), 0) // as if it had been made long ago
     }
 
     /// The call id of a grant whose score is ahead of the time at which it was made, and by how many ms at most.
@@ -178,10 +186,28 @@ impl Grants {
         });
     }
 
-    /// A grant that was made up to so many ms before its score.
-    pub(super) fn add_ahead(&mut self, score: i64, call_id: &CallId, ahead: i64, permits: u32) {
+    /// A lease that was made up to so many ms before its score, and its fence: a member without permits at the earliest score
+    /// that settling may give to it. [`take_from_oldest`](Self::take_from_oldest) removes the fences that it passes. So while a
+    /// fence is there, no permits have been taken out of a later grant since the lease was made.
+    pub(super) fn add_ahead(
+        &mut self,
+        (fence, score): (i64, i64),
+        call_id: &CallId,
+        ahead: i64,
+        permits: u32,
+    ) {
         let member = Member::new(&permit::random_ahead(call_id, ahead), permits);
         self.entries.insert(Entry { score, member });
+        if fence < score {
+            let member = Member::fence(call_id);
+            // If a call is granted twice, it is the fence of the second lease.
+            #[cfg(all(test, feature = "redis"))]
+            self.entries.retain(|entry| entry.member != member);
+            self.entries.insert(Entry {
+                score: fence,
+                member,
+            });
+        }
     }
 
     /// The same, merged with the grant of this name and score into one member.
@@ -278,7 +304,8 @@ impl Grants {
     #[cfg(all(test, feature = "redis"))]
     pub(super) fn find(&self, call_id: &CallId) -> impl Iterator<Item = Found> {
         let entries = self.entries.iter().enumerate();
-        let named = entries.filter(|(_, entry)| entry.member.is_named(call_id));
+        let named =
+            entries.filter(|(_, entry)| entry.permits() > 0 && entry.member.is_named(call_id));
         named.map(|(place, entry)| Found {
             place,
             score: entry.score,
@@ -287,70 +314,67 @@ impl Grants {
         })
     }
 
-    /// Takes permits out of the oldest grants from the index `place` on. Visits up to a page of them; returns how many
-    /// permits it took, and whether there are more grants.
+    /// Takes permits out of the oldest grants from the index `place` on, and removes the members without permits that it
+    /// passes. Visits up to a page of them; returns how many permits it took, and whether there are more grants.
     pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {
         let page = BOUNDS
             .most_read
             .min(self.entries.len().saturating_sub(place));
-        let (mut at, mut wanted) = (place, permits);
+        let mut wanted = permits;
         for _ in 0..page {
             if wanted == 0 {
                 break;
             }
-            let Some(entry) = self.entries.get(at) else {
-                break;
-            };
-            let held = entry.permits();
+            let held = self.entries.get(place).map_or(0, Entry::permits);
             let taken = held.min(wanted);
             wanted -= taken;
-            // One that is removed leaves its index to the next.
-            if taken == 0 || self.shrink_at(at, (held - taken) as u32) {
-                at += 1;
-            }
-        }
-        if wanted > 0 && at - place == BOUNDS.most_read {
-            // They hold nothing, and would slow down every step.
-            self.entries.drain(place..at);
+            self.shrink_at(place, (held - taken) as u32);
         }
         (permits - wanted, page == BOUNDS.most_read)
     }
 
     /// The index of the grant with this score and name; of two, the first.
     pub(super) fn place_of(&self, score: i64, call_id: &CallId) -> Option<usize> {
-        let is_named = |entry: &Entry| entry.member.is_named(call_id);
+        let is_named = |entry: &Entry| entry.permits() > 0 && entry.member.is_named(call_id);
         self.entries.position(score, is_named)
     }
 
-    /// The index of the lease with this score and name.
-    pub(super) fn place_of_ahead(&self, score: i64, call_id: &CallId) -> Option<usize> {
-        let is_named =
-            |entry: &Entry| matches!(entry.member.ahead(), Some((id, _)) if id == call_id);
-        self.entries.position(score, is_named)
+    /// The index of the lease with this name that is scored between these times.
+    pub(super) fn place_of_lease(
+        &self,
+        scores: RangeInclusive<i64>,
+        call_id: &CallId,
+    ) -> Option<usize> {
+        let first = self.entries.later_than(scores.start() - 1);
+        let in_range = { self.entries.range(first..self.len()) }
+            .take_while(|entry| entry.score <= *scores.end());
+        let is_it = |entry: &Entry| entry.permits() > 0 && entry.member.is_lease(call_id);
+        Some(first + { in_range }.map(is_it).position(|is_it| is_it)?)
     }
 
-    pub(super) fn is_changed_by_settling(&self, place: usize, used: u32, early: i64) -> bool {
-        let held = self.entries.get(place).map_or(0, Entry::permits);
-        early > 0 || i64::from(used) < held
+    /// The index of the fence with this score of the lease with this name.
+    pub(super) fn place_of_fence(&self, score: i64, call_id: &CallId) -> Option<usize> {
+        let fence = Member::fence(call_id);
+        self.entries.position(score, |entry| entry.member == fence)
     }
 
-    /// Leaves at most the `used` permits in the lease at this index, with a score that is earlier by so many ms, and returns
-    /// how many permits it has lost.
-    pub(super) fn settle(&mut self, place: usize, used: u32, early: i64) -> u32 {
-        let Some(entry) = self.entries.get(place) else {
-            return 0;
+    /// Leaves so many permits in the lease at this index, with this score, and removes the fence, which is before it.
+    pub(super) fn settle(&mut self, fence: Option<usize>, place: usize, permits: u32, score: i64) {
+        let Some(entry) = self.entries.remove(place) else {
+            return;
         };
-        let held = entry.permits() as u32;
-        let left = used.min(held);
-        if left > 0 && early > 0 {
-            let score = entry.score - early;
-            let ahead = (score - entry.made()).max(0);
-            self.put(score, entry.member.with_ahead(ahead, left));
-            self.entries.remove(place + 1);
-        } else {
-            self.shrink_at(place, left);
+        if let Some(fence) = fence {
+            self.entries.remove(fence);
         }
-        held - left
+        if permits > 0 {
+            let ahead = (score - entry.made()).max(0);
+            self.put(score, entry.member.with_ahead(ahead, permits));
+        }
+    }
+
+    /// The permits of the grant at this index.
+    pub(super) fn permits_at(&self, place: usize) -> u32 {
+        self.permits_between(place, place + 1) as u32
     }
 
     /// Takes up to so many permits out of the grant at this index, and returns how many.

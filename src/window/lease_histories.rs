@@ -23,10 +23,13 @@ enum Step {
     Reserve(u32, i64),
     /// One of the last leases is used for a request, which then uses the permits or not.
     Use(usize, u32, bool),
-    /// One of the last leases ends. It may be settled late, and again.
+    /// One of the last leases ends.
+    End(usize),
+    /// It is settled, perhaps late, and again.
     Settle(usize),
     /// Permits that a request did not use come back.
     Refund(usize),
+    /// The same by a client that has no lease, and names no grant.
     Release(usize),
     ChangeRate(i64),
     AvailablePermits,
@@ -87,12 +90,7 @@ impl History {
         let answer = self.window.acquire(self.at(), CLIENT, &call).unwrap();
         let is_granted = call.requests.taken(&answer) > 0;
         assert_eq!(answer.score, self.now + answer.until_score);
-        is_granted.then(|| {
-            (
-                Grant::new(answer.score, call.id, permits),
-                answer.until_score,
-            )
-        })
+        is_granted.then(|| (answer.grant(call.id, permits), answer.until_score))
     }
 
     fn take(&mut self, step: &Step) {
@@ -121,7 +119,7 @@ impl History {
                 if let Some((grant, until_score)) = self.acquire(permits, ahead) {
                     let until_usable = until_score - INTERVAL;
                     assert!(until_usable <= within);
-                    self.begin(grant, self.now + until_usable);
+                    self.begin(grant.with_span(INTERVAL), self.now + until_usable);
                 }
             }
             Step::Use(back, permits, is_used) => {
@@ -144,18 +142,26 @@ impl History {
                     }),
                 }
             }
-            Step::Settle(back) => {
+            Step::End(back) => {
                 let Some(of) = self.leases.len().checked_sub(back + 1) else {
                     return;
                 };
                 let lease = &mut self.leases[of];
-                let settlement = *lease.settlement.get_or_insert(Settlement {
+                lease.settlement.get_or_insert(Settlement {
                     used: lease.grant.permits - lease.left,
                     early: lease.grant.score - lease.last_use,
                 });
+            }
+            Step::Settle(back) => {
+                self.take(&Step::End(back));
+                let Some(of) = self.leases.len().checked_sub(back + 1) else {
+                    return;
+                };
                 let (at, rate) = (self.at(), Some(self.set_up.settings.rate));
-                let lease = &self.leases[of].grant;
-                let _ = self.window.settle(at, CLIENT, lease, settlement, rate);
+                let lease = &self.leases[of];
+                if let Some(settlement) = lease.settlement {
+                    let _ = { &mut self.window }.settle(at, CLIENT, &lease.grant, settlement, rate);
+                }
             }
             Step::Refund(back) => {
                 let Some(unused) = self.take_unused(back) else {
@@ -165,12 +171,17 @@ impl History {
                     Ok(grant) => grant,
                     Err(of) => {
                         let lease = &mut self.leases[of];
-                        let Some(settlement) = lease.settlement else {
+                        if lease.settlement.is_none() {
                             lease.left += unused.permits; // it is given back within the lease
                             return;
-                        };
-                        let score = lease.grant.score - settlement.early;
-                        Grant::new(score, lease.grant.call_id, unused.permits)
+                        }
+                        let Grant {
+                            score,
+                            span,
+                            call_id,
+                            ..
+                        } = lease.grant;
+                        Grant::new(score, call_id, unused.permits).with_span(span)
                     }
                 };
                 let (at, rate) = (self.at(), Some(self.set_up.settings.rate));
@@ -256,13 +267,72 @@ fn a_step() -> impl Strategy<Value = Step> {
         4 => (1..5_u32, any::<bool>()).prop_map(|(n, used)| Step::Acquire(n, used)),
         4 => (1..7_u32, 1..=LONGEST_LEASE).prop_map(|(n, ahead)| Step::Lease(n, ahead)),
         3 => (1..7_u32, 0..3 * INTERVAL).prop_map(|(n, within)| Step::Reserve(n, within)),
-        8 => (back.clone(), 1..4_u32, prop::bool::weighted(0.8)).prop_map(|(i, n, used)| Step::Use(i, n, used)),
+        8 => (back.clone(), 1..4_u32, prop::bool::weighted(0.6)).prop_map(|(i, n, used)| Step::Use(i, n, used)),
+        1 => back.clone().prop_map(Step::End),
         4 => back.clone().prop_map(Step::Settle),
         2 => back.clone().prop_map(Step::Refund),
-        1 => back.prop_map(Step::Release),
+        4 => back.prop_map(Step::Release),
         1 => (1..12_i64).prop_map(Step::ChangeRate),
         1 => Just(Step::AvailablePermits),
     ]
+}
+
+/// Leases of which others release what was not used.
+fn a_step_with_releases() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (4..12_i64).prop_map(Step::Pass),
+        6 => (1..3_u32).prop_map(|n| Step::Acquire(n, true)),
+        2 => (1..3_u32, 9..=LONGEST_LEASE).prop_map(|(n, ahead)| Step::Lease(n, ahead)),
+        1 => (1..3_u32, 0..INTERVAL).prop_map(|(n, within)| Step::Reserve(n, within)),
+        4 => (0..2_usize, 1..3_u32, prop::bool::weighted(0.3)).prop_map(|(i, n, used)| Step::Use(i, n, used)),
+        2 => (0..2_usize).prop_map(Step::Settle),
+        1 => (0..2_usize).prop_map(Step::Refund),
+        3 => (0..2_usize).prop_map(Step::Release),
+    ]
+}
+
+fn history(rate: i64, keep_alive: i64) -> History {
+    let settings = Settings {
+        rate,
+        interval: INTERVAL,
+        rate_type: RateType::Overall,
+        keep_alive,
+    };
+    History {
+        window: Window::default(),
+        set_up: SetUp {
+            settings,
+            keep_alive_counts: true,
+        },
+        now: 0,
+        calls: 0,
+        leases: Vec::new(),
+        unused: Vec::new(),
+        uses: Vec::new(),
+        rates: vec![(0, rate)],
+    }
+}
+
+fn no_window_holds_more_than_the_rate<T: std::fmt::Debug>(
+    histories: impl Strategy<Value = T>,
+    cases: u32,
+    begin: impl Fn(T) -> (History, Vec<Step>),
+) {
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let result = TestRunner::new(config).run(&histories, |drawn| {
+        let (mut history, steps) = begin(drawn);
+        for step in &steps {
+            history.take(step);
+            history.check_state();
+        }
+        history.check_uses();
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
@@ -274,43 +344,42 @@ fn no_window_of_real_uses_holds_more_than_the_rate() {
     ];
     let expires = prop::option::weighted(0.2, 1..2 * INTERVAL);
     let steps = prop::collection::vec(a_step(), 0..60);
-    let cases = (1..12_i64, keep_alive, expires, steps);
-    let config = ProptestConfig {
-        cases: 8_000,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    let result = TestRunner::new(config).run(&cases, |(rate, keep_alive, expires, steps)| {
-        let settings = Settings {
-            rate,
-            interval: INTERVAL,
-            rate_type: RateType::Overall,
-            keep_alive,
-        };
-        let mut history = History {
-            window: Window::default(),
-            set_up: SetUp {
-                settings,
-                keep_alive_counts: true,
-            },
-            now: 0,
-            calls: 0,
-            leases: Vec::new(),
-            unused: Vec::new(),
-            uses: Vec::new(),
-            rates: vec![(0, rate)],
-        };
+    let histories = (1..12_i64, keep_alive, expires, steps);
+    no_window_holds_more_than_the_rate(histories, 5_000, |(rate, keep_alive, expires, steps)| {
+        let mut history = history(rate, keep_alive);
         if let Some(millis) = expires {
             history.take(&Step::Acquire(1, true));
             let expiry = Expiry::In(millis.max(INTERVAL));
             history.window.expire(CLIENT, 0, expiry, Condition::Always);
         }
-        for step in &steps {
-            history.take(step);
-            history.check_state();
-        }
-        history.check_uses();
-        Ok(())
+        (history, steps)
     });
-    result.unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn no_window_does_where_others_release_what_leases_granted() {
+    let steps = prop::collection::vec(a_step_with_releases(), 8..24);
+    no_window_holds_more_than_the_rate((2..5_i64, steps), 8_000, |(rate, steps)| {
+        (history(rate, 0), steps)
+    });
+}
+
+#[test]
+fn what_a_lease_was_used_for_counts_to_its_end_if_others_release_it() {
+    let mut history = history(10, 0);
+    for step in [
+        Step::Lease(5, 15),
+        Step::Use(0, 5, false),
+        Step::Pass(10),
+        Step::Acquire(5, true),
+        Step::Release(0), // of the lease, but out of the grant
+        Step::Acquire(5, true),
+        Step::Settle(0),
+        Step::Pass(10),
+        Step::Acquire(5, true),
+    ] {
+        history.take(&step);
+        history.check_state();
+    }
+    history.check_uses();
 }

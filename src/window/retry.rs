@@ -91,7 +91,7 @@ impl Window {
             at,
             found.place,
             call.audited_rate,
-            |grants| grants.take_out(found.place, found.permits),
+            |grants, _| grants.take_out(found.place, found.permits),
         )))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Error, PermitsInUse, Rate, RateLimiter, RedissonClient, Reservation, Result,
+    Decision, Error, PermitsInUse, Rate, RateLimiter, RedissonClient, Reservation, Result,
 };
 use tokio::time::{Instant, advance};
 
@@ -70,7 +70,12 @@ pub async fn permits_that_are_there_are_usable_at_once_and_for_an_interval(fixtu
     pass(&fixture, ms(400)).await;
     let grant = at_once(reservation.ready()).await.unwrap();
     assert_eq!(grant.permits(), 4);
-    // They count from their use.
+    // They count from their use, once the store has heard of it.
+    until("it is settled", async || {
+        let decision = limiter.peek(10).await.unwrap();
+        matches!(decision, Decision::Denied(denied) if denied.retry_after == ms(1_000))
+    })
+    .await;
     fixture.at(2_399);
     gives_back(&limiter, 6).await;
     fixture.at(2_400);

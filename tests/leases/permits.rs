@@ -166,6 +166,36 @@ async fn however_often_answers_are_lost_what_was_not_used_comes_back() {
     fixture.until_left(100_000 - fixture.taken).await;
 }
 
+#[tokio::test]
+async fn a_grant_of_a_lease_goes_back_however_many_leases_have_ended_since() {
+    let server = Server::start();
+    let mut fixture = on(&server, 100_000).await;
+    fixture.lease(10).await;
+    let grant = check(&fixture.leased, 2).await;
+    for _ in 0..3 {
+        fixture.lease_anew();
+        fixture.lease(10).await;
+    }
+    let again = fixture.client.rate_limiter("limiter");
+    fixture.leased = again.clone();
+    fixture.until_left(100_000 - fixture.taken - 2).await;
+    // Another process knows of no lease.
+    assert_eq!(fixture.plain.refund(grant).await.unwrap(), 2);
+    fixture.until_left(100_000 - fixture.taken).await;
+}
+
+#[tokio::test]
+async fn what_others_release_of_a_lease_is_theirs_and_the_rest_comes_back() {
+    let server = Server::start();
+    let mut fixture = on(&server, 10_000).await;
+    fixture.lease(20).await;
+    fixture.take(5).await;
+    let used = u32::try_from(fixture.taken).unwrap();
+    fixture.plain.release(used).await.unwrap();
+    fixture.leased = fixture.plain.clone();
+    fixture.until_left(10_000).await;
+}
+
 #[test]
 fn a_lease_depends_on_no_runtime_of_a_caller() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();

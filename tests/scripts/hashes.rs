@@ -102,6 +102,7 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
     };
     limiter.refund(grant).await.unwrap();
     limiter.release(1).await.unwrap();
+    drop(limiter.reserve(1, Duration::ZERO).await.unwrap());
     limiter.available_permits().await.unwrap();
     limiter.expire(HOUR).await.unwrap();
     limiter.clear_expire().await.unwrap();

@@ -10,7 +10,7 @@ use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::rate::millis_from_zero;
-use crate::wait_queue::Reserved;
+use crate::wait_queue::{Ended, Reserved};
 use crate::window::Settlement;
 
 impl RateLimiter {
@@ -123,7 +123,7 @@ impl Reservation {
     }
 
     /// Waits until the permits can be used, and uses them. They count as used when this returns. The store is told in the
-    /// background: until it has heard, a [refund](RateLimiter::refund) of the grant finds nothing.
+    /// background.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -162,12 +162,12 @@ impl Reservation {
         }
         let early = self.reserved.expires_at - now;
         let early = i64::try_from(early.as_millis()).unwrap_or(0);
-        let lease = self.take();
-        let used = lease.permits;
-        let grant = Grant::new(lease.score - early, lease.call_id, used);
-        let settlement = Settlement { used, early };
-        self.limiter.queue.settle_in_background(lease, settlement);
-        Ok(grant)
+        let (id, score, used) = {
+            let grant = &self.reserved.grant;
+            (grant.call_id, grant.score, grant.permits)
+        };
+        self.settle(Settlement { used, early });
+        Ok(Grant::new(score, id, used).with_span(early))
     }
 
     /// Keeps only so many permits, and returns how many came back: none if it holds no more. With 0 it is cancelled.
@@ -185,7 +185,7 @@ impl Reservation {
             return Ok(0);
         }
         grant.permits = permits.min(grant.permits);
-        let excess = Grant::new(grant.score, grant.call_id, excess);
+        let excess = Grant::new(grant.score, grant.call_id, excess).with_span(grant.span);
         self.limiter.refund(excess).await
     }
 
@@ -201,20 +201,27 @@ impl Reservation {
         self.shrink(0).await
     }
 
-    /// The grant, of which nothing is left to be given back.
-    fn take(&mut self) -> Grant {
-        let grant = &mut self.reserved.grant;
+    /// Tells the store in the background what was used of it. From here on it has no permits.
+    fn settle(&mut self, settlement: Settlement) {
+        let Reserved {
+            grant, expires_at, ..
+        } = &mut self.reserved;
         let permits = std::mem::take(&mut grant.permits);
-        Grant::new(grant.score, grant.call_id, permits)
+        if permits == 0 {
+            return;
+        }
+        let interval = Duration::from_millis(grant.span.unsigned_abs());
+        self.limiter.queue.settle(Ended {
+            lease: Grant::new(grant.score, grant.call_id, permits).with_span(grant.span),
+            settlement,
+            back_at: *expires_at + interval,
+        });
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let grant = self.take();
-        if grant.permits > 0 {
-            self.limiter.give_back(grant);
-        }
+        self.settle(Settlement { used: 0, early: 0 });
     }
 }
 

@@ -138,18 +138,25 @@ impl RedisLimiter {
         grant: &Grant,
         audited_rate: Option<i64>,
     ) -> Result<u32> {
-        let args = Args::new()
-            .optional(self.store.clock.now())
-            .number(grant.score)
-            .bytes(&grant.call_id)
-            .number(grant.permits)
-            .optional(audited_rate);
+        let mut from = (grant.span > 0).then(|| grant.score - grant.span);
         let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
-        let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
-        read(&self.keys.name, answer.await?)
+        loop {
+            let args = Args::new()
+                .optional(self.store.clock.now())
+                .number(grant.score)
+                .bytes(&grant.call_id)
+                .number(grant.permits)
+                .optional(audited_rate)
+                .optional(from);
+            let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
+            match read(&self.keys.name, answer.await?)? {
+                back @ 0.. => return Ok(u32::try_from(back).unwrap_or(grant.permits)),
+                next => from = Some(-next),
+            }
+        }
     }
 
-    /// Safe to repeat: a lease that is settled has another score, or what was used of it already.
+    /// Safe to repeat: a lease that is settled has another score.
     pub(super) async fn settle_audited(
         &self,
         lease: &Grant,
@@ -160,11 +167,13 @@ impl RedisLimiter {
             .optional(self.store.clock.now())
             .number(lease.score)
             .bytes(&lease.call_id)
+            .number(lease.permits)
             .number(settlement.used)
-            .optional(audited_rate)
-            .number(settlement.early);
+            .number(settlement.early)
+            .number(lease.span)
+            .optional(audited_rate);
         let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
-        let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
+        let answer = self.run_on(&keys, &script::SETTLE, &args, &mut attempts);
         read(&self.keys.name, answer.await?)
     }
 

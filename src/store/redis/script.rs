@@ -43,6 +43,7 @@ scripts! {
     MULTI_ACQUIRE = "multi_acquire.lua";
     MULTI_CHECK = "multi_check.lua";
     REFUND = "refund.lua";
+    SETTLE = "settle.lua";
     RECLAIM = "reclaim.lua";
     RELEASE = "release.lua";
     AVAILABLE_PERMITS = "available_permits.lua";

@@ -237,6 +237,7 @@ impl Lease {
             ..
         } = self.terms;
         let mut answer = Answer::new(score, rate, available, interval, interval);
+        answer.until_score = self.terms.lasts;
         // Nothing was decided by the store.
         answer.found = true;
         answer

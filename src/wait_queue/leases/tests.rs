@@ -107,6 +107,7 @@ fn the_second_request_asks_for_a_lease_and_only_one() {
 fn a_lease_is_at_most_half_of_the_interval() {
     let process = Process::new();
     process.leases.hold(ms(700));
+    process.leases.release(ms(LASTS));
     process.note(1);
     assert_eq!(process.note(1).ask.unwrap().lasts, 500);
 }
@@ -196,7 +197,7 @@ fn a_lease_ends_though_the_wall_clock_is_set_back() {
 fn a_refund_that_comes_while_its_lease_is_closed_does_not_go_into_it() {
     let process = Process::with_lease(10);
     let held = process.leases.held.load_full();
-    process.leases.end(process.now().at);
+    process.leases.end();
     assert!(!held[0].put_back(1));
     assert_eq!(held[0].left(), 0);
 }
@@ -299,8 +300,8 @@ fn a_denial_ends_the_leases_and_none_is_taken_while_permits_are_scarce() {
 #[test]
 fn a_lease_that_arrives_after_the_leases_were_ended_is_given_back() {
     let end_all: [fn(&Process); 2] = [
-        |process| drop(process.leases.end(process.now().at)),
-        |process| drop(process.leases.release(process.now().at)),
+        |process| drop(process.leases.end()),
+        |process| drop(process.leases.release(ms(LASTS))),
     ];
     for end in end_all {
         let process = Process::new();
@@ -315,10 +316,7 @@ fn a_lease_that_arrives_after_the_leases_were_ended_is_given_back() {
 #[test]
 fn once_the_leases_are_closed_none_is_taken() {
     let process = Process::with_lease(10);
-    assert_eq!(
-        settlements(&process.leases.close(process.now().at)),
-        [(0, LASTS)]
-    );
+    assert_eq!(settlements(&process.leases.close()), [(0, LASTS)]);
     // A call that was under way is answered.
     assert!(process.note(5).ask.is_none());
     process.leases.hold(ms(LASTS));
@@ -329,8 +327,8 @@ fn once_the_leases_are_closed_none_is_taken() {
 fn the_last_handle_ends_the_leases_and_none_is_taken_without_one() {
     let process = Process::with_lease(10);
     process.leases.hold(ms(LASTS));
-    assert!(process.leases.release(process.now().at).settle.is_empty());
-    let todo = process.leases.release(process.now().at);
+    assert!(process.leases.release(ms(LASTS)).settle.is_empty());
+    let todo = process.leases.release(ms(LASTS));
     assert_eq!(settlements(&todo), [(0, LASTS)]);
     process.note(1);
     assert!(process.note(1).ask.is_none());
@@ -346,33 +344,35 @@ fn other_settings_are_served_by_no_lease() {
     assert!(process.leases.peek(1, other, process.now()).is_none());
 }
 
-fn is_local(goes_back: Option<GoesBack>) -> bool {
-    matches!(goes_back, Some(GoesBack::ToLease))
-}
-
 #[test]
-fn a_grant_goes_back_to_its_lease_or_to_the_score_of_its_settlement() {
+fn a_grant_goes_back_to_its_lease_until_that_ends() {
     let mut process = Process::with_lease(4);
     let taken = { &process.leases }.acquire(3, None, || process.now());
-    let id = taken.unwrap().id;
-    let grant = |permits| Grant::new(LASTS, id, permits);
+    let taken = taken.unwrap();
+    let grant = |permits| taken.answer.grant(taken.id, permits);
     process.millis = 60;
-    assert!(is_local(process.leases.refund(&grant(1))));
+    assert!(process.leases.put_back(&grant(1)));
     assert_eq!(process.takes(9), 2);
     process.millis = LASTS;
     let todo = process.leases.attend(process.now());
     assert_eq!(settlements(&todo), [(4, 39)]);
-    let Some(GoesBack::Later(_)) = process.leases.refund(&grant(1)) else {
-        panic!("it is not known whether it is settled");
-    };
-    let ended = todo.settle.into_iter().next().unwrap();
-    for (is_settled, score) in [(false, LASTS), (true, LASTS - 39)] {
-        ended.settled.send_replace(Some(is_settled));
-        let Some(GoesBack::ToStore(back)) = process.leases.refund(&grant(1)) else {
-            panic!("it goes to the store");
-        };
-        assert_eq!(back, Grant::new(score, id, 1));
-    }
+    assert!(!process.leases.put_back(&grant(1)));
+    assert_eq!((grant(1).score, grant(1).span), (LASTS, LASTS));
+}
+
+#[test]
+fn leases_are_as_short_as_each_handle_wants_them() {
+    let process = Process::new();
+    process.leases.hold(ms(30));
+    process.leases.hold(ms(70));
+    process.note(1);
+    assert_eq!(process.note(1).ask.unwrap().lasts, 30);
+    process.leases.failed(process.now().at);
+    assert!(process.leases.release(ms(30)).settle.is_empty());
+    let mut process = process;
+    process.millis = 2_000;
+    process.note(1);
+    assert_eq!(process.note(1).ask.unwrap().lasts, 70);
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn threads_take_each_permit_once_and_none_after_the_lease_is_closed() {
         while process.leases.left(process.now()) > until {
             std::thread::yield_now();
         }
-        let todo = process.leases.end(process.now().at);
+        let todo = process.leases.end();
         let taken = threads.map(|it| it.join().unwrap()).iter().sum();
         assert_eq!(settlements(&todo), [(taken as u32, LASTS)]);
         taken

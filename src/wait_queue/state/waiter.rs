@@ -101,7 +101,7 @@ impl Waiter {
 
     /// Gives the waiter its part of a call's grant.
     pub(super) fn grant(self, call: &AcquireCall, answer: &Answer, outbox: &mut Outbox) {
-        let grant = Grant::new(answer.score, call.id, self.permits);
+        let grant = answer.grant(call.id, self.permits);
         outbox.answer(self, Ok(grant));
     }
 }

@@ -67,7 +67,9 @@ impl Tally {
             self.legacy += i64::from(member.permits);
         }
         let is_read = !member.generation.is_legacy() && member.generation != Generation::Malformed;
-        self.without_permits += u64::from(is_read && held == 0);
+        // Without permits it is the fence of a lease.
+        let is_fence = member.generation == Generation::Lease;
+        self.without_permits += u64::from(is_read && held == 0 && !is_fence);
     }
 }
 

@@ -135,7 +135,7 @@ impl Sides {
                 };
                 let grant = {
                     let it = &self.grants[last];
-                    Grant::new(it.score, it.call_id, *permits)
+                    Grant::new(it.score, it.call_id, *permits).with_span(it.span)
                 };
                 let redis = limiter.refund_audited(&grant, *audited_rate).await;
                 let model = self.model.refund(at, client, &grant, *audited_rate);
@@ -334,8 +334,11 @@ impl Sides {
         if let Some(Ok(answer)) = model {
             let taken = call.requests.taken(&answer);
             if taken > 0 {
-                self.grants
-                    .push(Grant::new(answer.score, call.id, taken as u32));
+                let grant = answer.grant(call.id, taken as u32);
+                self.grants.push(match call.ahead {
+                    Some(Ahead::Reservation { .. }) => grant.with_span(answer.interval),
+                    _ => grant,
+                });
             }
         }
         self.last_call = Some(call);

@@ -230,7 +230,7 @@ impl Clients {
         let deadline = self.limiter.call_deadline();
         let answer = self.limiter.acquire(&call, deadline).await.unwrap();
         if call.requests.taken(&answer) > 0 {
-            self.grants.push(Grant::new(answer.score, call.id, permits));
+            self.grants.push(answer.grant(call.id, permits));
         }
     }
 

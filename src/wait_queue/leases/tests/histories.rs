@@ -171,9 +171,8 @@ impl Suspendable {
         if !self.settling.is_empty() {
             let ended = self.settling.remove(0);
             if arrives {
-                store.settle(&ended.grant, ended.settlement);
+                store.settle(&ended.lease, ended.settlement);
             }
-            ended.settled.send_replace(Some(arrives));
         }
     }
 }
@@ -201,7 +200,7 @@ fn used(steps: &[Step]) -> Vec<i64> {
             Step::Answer(i, arrives) => processes[i].answer(arrives, time),
             Step::Settle(i, arrives) => processes[i].settle(arrives, &mut store),
             Step::End(i) => {
-                let todo = processes[i].leases.end(processes[i].now(time).at);
+                let todo = processes[i].leases.end();
                 processes[i].make(todo, time);
             }
             Step::Other(most) => {

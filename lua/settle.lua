@@ -1,0 +1,78 @@
+-- Settles a lease, a grant that is ahead of the clock: the permits that were not used come back, and the others count from
+-- their last use.
+--
+-- Permits that were granted out of a lease may be released by another client, which names no grant: then permits are taken out of
+-- the oldest grant, and what this one was used for has to count by the score of the lease. So the score becomes that of the last
+-- use only if no permits were taken out of a later grant than the lease's fence. Else it stays, but for two milliseconds: a lease
+-- that is settled never has the score that it was made with.
+--
+-- KEYS    name, value, value of the client, permits, permits of the client, audit
+-- ARGV    1  now in ms, '' for the server's clock
+--         2  score of the lease
+--         3  its call id
+--         4  permits of the lease
+--         5  how many of them were used
+--         6  ms by which the last use came before the score
+--         7  ms by which the fence is before the score
+--         8  audited rate, as ARGV[3] of acquire.lua
+-- Returns the permits returned; 0 if it has expired, or is settled already
+-- Errors  UNINITIALIZED, BADSTATE
+-- Writes  moves or removes the member, removes its fence and raises the value by the permits returned; removes expired grants;
+--         the times to live. Nothing if the lease is not found
+-- Tells   as refund.lua
+
+--! include shared/limits.lua
+--! include shared/window.lua
+--! include shared/publish_freed.lua
+
+local window = load_window()
+local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
+local now, score, call_id = window.time_of(ARGV[1]), ARGV[2] + 0, ARGV[3]
+local leased, used, early, span = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0
+local audited_rate = tonumber(ARGV[8])
+
+local limiter, failure = window.open(name, value, client_value, permits, client_permits)
+if failure then
+  return failure
+end
+local key, horizon = limiter.permits_key, now - limiter.interval
+local member = score > horizon and window.find_at(key, ARGV[2], '\24' .. call_id)
+if not member then
+  return 0
+end
+failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
+if failure then
+  return failure
+end
+
+--! include shared/fence.lua
+local held, settled = window.permits_of(member), score + 2 -- 2^53 + 1 is no double
+-- What the grant has lost came back before, and was used for all that the client knows.
+local left = math.max(math.min(used - math.max(leased - held, 0), held), 0)
+if score - early <= horizon then
+  left = 0 -- if the window of the last use has passed, so have those of the others
+end
+if score - span > horizon and redis.call('zscore', key, fence) == window.digits(score - span) then
+  if early > 0 then
+    settled = score - early
+  end
+  redis.call('zrem', key, fence)
+  window.note_change(audit, fence, window.digits(score - span), 0, true)
+end
+-- The grant shrinks first: the excess of a peer's release comes out of what remains.
+if left > 0 then
+  local grant = member
+  --! include shared/ahead.lua
+  window.shrink(key, window.digits(settled), member, left, call_id .. struct.pack('<I8', math.max(ahead + (settled - score), 0)))
+else
+  redis.call('zrem', key, member)
+end
+window.note_change(audit, member, ARGV[2], held, true)
+window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+window.credit(limiter, held - left)
+window.write(limiter, 0)
+window.renew(limiter)
+if held > left and limiter.value_key == value then
+  publish_freed(limiter.available)
+end
+return held - left
