@@ -63,6 +63,9 @@ if type(stored) == 'table' or type(number) == 'table' then
   return { 'other' }
 end
 local interval = tonumber(settings[2]) or 0
+if interval ~= interval then
+  return { 'other' } -- `nan`, which no score is compared with
+end
 local horizon = string.format('(%.0f', now - interval)
 local live = redis.call('zcount', permits, horizon, '+inf')
 local expired = number - live

@@ -106,7 +106,7 @@ async fn kind_of(context: &Context, name: &str) -> Result<Option<String>, Failur
 }
 
 /// Fails if the key of this name is another program's.
-async fn refuse_other(context: &Context, name: &str) -> Result<(), Failure> {
+pub(crate) async fn refuse_other(context: &Context, name: &str) -> Result<(), Failure> {
     if let Some(kind) = kind_of(context, name).await?
         && !(kind == "hash" && has_rate(context, name).await?)
     {

@@ -6,7 +6,7 @@ use redisson_rate_limiter::{AnyPolicy, Decision, PolicyLimiter, Rate, RateLimite
 use tokio::time::{Instant, sleep};
 
 use crate::arguments::{RateKind, SetUpArguments};
-use crate::commands::Context;
+use crate::commands::{Context, refuse_other};
 use crate::failure::Failure;
 use crate::policy::PolicyArguments;
 use crate::rate::RateArgument;
@@ -18,7 +18,8 @@ pub(crate) enum Limiter {
 }
 
 impl Limiter {
-    pub(crate) fn new(
+    /// With the rate of `set_up` it makes a limiter that is missing, and takes no key of another program for one.
+    pub(crate) async fn new(
         context: &Context,
         name: &str,
         policy: &PolicyArguments,
@@ -33,7 +34,10 @@ impl Limiter {
             return Ok(Self::Rate(limiter));
         };
         Ok(Self::Rate(match set_up.rate {
-            Some(rate) => limiter.with_rate(rate_of(rate, &set_up.kind))?,
+            Some(rate) => {
+                refuse_other(context, limiter.name()).await?;
+                limiter.with_rate(rate_of(rate, &set_up.kind))?
+            }
             None if set_up.kind.per_client || set_up.kind.keep_alive.is_some() => {
                 let message =
                     "--per-client and --keep-alive say more of a --rate, which is missing";

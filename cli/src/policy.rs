@@ -53,10 +53,6 @@ fn algorithms() -> PossibleValuesParser {
 }
 
 impl PolicyArguments {
-    pub(crate) fn is_given(&self) -> bool {
-        self.policy.is_some()
-    }
-
     pub(crate) fn policy(&self) -> Result<Option<AnyPolicy>, Failure> {
         let Some(algorithm) = &self.policy else {
             return Ok(None);

@@ -60,11 +60,14 @@ pub(super) async fn bench(
     arguments: &BenchArguments,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
-    let found = limiter.config().await?;
-    if !arguments.yes {
-        own::check(context, &limiter, found.is_some()).await?;
+    // Also one whose rate cannot be read is its users' own.
+    let is_mine = super::kind_of(context, limiter.name()).await?.is_none();
+    if !is_mine {
+        super::refuse_other(context, limiter.name()).await?;
     }
-    let is_mine = found.is_none();
+    if !arguments.yes {
+        own::check(context, &limiter, !is_mine).await?;
+    }
     if is_mine {
         let rate = match arguments.rate {
             Some(rate) => Rate::overall(rate.permits, rate.interval),

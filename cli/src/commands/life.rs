@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::Context;
 use crate::failure::Failure;
+use crate::inspect::sample::sample;
 use crate::limiter::Limiter;
 use crate::policy::PolicyArguments;
 use crate::report::Report;
@@ -17,10 +18,11 @@ pub(super) async fn delete(
     yes: bool,
     policy: &PolicyArguments,
 ) -> Result<Report, Failure> {
-    let limiter = Limiter::new(context, name, policy, None)?;
+    let limiter = Limiter::new(context, name, policy, None).await?;
     let name = context.store.full_name(name);
-    if !policy.is_given() {
-        super::refuse_other(context, &name).await?;
+    match &limiter {
+        Limiter::Rate(_) => super::refuse_other(context, &name).await?,
+        Limiter::Policy(of, key) => refuse_uncounted(context, key, of.policy().algorithm()).await?,
     }
     if !yes && !is_confirmed(&name)? {
         return Ok(Report::either(false, "kept", json!({ "deleted": false })));
@@ -31,6 +33,21 @@ pub(super) async fn delete(
         true => Report::new("deleted", json),
         false => Report::missing(&name, json),
     })
+}
+
+/// Fails if the key is there, and is none that this algorithm counts in.
+async fn refuse_uncounted(context: &Context, key: &str, algorithm: &str) -> Result<(), Failure> {
+    let Some(kind) = super::kind_of(context, key).await? else {
+        return Ok(());
+    };
+    let found = sample(&context.client, key, None, i64::MAX).await?;
+    let is_counted = found.is_some_and(|it| it.kind.may_be(algorithm));
+    if !is_counted {
+        let name = key.escape_debug();
+        let message = format!("{name} is a {kind}, and nothing that {algorithm} counts in");
+        return Err(Failure::store(message));
+    }
+    Ok(())
 }
 
 fn is_confirmed(name: &str) -> Result<bool, Failure> {

@@ -14,7 +14,7 @@ pub(super) async fn try_acquire(
     context: &Context,
     arguments: &PermitArguments,
 ) -> Result<Report, Failure> {
-    let limiter = limiter(context, arguments)?;
+    let limiter = limiter(context, arguments).await?;
     let decision = context.unless_interrupted(limiter.check(arguments.permits));
     Ok(Report::of_decision(&decision.await?))
 }
@@ -23,7 +23,7 @@ pub(super) async fn peek(
     context: &Context,
     arguments: &PermitArguments,
 ) -> Result<Report, Failure> {
-    let limiter = limiter(context, arguments)?;
+    let limiter = limiter(context, arguments).await?;
     Ok(Report::of_decision(&limiter.peek(arguments.permits).await?))
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn acquire(
     arguments: &PermitArguments,
     timeout: Option<Duration>,
 ) -> Result<Report, Failure> {
-    let limiter = limiter(context, arguments)?;
+    let limiter = limiter(context, arguments).await?;
     let start = Instant::now();
     let waiting = limiter.acquire(arguments.permits, timeout);
     let is_granted = context.unless_interrupted(waiting).await?;
@@ -63,7 +63,7 @@ pub(super) async fn available(context: &Context, name: &str) -> Result<Report, F
     Ok(Report::new(available.to_string(), json))
 }
 
-fn limiter(context: &Context, arguments: &PermitArguments) -> Result<Limiter, Failure> {
+async fn limiter(context: &Context, arguments: &PermitArguments) -> Result<Limiter, Failure> {
     let set_up = Some(&arguments.set_up);
-    Limiter::new(context, &arguments.name, &arguments.policy, set_up)
+    Limiter::new(context, &arguments.name, &arguments.policy, set_up).await
 }

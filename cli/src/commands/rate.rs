@@ -15,6 +15,7 @@ pub(super) async fn set(
     if_missing: bool,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
+    super::refuse_other(context, limiter.name()).await?;
     let rate = rate_of(arguments.rate, &arguments.kind);
     let is_set = match if_missing {
         true => limiter.try_set_rate(rate).await?,

@@ -2,9 +2,9 @@
 //!
 //! At a signal no more commands start. Those that run get it too, and are waited for.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{ExitStatus, Stdio};
 
 use serde_json::json;
@@ -34,7 +34,7 @@ struct Progress {
 
 pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<Report, Failure> {
     let set_up = Some(&arguments.set_up);
-    let limiter = Limiter::new(context, &arguments.name, &arguments.policy, set_up)?;
+    let limiter = Limiter::new(context, &arguments.name, &arguments.policy, set_up).await?;
     let mut progress = Progress {
         is_shown: io::stderr().is_terminal(),
         is_apart: !io::stdout().is_terminal(),
@@ -93,16 +93,32 @@ async fn start_each(
 
 /// The command for a line.
 fn command(arguments: &RunArguments, line: OsString) -> Command {
-    let words: Vec<_> = match arguments.command.iter().any(|word| word == "{}") {
-        true => { arguments.command.iter() }
-            .map(|word| if word == "{}" { &line } else { word })
-            .collect(),
-        false => arguments.command.iter().chain([&line]).collect(),
-    };
+    let line = line.as_bytes();
+    let mut is_placed = false;
+    let mut words = arguments.command.iter().map(|word| {
+        let word = with_line(word.as_bytes(), line, &mut is_placed);
+        OsString::from_vec(word)
+    });
     // There is a program: the argument is required.
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).stdin(Stdio::null());
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).stdin(Stdio::null());
+    if !is_placed {
+        command.arg(OsStr::from_bytes(line));
+    }
     command
+}
+
+/// A word with the line in place of each `{}`. A `{}` in the line itself is text.
+fn with_line(mut word: &[u8], line: &[u8], is_placed: &mut bool) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(at) = word.windows(2).position(|it| it == b"{}") {
+        whole.extend_from_slice(&word[..at]);
+        whole.extend_from_slice(line);
+        word = &word[at + 2..];
+        *is_placed = true;
+    }
+    whole.extend_from_slice(word);
+    whole
 }
 
 impl Progress {

@@ -46,6 +46,20 @@ pub(crate) struct RateSample {
     pub(crate) now: i64,
 }
 
+impl Kind {
+    /// Whether it looks like a key of this algorithm. A level and a counter are both a number with a time to live.
+    pub(crate) fn may_be(&self, algorithm: &str) -> bool {
+        match self {
+            Self::Rate(_) => false,
+            Self::Policy("bucket" | "fixed_window", _) => matches!(
+                algorithm,
+                "fixed_window" | "leaky_bucket" | "penalty_token_bucket"
+            ),
+            Self::Policy(policy, _) => *policy == algorithm,
+        }
+    }
+}
+
 impl RateSample {
     pub(crate) fn in_use(&self) -> Option<u64> {
         Some(self.permits.saturating_sub(self.available?))
@@ -68,6 +82,14 @@ pub(crate) fn keys_of(client: &RedissonClient, name: &str, of: Option<&str>) -> 
     ]
 }
 
+/// The key with the start of a bucket with this name.
+fn start_of(client: &RedissonClient, name: &str) -> String {
+    const VALUE: &str = ":value";
+    let limiter = client.rate_limiter(name);
+    let [_, value, ..] = limiter.keys();
+    format!("{}-st", value.strip_suffix(VALUE).unwrap_or(value))
+}
+
 /// Looks at a key; none if it limits nothing. Permits are counted as new that were granted from `since` on until now, in ms of the
 /// server's clock, or since so many ms ago if it is negative.
 pub(crate) async fn sample(
@@ -77,7 +99,7 @@ pub(crate) async fn sample(
     since: i64,
 ) -> Result<Option<Sample>, Failure> {
     let keys = keys_of(client, name, of);
-    let start = keys[1].replace(":value", "-st");
+    let start = start_of(client, name);
     let keys: Vec<_> = { keys.iter().chain([&start]) }
         .map(|it| it.as_bytes())
         .collect();

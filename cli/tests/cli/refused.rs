@@ -107,12 +107,22 @@ fn a_key_of_another_program_is_told_and_kept() {
     let cli = Cli::start();
     cli.redis(&["SET", "letter", "a"]);
     cli.redis(&["HSET", "basket", "apples", "3"]);
+    let dumps = || ["letter", "basket"].map(|name| cli.redis(&["DUMP", name]));
+    let before = dumps();
     for name in ["letter", "basket"] {
         for command in [
             "delete NAME --yes",
             "expire NAME 1ms",
             "expire NAME --never",
             "show NAME",
+            "set NAME 5/s",
+            "set NAME 5/s --if-missing",
+            "try NAME --rate 5/s",
+            "acquire NAME --rate 5/s",
+            "peek NAME --rate 5/s",
+            "run NAME --rate 5/s -- true",
+            "bench NAME --duration 50ms",
+            "bench NAME --duration 50ms --yes",
         ] {
             let ran = cli.run(&command.replace("NAME", name));
             assert_eq!(ran.code, 3, "{command}: {ran:?}");
@@ -120,6 +130,7 @@ fn a_key_of_another_program_is_told_and_kept() {
         }
         assert_eq!(cli.redis(&["TTL", name]), redis::Value::Int(-1));
     }
+    assert_eq!(dumps(), before);
     // What an expired limiter has left is its own.
     cli.redis(&["SET", "{orders}:value", "3"]);
     assert_eq!(cli.run("delete orders --yes").code, 0);
@@ -127,4 +138,58 @@ fn a_key_of_another_program_is_told_and_kept() {
         cli.redis(&["EXISTS", "{orders}:value"]),
         redis::Value::Int(0)
     );
+}
+
+#[test]
+fn a_policy_deletes_no_key_that_it_does_not_count_in() {
+    let cli = Cli::start();
+    cli.redis(&["SET", "letter", "a"]);
+    cli.redis(&["SET", "number", "5"]);
+    cli.redis(&["HSET", "basket", "apples", "3"]);
+    cli.redis(&["ZADD", "ranks", "1", "a"]);
+    cli.run("set orders 5/s");
+    for name in ["letter", "number", "basket", "ranks", "orders"] {
+        for policy in [
+            "fixed-window --limit 9 --window 1h",
+            "sliding-window-log --limit 9 --window 1h",
+            "token-bucket --per-second 1 --capacity 9",
+            "leaky-bucket --quantity 1 --period 1h --capacity 9",
+        ] {
+            let ran = cli.run(&format!("delete {name} --yes --policy {policy}"));
+            assert_eq!(ran.code, 3, "{name}: {policy}: {ran:?}");
+            let told = format!("nothing that {}", policy.split(' ').next().unwrap());
+            let told = told.replace('-', "_") + " counts in";
+            assert!(ran.err.contains(&told), "{ran:?}");
+        }
+        assert_eq!(cli.redis(&["EXISTS", name]), redis::Value::Int(1));
+    }
+    for policy in [
+        "fixed-window --limit 9 --window 1h",
+        "sliding-window-log --limit 9 --window 1h",
+        "sliding-window-counter --limit 9 --window 1h --period 10m",
+        "token-bucket --per-second 1 --capacity 9",
+        "penalty-token-bucket --quantity 1 --period 1h --capacity 9",
+        "quota-bucket --quota 9 --period 1h --capacity 9",
+        "leaky-bucket --quantity 1 --period 1h --capacity 9",
+    ] {
+        for (command, code) in [("try", 0), ("delete --yes", 0), ("delete --yes", 1)] {
+            let ran = cli.run(&format!("{command} alice --policy {policy}"));
+            assert_eq!(ran.code, code, "{command} {policy}: {ran:?}");
+        }
+    }
+}
+
+/// Redisson calls it one, and changes nothing of it.
+#[test]
+fn bench_keeps_a_limiter_whose_type_is_missing() {
+    let cli = Cli::start();
+    cli.redis(&["HSET", "orders", "rate", "5", "interval", "1000"]);
+    let before = cli.redis(&["DUMP", "orders"]);
+    let refused = cli.run("bench orders --duration 50ms");
+    assert!(
+        refused.code == 2 && refused.err.contains("exists"),
+        "{refused:?}"
+    );
+    cli.run("bench orders --duration 50ms --yes");
+    assert_eq!(cli.redis(&["DUMP", "orders"]), before);
 }
