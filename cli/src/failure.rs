@@ -76,6 +76,17 @@ impl Failure {
         self.kind == ErrorKind::PermissionDenied.as_str()
     }
 
+    /// Whether the server refuses this key or what it holds, and may answer for others: its slots, its type, a permission.
+    pub(crate) fn is_of_one_key(&self) -> bool {
+        let kinds = [
+            ErrorKind::PermissionDenied,
+            ErrorKind::BadState,
+            ErrorKind::InvalidName,
+            ErrorKind::Redis,
+        ];
+        kinds.iter().any(|kind| kind.as_str() == self.kind)
+    }
+
     pub(crate) fn print(self, is_json: bool) -> ExitCode {
         if self.message.is_empty() {
             return ExitCode::from(self.exit_code);

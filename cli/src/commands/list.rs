@@ -78,7 +78,7 @@ pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result
         let mut looks = stream::iter(looks).buffered(AT_ONCE);
         while let Some(look) = looks.next().await {
             let sample = match look {
-                Err(failure) if failure.is_not_permitted() => {
+                Err(failure) if failure.is_of_one_key() => {
                     unread.note(failure);
                     continue;
                 }
@@ -107,7 +107,7 @@ pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result
     Ok(Report::printed(found > 0))
 }
 
-/// Keys that the user of the connection may not read.
+/// Keys that cannot be read: the user of the connection may not, or a cluster has them in several slots.
 #[derive(Default)]
 struct Unread {
     keys: u64,

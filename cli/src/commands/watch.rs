@@ -70,23 +70,26 @@ pub(super) async fn watch(
     let mut sampler = Sampler::new(context, as_pattern(&pattern), arguments.every);
     if arguments.once {
         history.note(sampler.round(&[], true).await);
-        if let Some((error, _)) = history.error.take() {
-            return Err(Failure::store(error));
+        let is_found = !history.targets().is_empty();
+        let error = history.error.as_ref().map(|(error, _)| error.clone());
+        if is_found || error.is_none() {
+            print(&mut Output::new(context.is_json), &history)?;
         }
-        let mut output = Output::new(context.is_json);
-        print(&mut output, &history)?;
-        return Ok(Report::printed(!history.targets().is_empty()));
+        return match error {
+            Some(error) => Err(Failure::store(error)),
+            None => Ok(Report::printed(is_found)),
+        };
     }
-    let watching = async {
-        if context.is_json {
-            return print_rounds(&mut history, sampler, arguments.every).await;
-        }
-        if !io::stdout().is_terminal() {
-            let message = "without a terminal, `watch` needs --once or --json";
-            return Err(Failure::usage(message));
-        }
-        show(history, &mut sampler, &pattern, arguments.every).await
-    };
+    if context.is_json {
+        // No signal is caught, as nothing would see it while a reader that has stopped holds up the output.
+        print_rounds(&mut history, sampler, arguments.every).await?;
+        return Ok(Report::printed(true));
+    }
+    if !io::stdout().is_terminal() {
+        let message = "without a terminal, `watch` needs --once or --json";
+        return Err(Failure::usage(message));
+    }
+    let watching = show(history, &mut sampler, &pattern, arguments.every);
     let ended = or_signal(watching)
         .await
         .map_err(|error| Failure::usage(error.to_string()))?;
@@ -191,9 +194,12 @@ fn print(output: &mut Output, history: &History) -> Result<(), Failure> {
 fn to_json(history: &History) -> Value {
     let of = |(name, it): (&String, &Watched)| {
         let sample = &it.latest;
+        // Counted once: a round that has not reached the limiter says nothing of them.
+        let granted = it.is_new.then_some(sample.new_permits);
+        let per_second = it.is_new.then_some(it.per_second);
         json!({
             "name": name, "rate": sample.rate, "available": sample.available, "in_use": sample.in_use(),
-            "granted": sample.new_permits, "granted_per_second": it.per_second,
+            "granted": granted, "granted_per_second": per_second,
             "next_return_ms": sample.next_return.map(millis), "empty": it.share_empty(), "server_time_ms": sample.now,
         })
     };

@@ -41,6 +41,13 @@ impl Scan {
         })
     }
 
+    /// The walk over the servers that are left, if any, without the one that it is at.
+    pub(crate) fn without_this_server(mut self) -> Option<Self> {
+        self.servers.pop();
+        self.cursor = b"0".to_vec();
+        (!self.servers.is_empty()).then_some(self)
+    }
+
     /// The keys of the next page, which may have none; `None` at the end. A key may be in several pages if a server's table of
     /// keys grows or shrinks meanwhile.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Failure> {

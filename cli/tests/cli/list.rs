@@ -152,3 +152,60 @@ fn on_a_cluster_the_limiters_of_all_primaries_are_listed() {
     }
     assert_eq!(names(&run("list --json --sort name")), all);
 }
+
+/// Writes a limiter to the node of a cluster that has its slot.
+fn add_to(cluster: &Cluster, name: &str) {
+    let mut add = redis::cmd("HSET");
+    add.arg(name)
+        .arg(&["rate", "5", "interval", "1000", "type", "0"]);
+    let written = cluster.nodes().iter().filter(|node| {
+        let client = redis::Client::open(node.url()).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        add.exec(&mut connection).is_ok()
+    });
+    assert_eq!(written.count(), 1, "{name}");
+}
+
+#[test]
+fn a_name_in_several_slots_does_not_end_a_walk_over_the_others() {
+    let cluster = Cluster::start();
+    for name in ["a:value", "orders", "a}b", "{}x", "a{b"] {
+        add_to(&cluster, name);
+    }
+    let run = |arguments: &str| {
+        let mut command = program(arguments);
+        command.env("REDIS_URL", &cluster.urls()[0]);
+        Ran::from(command.output().unwrap())
+    };
+    let listed = run("list --json --sort name");
+    assert_eq!(names(&listed), ["a:value", "orders"], "{listed:?}");
+    assert_eq!(listed.code, 0);
+    assert!(listed.err.contains("3 keys not looked at: "), "{listed:?}");
+    let watched = &objects(&run("watch --once --json"))[0];
+    let seen = watched["limiters"].as_array().unwrap().iter();
+    let mut seen: Vec<_> = seen.map(|it| it["name"].as_str().unwrap()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["a:value", "orders"]);
+    assert_eq!(watched["error"], json!(null));
+}
+
+#[test]
+fn an_interval_that_is_no_number_does_not_end_a_walk() {
+    let cli = Cli::start();
+    cli.run("set orders 5/s");
+    for interval in ["nan", "-nan", "inf", "-inf", "1e400", "-5", "x", ""] {
+        let name = format!("limiter {interval}");
+        let words = [
+            "HSET", &name, "rate", "5", "interval", interval, "type", "0",
+        ];
+        cli.redis(&words);
+    }
+    let listed = cli.run("list --json");
+    assert_eq!(
+        (names(&listed), &*listed.err),
+        (vec!["orders".to_owned()], "")
+    );
+    let watched = cli.json("watch --once");
+    assert_eq!(watched["error"], json!(null));
+    assert_eq!(watched["limiters"].as_array().unwrap().len(), 1);
+}

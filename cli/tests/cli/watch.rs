@@ -1,11 +1,14 @@
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::pseudo_terminal::PseudoTerminal;
-use crate::support::Cli;
 use crate::support::servers::Server;
+use crate::support::servers::cluster::Cluster;
+use crate::support::{Cli, Ran, program};
 
 /// What a terminal is told when the picture is left: the screen that was there before, and the cursor.
 const LEFT: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
@@ -61,6 +64,88 @@ fn each_round_is_an_object_and_says_what_is_granted() {
     // A reader that has gone ends it.
     drop(lines);
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_has_stopped_does_not_keep_a_signal_from_ending_it() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    let mut command = cli.command("watch orders --json --every 50ms");
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().is_some());
+    // What is not caught ends it wherever it is, also in a write that nobody reads.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = { status.lines() }.find_map(|line| line.strip_prefix("SigCgt:\t"));
+    let caught = u64::from_str_radix(caught.unwrap(), 16).unwrap();
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        assert_eq!(caught & (1 << (signal.as_raw() - 1)), 0, "{signal:?}");
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+}
+
+#[test]
+fn what_was_granted_is_not_told_again_while_the_server_is_away() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    cli.run("try orders 3");
+    let mut command = cli.command("--response-timeout 300ms watch orders --json --every 50ms");
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    while next()["limiters"][0]["granted"] != json!(0) {
+        cli.run("peek orders");
+    }
+    cli.run("try orders");
+    cli.server.signal("KILL");
+    let lost = loop {
+        let round = next();
+        if round["error"] != json!(null) {
+            break round;
+        }
+    };
+    let orders = &lost["limiters"][0];
+    assert_eq!(orders["name"], json!("orders"));
+    assert_eq!(orders["granted"], json!(null));
+    assert_eq!(orders["granted_per_second"], json!(null));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_primary_that_is_lost_does_not_hide_the_limiters_of_the_others() {
+    let cluster = Cluster::start();
+    let urls = cluster.urls().join(",");
+    let command = |arguments: &str| {
+        let mut command = program(arguments);
+        command.env("REDIS_URL", &urls);
+        command
+    };
+    for number in 0..12 {
+        let mut set = command(&format!("set limiter:{number} 5/1h"));
+        assert_eq!(Ran::from(set.output().unwrap()).code, 0);
+    }
+    let mut watch = command("--response-timeout 500ms watch --json --every 50ms");
+    let mut child = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    while next()["limiters"].as_array().unwrap().len() < 12 {}
+    cluster.nodes()[0].signal("KILL");
+    // Some are sampled in a round in which others could not be.
+    loop {
+        let round = next();
+        let limiters = round["limiters"].as_array().unwrap();
+        let is_sampled = |it: &&Value| it["granted"] != json!(null);
+        let sampled = limiters.iter().filter(is_sampled).count();
+        assert_eq!(limiters.len(), 12);
+        if round["error"] != json!(null) && sampled > 0 {
+            assert!(sampled < 12, "{round}");
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::commands::list::share_in_use;
+use crate::failure::Failure;
 use crate::inspect::sample::{Kind, RateSample, Sample};
 
 /// Samples of a limiter that are kept.
@@ -18,12 +19,21 @@ pub(crate) struct Round {
     pub(crate) calls: u64,
     /// How long the calls took, over the network and back.
     pub(crate) took: Duration,
+    /// The first that failed. Others may have not.
     pub(crate) error: Option<String>,
+}
+
+impl Round {
+    pub(crate) fn note(&mut self, failure: &Failure) {
+        self.error.get_or_insert_with(|| failure.to_string());
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) latest: RateSample,
+    /// Whether that is of the last round.
+    pub(crate) is_new: bool,
     /// Permits left, and granted since the sample before.
     pub(crate) available: VecDeque<u64>,
     pub(crate) granted: VecDeque<u64>,
@@ -44,7 +54,7 @@ impl Watched {
         let between = sample.now.saturating_sub(self.latest.now).max(1);
         self.per_second = sample.new_permits as f64 * 1_000.0 / between as f64;
         self.push(&sample);
-        self.latest = sample;
+        (self.latest, self.is_new) = (sample, true);
     }
 
     fn push(&mut self, sample: &RateSample) {
@@ -123,6 +133,9 @@ impl History {
         for name in round.missing {
             self.limiters.remove(&name);
         }
+        for watched in self.limiters.values_mut() {
+            watched.is_new = false;
+        }
         for sample in round.samples {
             let Kind::Rate(rate) = sample.kind else {
                 continue;
@@ -134,6 +147,7 @@ impl History {
             let mut watched = Watched {
                 per_second: rate.new_permits as f64 / every,
                 latest: rate.clone(),
+                is_new: true,
                 available: VecDeque::new(),
                 granted: VecDeque::new(),
                 samples: 0,

@@ -11,7 +11,8 @@ use crate::inspect::sample::{Kind, sample};
 use crate::inspect::scan::{Scan, is_pattern};
 use crate::report::millis;
 
-const AT_ONCE: usize = 16;
+/// So many that those which wait for a lost primary do not hold up the others.
+const AT_ONCE: usize = 64;
 /// In search of limiters, a round reads so many pages of keys, and looks at so many of them, about.
 const PAGES: u32 = 4;
 const LOOKS: usize = 200;
@@ -45,10 +46,7 @@ impl<'a> Sampler<'a> {
     ) -> Round {
         let start = Instant::now();
         let mut round = Round::default();
-        if let Err(error) = self.sample(targets, walks_to_the_end, &mut round).await {
-            round.error = Some(error.to_string());
-            self.walk = None;
-        }
+        self.sample(targets, walks_to_the_end, &mut round).await;
         round.took = start.elapsed();
         round
     }
@@ -58,13 +56,23 @@ impl<'a> Sampler<'a> {
         targets: &[(String, i64)],
         walks_to_the_end: bool,
         round: &mut Round,
-    ) -> Result<(), Failure> {
-        self.look_at(targets.to_vec(), round).await?;
+    ) {
+        self.look_at(targets.to_vec(), round).await;
         let found_before = round.samples.len();
         let mut pages = 0;
         while walks_to_the_end || pages < PAGES && round.samples.len() < found_before + LOOKS {
-            let Some(keys) = self.next_page().await? else {
-                break;
+            let keys = match self.next_page().await {
+                Ok(Some(keys)) => keys,
+                Ok(None) => break,
+                // The other primaries may answer.
+                Err(failure) => {
+                    round.note(&failure);
+                    self.walk = self.walk.take().and_then(Scan::without_this_server);
+                    if self.walk.is_none() {
+                        break;
+                    }
+                    continue;
+                }
             };
             (pages, round.calls) = (pages + 1, round.calls + 1);
             let names = keys
@@ -73,34 +81,36 @@ impl<'a> Sampler<'a> {
             let new = names.filter(|name| targets.binary_search_by(|it| it.0.cmp(name)).is_err());
             let before = -i64::try_from(millis(self.every)).unwrap_or(1_000);
             let new = new.map(|name| (name, before)).collect();
-            self.look_at(new, round).await?;
+            self.look_at(new, round).await;
         }
         // What is new and is no limiter was never watched.
         round
             .missing
             .retain(|name| targets.iter().any(|it| it.0 == *name));
-        Ok(())
     }
 
-    async fn look_at(&self, targets: Vec<(String, i64)>, round: &mut Round) -> Result<(), Failure> {
+    async fn look_at(&self, targets: Vec<(String, i64)>, round: &mut Round) {
         let looks = targets.into_iter().map(async |(name, since)| {
             let found = sample(&self.context.client, &name, None, since).await;
-            // Another program's key that a walk has found may be kept from the user of the connection.
+            // Another program's key that a walk has found may be kept from the user of the connection, or be in another slot
+            // than its siblings would be.
             let is_new = since < 0 && is_pattern(&self.pattern);
             match found {
-                Err(failure) if is_new && failure.is_not_permitted() => (name, Ok(None)),
+                Err(failure) if is_new && failure.is_of_one_key() => (name, Ok(None)),
                 found => (name, found),
             }
         });
-        let mut looks = stream::iter(looks).buffered(AT_ONCE);
+        let mut looks = stream::iter(looks).buffer_unordered(AT_ONCE);
         while let Some((name, found)) = looks.next().await {
             round.calls += 1;
-            match found? {
-                Some(sample) if matches!(sample.kind, Kind::Rate(_)) => round.samples.push(sample),
-                _ => round.missing.push(name),
+            match found {
+                Ok(Some(sample)) if matches!(sample.kind, Kind::Rate(_)) => {
+                    round.samples.push(sample);
+                }
+                Ok(_) => round.missing.push(name),
+                Err(failure) => round.note(&failure),
             }
         }
-        Ok(())
     }
 
     async fn next_page(&mut self) -> Result<Option<Vec<Vec<u8>>>, Failure> {
