@@ -1,15 +1,25 @@
--- Removes the value and the permits of a client, unless a grant of it is live.
+-- Removes the value and the permits of a client, unless a grant of it is live or the limiter has changed since it was read.
 --
--- KEYS    value, permits
--- ARGV    1  the length of the window in ms, '' to remove them in any case
+-- KEYS    name, value, permits
+-- ARGV    1  the type of the limiter as it was read, '' if there was no limiter
+--         2  the length of the window in ms, '' to remove them with live grants too
 -- Returns how many keys were removed
--- Writes  both keys, by UNLINK
+-- Writes  value and permits, by UNLINK
 
-local time = redis.call('time')
-if ARGV[1] ~= '' then
-  local horizon = string.format('(%.0f', time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[1])
-  if redis.call('zcount', KEYS[2], horizon, '+inf') > 0 then
+local name, value, permits = unpack(KEYS)
+if ARGV[1] == '' then
+  -- Whoever has made a limiter since may have taken permits.
+  if redis.call('exists', name) == 1 then
+    return 0
+  end
+elseif redis.call('type', name).ok ~= 'hash' or redis.call('hget', name, 'type') ~= ARGV[1] then
+  return 0
+end
+if ARGV[2] ~= '' then
+  local time = redis.call('time')
+  local horizon = string.format('(%.0f', time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[2])
+  if redis.call('zcount', permits, horizon, '+inf') > 0 then
     return 0
   end
 end
-return redis.call('unlink', KEYS[1], KEYS[2])
+return redis.call('unlink', value, permits)

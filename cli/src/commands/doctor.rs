@@ -216,10 +216,12 @@ impl Doctor<'_> {
         let fixes: Vec<_> = { findings.iter() }
             .filter_map(|it| it.fix.clone())
             .collect();
-        let mut are_fixed = false;
+        let (mut are_fixed, mut undone) = (false, Vec::new());
         if !fixes.is_empty() && self.arguments.fix && self.may_fix(place, &findings)? {
             for fix in &fixes {
-                mend::mend(self.context, place, fix, legacy).await?;
+                if !mend::mend(self.context, place, fix, legacy).await? {
+                    undone.push(fix);
+                }
             }
             // Members that were removed or rewritten are in the sum now.
             mend::mend_value(self.context, place, &fixes, legacy).await?;
@@ -232,7 +234,8 @@ impl Doctor<'_> {
         let is_left = |it: &Finding| left.iter().any(|other| other.code == it.code);
         let shown: Vec<_> = { findings.drain(..) }
             .map(|it| {
-                let is_fixed = are_fixed && it.fix.is_some() && !is_left(&it);
+                let is_done = it.fix.as_ref().is_some_and(|fix| !undone.contains(&fix));
+                let is_fixed = are_fixed && is_done && !is_left(&it);
                 (it, is_fixed)
             })
             .collect();

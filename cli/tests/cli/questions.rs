@@ -90,6 +90,52 @@ fn delete_removes_a_limiter_only_if_the_answer_is_yes() {
     }
 }
 
+/// The question to fix `orders`, and the answer after these commands of others.
+fn fixed_after(cli: &Cli, commands: &[&str]) -> String {
+    let mut terminal = PseudoTerminal::start(&cli.command("doctor orders --fix"), 100, 24);
+    terminal.until("Fix orders? [y/N/a for all]");
+    for command in commands {
+        assert_eq!(cli.run(command).code, 0, "{command}");
+    }
+    terminal.type_in("y\n");
+    terminal.ended();
+    terminal.output
+}
+
+#[test]
+fn permits_of_a_limiter_that_was_made_meanwhile_are_not_removed() {
+    for type_before in ["", "--per-client"] {
+        let cli = Cli::start();
+        if type_before.is_empty() {
+            cli.redis(&["SET", "{orders}:value", "5"]);
+        } else {
+            cli.run("set orders 10/1h --per-client");
+            cli.redis(&["SET", "{orders}:value", "5"]);
+        }
+        let output = fixed_after(&cli, &["set orders 10/1h", "try orders 10"]);
+        assert!(!output.contains("fixed keys"), "{output}");
+        assert_eq!(cli.run("available orders").out, "0", "{type_before}");
+        let keys = cli.redis(&["EXISTS", "{orders}:value", "{orders}:permits"]);
+        assert_eq!(keys, redis::Value::Int(2), "{type_before}");
+    }
+}
+
+#[test]
+fn a_time_to_live_that_was_renewed_meanwhile_is_not_shortened() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h --keep-alive 9h");
+    cli.redis(&["SET", "{orders}:value", "10"]);
+    cli.redis(&["PEXPIRE", "orders", "3600000"]);
+    // A grant renews all of them.
+    let output = fixed_after(&cli, &["try orders"]);
+    for key in ["orders", "{orders}:value", "{orders}:permits"] {
+        let redis::Value::Int(lives) = cli.redis(&["PTTL", key]) else {
+            panic!("a time to live of {key}: {output}")
+        };
+        assert!(lives > 8 * 3_600_000, "{key}: {lives}: {output}");
+    }
+}
+
 /// A question in a file is one that nobody sees.
 #[test]
 fn nothing_is_asked_where_the_question_is_not_seen() {

@@ -132,12 +132,13 @@ pub(super) enum Fix {
     /// The limiter's members, then its value.
     Members,
     Value,
-    /// Value and permits, in any case or if no grant of this window is live.
+    /// Value and permits, if the limiter still has this type, or is still missing, and no grant of this window is live.
     Remove {
+        rate_type: String,
         unless_live_in: Option<i64>,
     },
-    /// These keys, by so many ms.
-    Expire(Vec<(String, i64)>),
+    /// The keys without a time to live.
+    Expire,
 }
 
 #[derive(Debug, Clone)]

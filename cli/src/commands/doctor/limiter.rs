@@ -140,6 +140,7 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<
             let text =
                 "there are permits, and no settings: the next limiter of this name may use them";
             let fix = Fix::Remove {
+                rate_type: String::new(),
                 unless_live_in: None,
             };
             findings.push(Finding::new(Code::KeysLeftBehind, text).fixed_by(fix));
@@ -153,6 +154,7 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<
             false => "keys of all clients, but the rate is for each client: nobody uses them",
         };
         let fix = Fix::Remove {
+            rate_type: stored.rate_type.clone(),
             unless_live_in: None,
         };
         findings.push(Finding::new(Code::KeysOfOtherType, text).fixed_by(fix));
@@ -182,6 +184,7 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<
         };
         let text = format!("the client {since}, and its keys never expire");
         let fix = Fix::Remove {
+            rate_type: stored.rate_type.clone(),
             unless_live_in: Some(interval),
         };
         findings.push(Finding::new(Code::IdleClient, text).fixed_by(fix));
@@ -315,24 +318,20 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
 
 fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
     let keep_alive: i64 = stored.keep_alive.parse().unwrap_or(0);
-    let (life, text) = match stored.lives[0] {
-        left if left > 0 => (left, "the settings expire"),
-        _ if keep_alive > 0 => (keep_alive, "the limiter has a keep alive"),
+    let text = match stored.lives[0] {
+        left if left > 0 => "the settings expire",
+        _ if keep_alive > 0 => "the limiter has a keep alive",
         _ => return,
     };
     let without = stored.keys.iter().zip(stored.lives);
-    let without: Vec<_> = { without.filter(|(_, left)| *left == -1) }
-        .map(|(key, _)| (key.clone(), life))
-        .collect();
-    if without.is_empty() {
-        return;
-    }
-    let keys: Vec<_> = without
-        .iter()
+    let keys: Vec<_> = { without.filter(|(_, left)| *left == -1) }
         .map(|(key, _)| key.escape_debug().to_string())
         .collect();
+    if keys.is_empty() {
+        return;
+    }
     let text = format!("{text}, but {} would stay", keys.join(" and "));
-    findings.push(Finding::new(Code::NoTimeToLive, text).fixed_by(Fix::Expire(without)));
+    findings.push(Finding::new(Code::NoTimeToLive, text).fixed_by(Fix::Expire));
 }
 
 /// A name whose keys a cluster puts into different slots.

@@ -19,6 +19,8 @@ static REPLACE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/replace_members.lua")));
 static REMOVE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/remove_unused.lua")));
+static EXPIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../../../lua/give_time_to_live.lua")));
 
 /// How often a limiter that others use meanwhile is read again.
 const TRIES: u32 = 20;
@@ -36,24 +38,29 @@ pub(super) async fn mend(
     match fix {
         Fix::Members => mend_members(context, place, legacy).await,
         Fix::Value => Ok(true), // after all that changes the members
-        Fix::Remove { unless_live_in } => {
-            let [_, value, permits] =
-                keys_of(&context.client, &place.name, place.client.as_deref());
+        Fix::Remove {
+            rate_type,
+            unless_live_in,
+        } => {
             let interval = unless_live_in.map(|it| it.to_string()).unwrap_or_default();
-            let keys = [value.as_bytes(), permits.as_bytes()];
-            let removed = REMOVE
-                .run(&context.client, &keys, &[interval.as_bytes()])
-                .await?;
-            Ok(text(&removed) != "0")
+            let arguments = [rate_type.as_bytes(), interval.as_bytes()];
+            is_written(&REMOVE, context, place, &arguments).await
         }
-        Fix::Expire(keys) => {
-            for (key, millis) in keys {
-                let millis = millis.to_string();
-                context.client.command(["PEXPIRE", key, &millis]).await?;
-            }
-            Ok(true)
-        }
+        Fix::Expire => is_written(&EXPIRE, context, place, &[]).await,
     }
+}
+
+/// Runs a script that returns how many keys of this place it has written. Returns whether there was any.
+async fn is_written(
+    script: &Script,
+    context: &Context,
+    place: &Place,
+    arguments: &[&[u8]],
+) -> Result<bool, Failure> {
+    let keys = keys_of(&context.client, &place.name, place.client.as_deref());
+    let keys = keys.each_ref().map(String::as_bytes);
+    let written = script.run(&context.client, &keys, arguments).await?;
+    Ok(text(&written) != "0")
 }
 
 /// Corrects the value, if the members that it has to match were changed.

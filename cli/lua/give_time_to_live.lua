@@ -1,0 +1,27 @@
+-- Gives the keys of a limiter that do not expire the time to live that they should have: that of the settings, or else the keep
+-- alive. One that has a time to live keeps it.
+--
+-- KEYS    name, value, permits
+-- Returns how many keys got one
+-- Writes  the times to live of keys without one
+
+local LARGEST = 9007199254740992
+
+local name = KEYS[1]
+if redis.call('type', name).ok ~= 'hash' then
+  return 0
+end
+local life = redis.call('pttl', name)
+if life <= 0 then
+  life = tonumber(redis.call('hget', name, 'keepAliveTime') or '') or 0
+end
+if not (life > 0 and life <= LARGEST) then
+  return 0
+end
+local given = 0
+for _, key in ipairs(KEYS) do
+  if redis.call('pttl', key) == -1 then
+    given = given + redis.call('pexpire', key, string.format('%.0f', life))
+  end
+end
+return given
