@@ -97,6 +97,20 @@ fn each_line_is_an_argument_of_a_command_of_its_own() {
 }
 
 #[test]
+fn a_line_takes_the_place_of_braces_within_a_word() {
+    let cli = Cli::start();
+    cli.run("set orders 9/1h");
+    let ran = cli.run_with(
+        "run orders --each -- echo convert {} {}.png a{}b{}",
+        "x\n{} y\n",
+    );
+    assert_eq!(
+        ran.out,
+        "convert x x.png axbx\nconvert {} y {} y.png a{} yb{} y"
+    );
+}
+
+#[test]
 fn a_line_whose_command_fails_does_not_stop_the_others() {
     let cli = Cli::start();
     let lines = "run orders --rate 9/1h --each --jobs 3 -- sh -c";
