@@ -30,7 +30,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 pub(crate) use arguments::ServeArguments;
 use credentials::Credentials;
@@ -65,6 +65,7 @@ pub(crate) async fn run(
     warn(&service);
 
     let ticking = tokio::spawn(tick(Arc::clone(&service)));
+    let probing = tokio::spawn(probe(Arc::clone(&service)));
     loop {
         tokio::select! {
             _ = signals.hangup.recv() => service.reload(true),
@@ -74,6 +75,7 @@ pub(crate) async fn run(
     }
     log::line("ending: answering what is in flight");
     ticking.abort();
+    probing.abort();
     service.closing.send_replace(true);
     service.grpc_health.end().await;
     let limit = service.settings.shutdown_timeout;
@@ -110,6 +112,7 @@ async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Ser
         None => builder.in_memory(&MemoryStore::new()),
     };
     let rules = RulesFile::open(&client, settings.rules.clone()).map_err(Failure::usage)?;
+    service::count_first_read();
     let credentials = Credentials::read(&settings).map_err(Failure::usage)?;
     Ok(Service {
         client,
@@ -167,8 +170,7 @@ fn warn(service: &Service) {
 
 /// Does what is due once a second.
 async fn tick(service: Arc<Service>) {
-    let mut ticks = interval(SECOND);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = once_a_second();
     loop {
         ticks.tick().await;
         service.usage.tick();
@@ -176,9 +178,23 @@ async fn tick(service: Arc<Service>) {
         if service.rules.has_changed() {
             service.reload(false);
         }
+    }
+}
+
+/// Asks the store whether it is there, once a second. It may take as long as a response of the store, and nothing else waits for it.
+async fn probe(service: Arc<Service>) {
+    let mut ticks = once_a_second();
+    loop {
+        ticks.tick().await;
         service.probe().await;
         service.grpc_health.set(service.is_ready()).await;
     }
+}
+
+fn once_a_second() -> Interval {
+    let mut ticks = interval(SECOND);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 struct Signals {

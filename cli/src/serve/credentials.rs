@@ -1,5 +1,6 @@
 //! Who may ask: the tokens of clients, the certificate of the server, and those that clients need. Read again at each reload.
 
+use std::env::VarError;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -18,6 +19,7 @@ use super::arguments::ServeArguments;
 
 /// A variable, so that the token is in no list of processes.
 const TOKEN: &str = "RRATELIMITER_TOKEN";
+const NO_TOKEN: &str = "there is no token";
 
 pub(super) struct Credentials(RwLock<Read>);
 
@@ -89,14 +91,12 @@ impl Read {
         let tokens = match (&arguments.token_file, std::env::var(TOKEN)) {
             (Some(file), _) => {
                 let text = fs::read_to_string(file).map_err(|error| at(file, error))?;
-                let tokens = tokens(&text);
-                if tokens.is_empty() {
-                    return Err(at(file, "there is no token"));
-                }
-                tokens
+                tokens(&text).ok_or_else(|| at(file, NO_TOKEN))?
             }
-            (None, Ok(token)) => tokens(&token),
-            (None, Err(_)) => Vec::new(),
+            // As of a secret that is missing: it must not let everybody in.
+            (None, Ok(token)) => tokens(&token).ok_or_else(|| format!("{TOKEN}: {NO_TOKEN}"))?,
+            (None, Err(VarError::NotUnicode(_))) => return Err(format!("{TOKEN} is not UTF-8")),
+            (None, Err(VarError::NotPresent)) => Vec::new(),
         };
         let tls = match (&arguments.tls_cert, &arguments.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -117,9 +117,11 @@ impl Read {
     }
 }
 
-fn tokens(text: &str) -> Vec<Box<[u8]>> {
+/// One a line; `None` if there is none.
+fn tokens(text: &str) -> Option<Vec<Box<[u8]>>> {
     let lines = text.lines().map(str::trim).filter(|it| !it.is_empty());
-    lines.map(|it| it.as_bytes().into()).collect()
+    let tokens: Vec<_> = lines.map(|it| it.as_bytes().into()).collect();
+    (!tokens.is_empty()).then_some(tokens)
 }
 
 fn tls(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<ServerConfig, String> {

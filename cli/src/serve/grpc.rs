@@ -1,5 +1,6 @@
 //! Envoy's rate limit service, `envoy.service.ratelimit.v3.RateLimitService`, and the health service, by gRPC.
 
+mod asked;
 mod health;
 mod messages;
 mod should_rate_limit;

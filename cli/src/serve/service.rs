@@ -22,6 +22,11 @@ use super::part::Part;
 use super::rules::RulesFile;
 use super::usage::Usage;
 
+const RULES_VALID: &str = "rate_limiter.rules.valid";
+const RULES_RELOADS: &str = "rate_limiter.rules.reloads";
+const READ: &str = "read";
+const REFUSED: &str = "refused";
+
 pub(super) struct Service {
     pub(super) client: RedissonClient,
     pub(super) rules: RulesFile,
@@ -60,12 +65,13 @@ impl Service {
             }
         }
         let read = self.rules.reload(&self.client);
-        let is_read = if read.is_ok() { 1.0 } else { 0.0 };
-        let result = if read.is_ok() { "read" } else { "refused" };
-        gauge!("rate_limiter.rules.valid").set(is_read);
-        counter!("rate_limiter.rules.reloads", "result" => result).increment(1);
+        count_reload(&read);
         match read {
-            Ok(rules) => log::line(format_args!("rules: read again, {rules} of them")),
+            Ok(rules) => {
+                let shown = self.rules.shown();
+                self.usage.keep(|name| shown.rule(name).is_some());
+                log::line(format_args!("rules: read again, {rules} of them"));
+            }
             Err(error) => log::line(format_args!("rules: kept the old ones: {error}")),
         }
     }
@@ -123,6 +129,23 @@ impl Service {
             }
         }
     }
+}
+
+/// The metrics of the rules file, as it was read first: none waits for the first reload.
+pub(super) fn count_first_read() {
+    gauge!(RULES_VALID).set(1.0);
+    for result in [READ, REFUSED] {
+        counter!(RULES_RELOADS, "result" => result).increment(0);
+    }
+}
+
+fn count_reload<T, E>(read: &std::result::Result<T, E>) {
+    let (is_valid, result) = match read {
+        Ok(_) => (1.0, READ),
+        Err(_) => (0.0, REFUSED),
+    };
+    gauge!(RULES_VALID).set(is_valid);
+    counter!(RULES_RELOADS, "result" => result).increment(1);
 }
 
 fn retry_at(verdict: &Result<Verdict<()>>) -> Option<Instant> {

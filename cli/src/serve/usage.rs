@@ -130,6 +130,12 @@ impl Usage {
         keys.asking.now.note(key);
     }
 
+    /// Forgets the rules that are no more.
+    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
+        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        rules.by_name.retain(|name, _| is_there(name));
+    }
+
     /// To be called once a second.
     pub(super) fn tick(&self) {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
@@ -270,6 +276,21 @@ mod tests {
             usage.tick();
         }
         assert_eq!(usage.hottest(), (Vec::new(), Vec::new()));
+    }
+
+    #[test]
+    fn rules_that_are_no_more_are_forgotten() {
+        let usage = Usage::new();
+        let mut rules = usage.rules.lock().unwrap();
+        for name in ["old", "kept"] {
+            let mut rule = OfRule::default();
+            rule.note(RequestResult::TimedOut);
+            rules.by_name.insert(name.to_owned(), rule);
+        }
+        drop(rules);
+        usage.keep(|name| name == "kept");
+        assert_eq!(usage.of_rule("kept").total.failed, 1);
+        assert_eq!(usage.rules.lock().unwrap().by_name.len(), 1);
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Clients that are too slow, too large, unknown, or many.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +20,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tonic::Request;
 
 use crate::http::RULES;
-use crate::support::{Serve, ask, envoy};
+use crate::support::{Serve, ask, command, envoy};
 
 /// How a connection ends on which these bytes were sent and no more.
 fn answer_to(address: &str, bytes: &[u8]) -> String {
@@ -193,6 +196,29 @@ async fn clients_need_a_token_if_there_is_one() {
     ] {
         let request = serve.client.get(&url).bearer_auth(token);
         assert_eq!(request.send().await.unwrap().status(), status);
+    }
+}
+
+#[test]
+fn a_token_that_is_empty_or_cannot_be_read_lets_nobody_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, RULES).unwrap();
+    for (token, error) in [
+        (&b""[..], "RRATELIMITER_TOKEN: there is no token"),
+        (b" \n\t", "RRATELIMITER_TOKEN: there is no token"),
+        (b"secret\xff", "RRATELIMITER_TOKEN is not UTF-8"),
+    ] {
+        let mut command = command(&rules);
+        command.env("RRATELIMITER_TOKEN", OsStr::from_bytes(token));
+        let mut serve = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(serve.stderr.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let expected = format!("rratelimiter: {error}");
+        if first != expected {
+            serve.kill().unwrap(); // it serves
+        }
+        assert_eq!((serve.wait().unwrap().code(), first), (Some(2), expected));
     }
 }
 

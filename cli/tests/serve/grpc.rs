@@ -124,6 +124,7 @@ async fn a_request_adds_as_many_hits_as_it_says() {
     look.descriptors[0].hits_addend = Some(0);
     let ok = serve.ask(look.clone()).await.unwrap();
     assert_eq!(codes(&ok), (Code::Ok, vec![Code::Ok; 2]));
+    assert_eq!(remaining(&ok.statuses[0]), (1, 2));
     assert_eq!(remaining(&ok.statuses[1]), (0, 3));
     let denied = serve.ask(look).await.unwrap();
     let each = vec![Code::Ok, Code::OverLimit];
@@ -133,10 +134,63 @@ async fn a_request_adds_as_many_hits_as_it_says() {
     let ok = serve.ask(envoy("edge", &[twins, twins])).await.unwrap();
     assert_eq!(ok.statuses.len(), 2);
     assert_eq!(remaining(&ok.statuses[1]), (1, 3));
-    // More than the limit ever has.
-    let mut never = envoy("edge", &[&[("remote_address", "192.0.2.3")]]);
-    never.hits_addend = u32::MAX;
-    assert_eq!(codes(&serve.ask(never).await.unwrap()).0, Code::OverLimit);
+}
+
+#[tokio::test]
+async fn a_descriptor_that_asks_for_more_than_its_limit_is_the_one_denied() {
+    let serve = Serve::start(RULES);
+    let asked = |hits: [u64; 3]| {
+        let mut request = envoy("edge", &[ADDRESS, LOGIN, &[("user", "alice")]]);
+        for (descriptor, hits) in request.descriptors.iter_mut().zip(hits) {
+            descriptor.hits_addend = Some(hits);
+        }
+        request
+    };
+    let (fits, exceeds) = (Code::Ok, Code::OverLimit);
+    for (hits, each) in [
+        ([1, 3, 9], [fits, exceeds, fits]),
+        ([4, 1, 1], [exceeds, fits, fits]),
+        ([u64::from(u32::MAX), 3, 1], [exceeds, exceeds, fits]),
+        ([4, 0, 1], [exceeds, fits, fits]),
+    ] {
+        let denied = serve.ask(asked(hits)).await.unwrap();
+        assert_eq!(codes(&denied), (Code::OverLimit, each.to_vec()), "{hits:?}");
+        // The rule is told, and nothing was charged.
+        assert_eq!(remaining(&denied.statuses[0]), (3, 3), "{hits:?}");
+        assert_eq!(remaining(&denied.statuses[1]), (2, 2), "{hits:?}");
+        let limit = denied.statuses[1].current_limit.as_ref().unwrap();
+        assert_eq!((&*limit.name, limit.unit()), ("logins", Unit::Hour));
+        assert_eq!(denied.statuses[2].current_limit, None);
+    }
+}
+
+#[tokio::test]
+async fn hits_that_would_be_given_back_are_not_charged() {
+    let serve = Serve::start(RULES);
+    let mut refund = envoy("edge", &[ADDRESS]);
+    refund.descriptors[0].is_negative_hits = true;
+    let refused = serve.ask(refund).await.unwrap_err();
+    assert_eq!(refused.code(), InvalidArgument);
+    assert!(refused.message().contains("is_negative_hits"), "{refused}");
+    let ok = serve.ask(envoy("edge", &[ADDRESS])).await.unwrap();
+    assert_eq!(remaining(&ok.statuses[0]), (2, 3));
+}
+
+#[tokio::test]
+async fn a_request_has_a_bounded_number_of_descriptors_and_entries() {
+    let serve = Serve::start(RULES);
+    let other: &[_] = &[("user", "alice")];
+    let entries = [("user", "alice"); 65];
+    for (descriptors, is_taken) in [
+        (vec![other; 64], true),
+        (vec![other; 65], false),
+        (vec![&entries[..64]], true),
+        (vec![other, &entries[..]], false),
+    ] {
+        let answer = serve.ask(envoy("edge", &descriptors)).await;
+        let code = answer.map_err(|it| it.code()).err();
+        assert_eq!(code, (!is_taken).then_some(InvalidArgument));
+    }
 }
 
 #[tokio::test]

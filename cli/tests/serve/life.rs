@@ -38,6 +38,14 @@ fn rules_that_cannot_be_read_are_an_error_of_usage() {
 #[tokio::test]
 async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
     let mut serve = Serve::start(RULES);
+    let metrics = serve.metrics().await;
+    for metric in [
+        "rate_limiter_rules_valid 1",
+        "rate_limiter_rules_reloads{result=\"read\"} 0",
+        "rate_limiter_rules_reloads{result=\"refused\"} 0",
+    ] {
+        assert!(metrics.contains(metric), "{metric}: {metrics}");
+    }
     assert_eq!(
         serve.check(json!({ "user": "alice" })).await,
         StatusCode::OK
@@ -76,6 +84,16 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         serve.check(json!({ "user": "alice" })).await,
         StatusCode::OK
     );
+}
+
+#[test]
+fn changed_rules_are_read_while_the_store_does_not_answer() {
+    let server = Server::start();
+    let mut serve = Serve::on(&server, RULES, &["--response-timeout", "1h"]);
+    server.signal("STOP");
+    serve.write_rules(&RULES.replace("limit = 2", "limit = 1"));
+    // It would be an hour later if it waited for the store.
+    assert_eq!(serve.line_with("rules: "), "rules: read again, 2 of them");
 }
 
 #[tokio::test]

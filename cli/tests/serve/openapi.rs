@@ -1,6 +1,7 @@
 //! The document of the API, held against what the server answers.
 
-use reqwest::Response;
+use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::http::RULES;
@@ -161,8 +162,11 @@ async fn each_answer_is_as_the_document_has_it() {
                 is_documented(&document, "post", path, answer).await;
             }
             let url = format!("http://{}{path}", serve.http);
-            let form = serve.client.post(url).send().await.unwrap();
+            let form = serve.client.post(&url).send().await.unwrap();
             is_documented(&document, "post", path, form).await;
+            let other = serve.client.get(&url).send().await.unwrap();
+            assert_eq!(other.status(), StatusCode::METHOD_NOT_ALLOWED);
+            is_documented(&document, "post", path, other).await;
         }
         let path = "/v1/auth-request/{domain}";
         let url = format!("http://{}/v1/auth-request/a?user=x-user", serve.http);
@@ -175,8 +179,27 @@ async fn each_answer_is_as_the_document_has_it() {
         for path in ["/openapi.json", "/healthz", "/readyz"] {
             let answer = serve.get(&serve.http, path).await;
             is_documented(&document, "get", path, answer).await;
+            let other = serve.client.put(format!("http://{}{path}", serve.http));
+            let answer = other.send().await.unwrap();
+            assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+            is_documented(&document, "get", path, answer).await;
+            let fields: HeaderMap = (0..200)
+                .map(|it| {
+                    (
+                        format!("x-{it}").parse().unwrap(),
+                        HeaderValue::from_static(""),
+                    )
+                })
+                .collect();
+            let many = serve.client.get(format!("http://{}{path}", serve.http));
+            let answer = many.headers(fields).send().await.unwrap();
+            assert_eq!(answer.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            is_documented(&document, "get", path, answer).await;
         }
     }
+    // The process answers, whatever the store does.
+    let healthz = &document["paths"]["/healthz"]["get"]["responses"];
+    assert_eq!(healthz["503"], json!(null));
     // Nothing in the document is not there, and the cases above were met.
     let mut paths: Vec<_> = document["paths"].as_object().unwrap().keys().collect();
     paths.retain(|path| !operations.contains(path));

@@ -183,6 +183,7 @@ pub fn envoy(domain: &str, descriptors: &[&[(&str, &str)]]) -> RateLimitRequest 
     let descriptor = |entries: &&[(&str, &str)]| RateLimitDescriptor {
         entries: entries.iter().map(entry).collect(),
         hits_addend: None,
+        is_negative_hits: false,
     };
     RateLimitRequest {
         domain: domain.to_owned(),

@@ -21,6 +21,9 @@ pub(crate) struct RateLimitDescriptor {
     /// A `google.protobuf.UInt64Value`: in the place of that of the request.
     #[prost(message, optional, tag = "3")]
     pub(crate) hits_addend: Option<u64>,
+    /// The hits are given back: from Envoy 1.38 on.
+    #[prost(bool, tag = "4")]
+    pub(crate) is_negative_hits: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -108,10 +111,11 @@ mod tests {
     #[test]
     fn a_request_is_read_as_the_protocol_has_it() {
         let mut bytes = b"\x0a\x04edge".to_vec(); // 1: domain
-        bytes.extend(b"\x12\x15"); // 2: a descriptor
+        bytes.extend(b"\x12\x17"); // 2: a descriptor
         bytes.extend(b"\x0a\x0d\x0a\x04user\x12\x05alice"); // its 1: an entry of 1 and 2
         bytes.extend(b"\x12\x00"); // its 2: an override, which is not read
         bytes.extend(b"\x1a\x02\x08\x05"); // its 3: hits_addend 5
+        bytes.extend(b"\x20\x01"); // its 4: they are negative
         bytes.extend(b"\x18\x02"); // 3: hits_addend 2
         bytes.extend(b"\x7a\x01x"); // 15: of a later version
         let entry = Entry {
@@ -121,6 +125,7 @@ mod tests {
         let descriptor = RateLimitDescriptor {
             entries: vec![entry],
             hits_addend: Some(5),
+            is_negative_hits: true,
         };
         let request = RateLimitRequest {
             domain: "edge".to_owned(),

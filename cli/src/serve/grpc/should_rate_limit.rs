@@ -1,19 +1,20 @@
 //! `ShouldRateLimit`: all descriptors of a request, and all rules for them, are decided together, and charged all or none.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use hyper::HeaderMap;
 use redisson_rate_limiter::{Decision, Error, ErrorKind, JointDecision, Verdict};
 use tonic::server::UnaryService;
 use tonic::{Request, Response, Status};
 
+use super::asked::Asked;
 use super::messages::{
-    self, Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitDescriptor, RateLimitRequest,
-    RateLimitResponse, Unit,
+    self, Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitRequest, RateLimitResponse, Unit,
 };
 use crate::serve::joint::{denies, state_limits};
 use crate::serve::part::Part;
@@ -41,26 +42,24 @@ impl UnaryService<RateLimitRequest> for ShouldRateLimit {
 }
 
 async fn answer(service: &Service, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
-    if request.domain.is_empty() {
-        return Err(Status::invalid_argument("`domain` must not be empty"));
-    }
-    if request.descriptors.is_empty() {
-        return Err(Status::invalid_argument("there must be a descriptor"));
-    }
     let asked = Asked::new(request)?;
     // What adds no hits is only looked at, before anything is charged.
-    let looked_at = decided(service.peek(&asked.free).await)?;
-    let charged = match &looked_at {
-        Decided {
-            is_denied: true, ..
-        } => Decided::default(),
-        _ => decided(service.check(&asked.charged).await)?,
+    let looked_at = match service.peek(&asked.free).await {
+        Ok(verdict) => Decided::seen(&asked.free, verdict),
+        Err(error) => Decided::failed(service, &asked.free, &error).await?,
+    };
+    let charged = match looked_at.is_denied {
+        true => Decided::default(),
+        false => match service.check(&asked.charged).await {
+            Ok(verdict) => Decided::charged(&asked.charged, verdict),
+            Err(error) => Decided::failed(service, &asked.charged, &error).await?,
+        },
     };
     let is_denied = looked_at.is_denied || charged.is_denied;
     let code = if is_denied { Code::OverLimit } else { Code::Ok };
     let statuses = asked.places.iter().map(|(is_free, place)| {
         let decided = if *is_free { &looked_at } else { &charged };
-        decided.status(*place)
+        decided.statuses.get(*place).cloned().unwrap_or_else(ok)
     });
     let statuses = statuses.collect();
     let deciding = if looked_at.is_denied {
@@ -71,118 +70,122 @@ async fn answer(service: &Service, request: RateLimitRequest) -> Result<RateLimi
     Ok(RateLimitResponse {
         overall_code: code.into(),
         statuses,
-        response_headers_to_add: deciding.joint.as_ref().map(headers).unwrap_or_default(),
+        response_headers_to_add: deciding.headers,
     })
 }
 
-/// The descriptors of a request as parts. Those that are the same are one, which costs as much as all of them.
-#[derive(Default)]
-struct Asked {
-    charged: Vec<Part>,
-    free: Vec<Part>,
-    /// Of each descriptor: whether it is free, and its place among those.
-    places: Vec<(bool, usize)>,
-}
-
-impl Asked {
-    fn new(request: RateLimitRequest) -> Result<Self, Status> {
-        let domain: Arc<str> = request.domain.into();
-        let default = u64::from(request.hits_addend.max(1));
-        let mut asked = Self::default();
-        let mut known = HashMap::new();
-        for (place, descriptor) in request.descriptors.into_iter().enumerate() {
-            let RateLimitDescriptor {
-                entries,
-                hits_addend,
-            } = descriptor;
-            let cost = hits_addend.unwrap_or(default);
-            let cost = u32::try_from(cost).map_err(|_| {
-                Status::invalid_argument("`hits_addend` must be at most 4294967295")
-            })?;
-            let is_free = cost == 0;
-            let entries: Vec<_> = { entries.into_iter() }
-                .map(|entry| (entry.key, entry.value))
-                .collect();
-            let parts = if is_free {
-                &mut asked.free
-            } else {
-                &mut asked.charged
-            };
-            let key = (is_free, entries.clone());
-            let at = *known.entry(key).or_insert_with(|| {
-                parts.push(Part {
-                    domain: Arc::clone(&domain),
-                    entries,
-                    is_descriptor: true,
-                    is_first: place == 0,
-                    cost: 0,
-                });
-                parts.len() - 1
-            });
-            // What only looks asks for one.
-            let cost = if is_free {
-                1
-            } else {
-                parts[at].cost.saturating_add(cost)
-            };
-            parts[at].cost = cost;
-            asked.places.push((is_free, at));
-        }
-        Ok(asked)
-    }
-}
-
-/// What some of the descriptors got.
+/// What some of the descriptors got: a status for each of them.
 #[derive(Default)]
 struct Decided {
     is_denied: bool,
-    joint: Option<JointDecision>,
-}
-
-fn decided(verdict: redisson_rate_limiter::Result<Verdict<()>>) -> Result<Decided, Status> {
-    match verdict {
-        Ok(Verdict::Granted(joint)) => Ok(Decided {
-            is_denied: false,
-            joint,
-        }),
-        Ok(Verdict::Rejected((), joint)) => Ok(Decided {
-            is_denied: true,
-            joint: Some(joint),
-        }),
-        Err(error) if error.kind() == ErrorKind::ExceedsLimit => Ok(Decided {
-            is_denied: true,
-            joint: None,
-        }),
-        Err(error) => Err(status(&error)),
-    }
+    statuses: Vec<DescriptorStatus>,
+    headers: Vec<HeaderValue>,
 }
 
 impl Decided {
-    /// Of the strictest rule for a descriptor; without limit if there is none.
-    fn status(&self, place: usize) -> DescriptorStatus {
-        let ok = DescriptorStatus {
-            code: Code::Ok.into(),
-            ..DescriptorStatus::default()
+    fn charged(parts: &[Part], verdict: Verdict<()>) -> Self {
+        Self::new(parts, verdict, |_| 0)
+    }
+
+    /// Of a look, which says what would be left of each limit if it were charged.
+    fn seen(parts: &[Part], verdict: Verdict<()>) -> Self {
+        Self::new(parts, verdict, |part| part.cost)
+    }
+
+    fn new(parts: &[Part], verdict: Verdict<()>, uncharged: fn(&Part) -> u32) -> Self {
+        let (is_denied, joint) = match verdict {
+            Verdict::Granted(joint) => (false, joint),
+            Verdict::Rejected((), joint) => (true, Some(joint)),
         };
-        let Some(joint) = &self.joint else { return ok };
-        let strictest = joint.of_part(place).max_by_key(|(_, decision)| {
-            let retry_after = decision.retry_after().unwrap_or_default();
-            (retry_after, std::cmp::Reverse(decision.remaining()))
-        });
-        let Some((name, decision)) = strictest else {
-            return ok;
+        let of_part = |(place, part)| {
+            let uncharged = if is_denied { 0 } else { uncharged(part) };
+            let strictest = |joint| strictest(joint, place, uncharged);
+            joint.as_ref().map_or_else(ok, strictest)
         };
-        let code = if denies(decision) {
-            Code::OverLimit
-        } else {
-            Code::Ok
-        };
-        DescriptorStatus {
-            code: code.into(),
-            current_limit: current_limit(name, decision),
-            limit_remaining: u32::try_from(decision.remaining()).unwrap_or(u32::MAX),
-            duration_until_reset: Some(duration(decision.reset())),
+        Self {
+            is_denied,
+            statuses: parts.iter().enumerate().map(of_part).collect(),
+            headers: joint.as_ref().map(headers).unwrap_or_default(),
         }
+    }
+
+    /// If a descriptor asks for more than its limit ever has, nothing is charged, and each is looked at by itself: of one that
+    /// does the rule that cannot grant it is told, and of another what is left.
+    async fn failed(service: &Service, parts: &[Part], error: &Error) -> Result<Self, Status> {
+        if error.kind() != ErrorKind::ExceedsLimit {
+            return Err(status(error));
+        }
+        let each = parts.iter().map(|part| look_alone(service, part));
+        let statuses = try_join_all(each).await.map_err(|error| status(&error))?;
+        Ok(Self {
+            is_denied: true,
+            statuses,
+            headers: Vec::new(),
+        })
+    }
+}
+
+async fn look_alone(
+    service: &Service,
+    part: &Part,
+) -> redisson_rate_limiter::Result<DescriptorStatus> {
+    let limit = match service.peek(slice::from_ref(part)).await {
+        Err(Error::ExceedsLimit { limit, .. }) => limit,
+        verdict => {
+            let seen = Decided::seen(slice::from_ref(part), verdict?);
+            return Ok(seen.statuses.into_iter().next().unwrap_or_else(ok));
+        }
+    };
+    // The error has the name of a key; the rule is known by its limit.
+    let one = Part {
+        cost: 1,
+        ..part.clone()
+    };
+    let (joint, uncharged) = match service.peek(slice::from_ref(&one)).await? {
+        Verdict::Granted(joint) => (joint, 1),
+        Verdict::Rejected((), joint) => (Some(joint), 0),
+    };
+    let found = joint.as_ref().and_then(|joint| {
+        let mut rules = joint.of_part(0);
+        rules.find(|(_, it)| it.limit() == limit)
+    });
+    let rule = found.map_or_else(ok, |(name, it)| of_rule(name, it, uncharged));
+    Ok(DescriptorStatus {
+        code: Code::OverLimit.into(),
+        ..rule
+    })
+}
+
+/// Without limit.
+fn ok() -> DescriptorStatus {
+    DescriptorStatus {
+        code: Code::Ok.into(),
+        ..DescriptorStatus::default()
+    }
+}
+
+/// Of the strictest rule for a descriptor; without limit if there is none.
+fn strictest(joint: &JointDecision, place: usize, uncharged: u32) -> DescriptorStatus {
+    let strictest = joint.of_part(place).max_by_key(|(_, decision)| {
+        let retry_after = decision.retry_after().unwrap_or_default();
+        (retry_after, std::cmp::Reverse(decision.remaining()))
+    });
+    strictest.map_or_else(ok, |(name, decision)| of_rule(name, decision, uncharged))
+}
+
+fn of_rule(name: &str, decision: &Decision, uncharged: u32) -> DescriptorStatus {
+    let code = if denies(decision) {
+        Code::OverLimit
+    } else {
+        Code::Ok
+    };
+    let remaining = decision.remaining().saturating_add(uncharged.into());
+    let remaining = remaining.min(decision.limit());
+    DescriptorStatus {
+        code: code.into(),
+        current_limit: current_limit(name, decision),
+        limit_remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+        duration_until_reset: Some(duration(decision.reset())),
     }
 }
 
