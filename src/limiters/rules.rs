@@ -10,7 +10,6 @@ mod rule;
 
 use std::fmt;
 use std::slice;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Registry;
@@ -75,7 +74,6 @@ const ANY_KEY: &str = "key";
 pub struct Rules<R, E> {
     registry: Arc<Registry>,
     in_force: RwLock<Arc<InForce<R, E>>>,
-    is_shadow: AtomicBool,
 }
 
 /// What the rules decide about a request.
@@ -112,11 +110,10 @@ pub enum Verdict<E> {
 
 impl<R, E> Rules<R, E> {
     pub(crate) fn new(registry: Arc<Registry>, rules: Arc<[Rule<R, E>]>) -> Result<Self> {
-        let in_force = InForce::new(&registry.store, rules, None)?;
+        let in_force = InForce::new(&registry.store, rules, false, None)?;
         Ok(Self {
             registry,
             in_force: RwLock::new(Arc::new(in_force)),
-            is_shadow: AtomicBool::new(false),
         })
     }
 
@@ -145,21 +142,25 @@ impl<R, E> Rules<R, E> {
     /// # Errors
     /// As [`RedissonClient::rules`](crate::RedissonClient::rules); the old rules stay.
     pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<()> {
+        self.change(|before| {
+            let store = &self.registry.store;
+            InForce::new(store, rules.into(), before.is_shadow, Some(before))
+        })
+    }
+
+    /// Puts rules in force, made of those before, in one step: no request is decided in between.
+    fn change(&self, next: impl FnOnce(&InForce<R, E>) -> Result<InForce<R, E>>) -> Result<()> {
         // If a name mapper panics, the old ones stay.
         let mut in_force = self
             .in_force
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *in_force = Arc::new(InForce::new(
-            &self.registry.store,
-            rules.into(),
-            Some(&**in_force),
-        )?);
+        *in_force = Arc::new(next(&in_force)?);
         Ok(())
     }
 
-    /// [Replaces](Self::replace) the rules by those of a file, read again, and [sets the shadow mode](Self::set_shadow) that it says:
-    /// with the feature `rules-file`. [`RulesFile`] shows how.
+    /// [Replaces](Self::replace) the rules by those of a file, read again, and in the same step [sets the shadow
+    /// mode](Self::set_shadow) that it says: with the feature `rules-file`. [`RulesFile`] shows how.
     ///
     /// # Errors
     /// As [`RedissonClient::rules_from`](crate::RedissonClient::rules_from); the old rules stay.
@@ -170,9 +171,9 @@ impl<R, E> Rules<R, E> {
         E: 'static,
     {
         let (rules, is_shadow) = file.read(&self.registry)?;
-        self.replace(rules)?;
-        self.set_shadow(is_shadow);
-        Ok(())
+        self.change(|before| {
+            InForce::new(&self.registry.store, rules.into(), is_shadow, Some(before))
+        })
     }
 
     /// Sets all rules in [shadow mode](Rule::in_shadow), or ends that: nothing is enforced, and each request is decided and
@@ -195,7 +196,8 @@ impl<R, E> Rules<R, E> {
     /// # Ok(()) }
     /// ```
     pub fn set_shadow(&self, is_shadow: bool) {
-        self.is_shadow.store(is_shadow, Ordering::Relaxed);
+        // It cannot fail: the rules are in force already.
+        let _ = self.change(|before| Ok(before.in_shadow(is_shadow)));
     }
 
     /// Decides a request by all rules that apply to it, in one round trip, or on a cluster in some more, as
@@ -293,7 +295,6 @@ impl<R, E> fmt::Debug for Rules<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rules")
             .field("rules", &self.in_force)
-            .field("is_shadow", &self.is_shadow)
             .finish_non_exhaustive()
     }
 }

@@ -147,14 +147,24 @@ pub async fn a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision
         Some("in 2 s")
     );
     assert_eq!(says(&rules, &Request { size: 3, ..ALICE }).await, None);
-    let refused = rules.check(&Request { size: 0, ..ALICE }).await;
-    assert!(matches!(
-        refused,
-        Err(Error::InvalidArgument {
-            argument: "cost",
-            ..
-        })
-    ));
+    let refused = rules.check(&Request { size: 11, ..ALICE }).await;
+    assert!(matches!(refused, Err(Error::ExceedsLimit { .. })));
+}
+
+pub async fn a_rule_does_not_apply_to_a_request_that_costs_it_nothing(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let user = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user");
+    let address = Rule::new(window(&client, 3), by_address(&fixture), |_, _| "address");
+    let rules = client.rules([user.cost(|request| request.size), address]);
+    let rules = rules.unwrap();
+    let free = Request { size: 0, ..ALICE };
+    for expected in [None, None] {
+        assert_eq!(says(&rules, &free).await, expected);
+    }
+    for expected in [None, Some("user")] {
+        assert_eq!(says(&rules, &ALICE).await, expected);
+    }
+    assert_eq!(says(&rules, &free).await, Some("address"));
 }
 
 pub async fn rules_are_replaced_while_requests_come_in(fixture: Fixture) {
@@ -312,7 +322,7 @@ pub async fn a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced(fixture:
     };
     let names: Vec<_> = decision.by_limiter().map(|(name, _)| name).collect();
     assert_eq!(names, ["3 an hour"]);
-    for (size, expected) in [(2, None), (0, None), (1, Some("user"))] {
+    for (size, expected) in [(2, None), (5, None), (1, Some("user"))] {
         assert_eq!(says(&rules, &Request { size, ..ALICE }).await, expected);
     }
     assert_eq!(
@@ -323,7 +333,7 @@ pub async fn a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced(fixture:
             "*3 an hour 1 granted: granted by store",
             "shadow *2 an hour 2 denied: denied by store",
             "*3 an hour 1 granted: granted by store",
-            "shadow : invalid_argument",
+            "shadow : exceeds_limit",
             "*3 an hour 1 denied: denied by store", // the rule in shadow mode is not asked
         ]
     );

@@ -1,6 +1,5 @@
 //! How rules decide a request, of one part or of several.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -84,7 +83,7 @@ impl<R, E> Rules<R, E> {
     /// As [`RedissonClient::check_all`](crate::RedissonClient::check_all).
     pub async fn check_all(&self, parts: &[R]) -> Result<Verdict<E>> {
         let in_force = self.in_force();
-        let all = self.applying(&in_force, parts);
+        let all = Self::applying(&in_force, parts);
         if let Some(blocks) = &all.blocks {
             let joint = self.blocked(&in_force, blocks, Mode::Enforced)?;
             return Ok(in_force.rejected(parts, blocks.place, joint));
@@ -123,7 +122,7 @@ impl<R, E> Rules<R, E> {
     /// Dropping the future has no effect.
     pub async fn peek_all(&self, parts: &[R]) -> Result<Verdict<E>> {
         let in_force = self.in_force();
-        let all = self.applying(&in_force, parts);
+        let all = Self::applying(&in_force, parts);
         if let Some(blocks) = &all.blocks {
             let joint = in_force.blocked(blocks);
             return Ok(in_force.rejected(parts, blocks.place, joint));
@@ -188,8 +187,7 @@ impl<R, E> Rules<R, E> {
         Arc::clone(&in_force.unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn applying<'a>(&self, in_force: &'a InForce<R, E>, parts: &[R]) -> AllApplying<'a> {
-        let is_shadow = self.is_shadow.load(Ordering::Relaxed);
+    fn applying<'a>(in_force: &'a InForce<R, E>, parts: &[R]) -> AllApplying<'a> {
         let mut all = AllApplying {
             enforced: Vec::new(),
             in_shadow: Vec::new(),
@@ -203,7 +201,7 @@ impl<R, E> Rules<R, E> {
                 };
                 let is_blocked = applied.limited.is_none();
                 let applying = Applying { place, applied };
-                if is_shadow || rule.is_shadow {
+                if in_force.is_shadow || rule.is_shadow {
                     all.in_shadow.push(applying);
                 } else if is_blocked {
                     all.blocks = Some(applying);

@@ -15,6 +15,8 @@ use crate::store::Store;
 
 pub(super) struct InForce<R, E> {
     pub(super) rules: Arc<[Rule<R, E>]>,
+    /// Whether none of them is enforced. It is here so that it changes with the rules, in one step.
+    pub(super) is_shadow: bool,
     replaced: Vec<Replaced>,
 }
 
@@ -33,6 +35,7 @@ impl<R, E> InForce<R, E> {
     pub(super) fn new(
         store: &Arc<dyn Store>,
         rules: Arc<[Rule<R, E>]>,
+        is_shadow: bool,
         before: Option<&Self>,
     ) -> Result<Self> {
         let (mut names, mut replaced) = (HashMap::new(), Vec::new());
@@ -60,7 +63,20 @@ impl<R, E> InForce<R, E> {
                 }
             }
         }
-        Ok(Self { rules, replaced })
+        Ok(Self {
+            rules,
+            is_shadow,
+            replaced,
+        })
+    }
+
+    /// The same rules, in shadow mode or not.
+    pub(super) fn in_shadow(&self, is_shadow: bool) -> Self {
+        Self {
+            rules: Arc::clone(&self.rules),
+            is_shadow,
+            replaced: self.replaced.clone(),
+        }
     }
 
     /// The limiters that count beside the one that has their place from now on, which makes this charge.
@@ -139,6 +155,7 @@ impl<R, E> fmt::Debug for InForce<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InForce")
             .field("rules", &self.rules)
+            .field("is_shadow", &self.is_shadow)
             .field("replaced", &self.replaced)
             .finish()
     }

@@ -170,7 +170,7 @@ impl<R, E> Rule<R, E> {
         self
     }
 
-    /// Sets what a request costs, at least 1. The default is 1.
+    /// Sets what a request costs. The default is 1. The rule does not apply to a request that costs 0.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -326,8 +326,9 @@ impl<R, E> Rule<R, E> {
             Some((name, Limits::Block)) => (Some(&**name), None),
             Some((name, Limits::To(limited))) => (Some(&**name), Some(limited)),
         };
-        Some(Applied {
-            cost: (self.cost)(request),
+        let cost = (self.cost)(request);
+        (cost > 0).then_some(Applied {
+            cost,
             key,
             plan,
             limited,
