@@ -1,7 +1,8 @@
 //! What a request was charged.
 
-use std::fmt;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::{fmt, iter};
 
 use http::request::Parts;
 use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules};
@@ -11,6 +12,10 @@ use crate::key::KeptKey;
 
 /// What a request was charged, in its extensions: a handler sees the decision, and can give the charge back or settle it.
 /// Clones are the same charge, which is given back or settled once.
+///
+/// Of several layers around each other, a handler sees one `Charged` with what all have charged: its
+/// [`decision`](Self::decision) is that of the innermost layer, whose charge [`settle`](Self::settle) corrects, and
+/// [`by_limiter`](Self::by_limiter), [`refund`](Self::refund) and [`settle_each`](Self::settle_each) are about all of them.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -36,7 +41,11 @@ use crate::key::KeptKey;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Charged(By);
+pub struct Charged {
+    by: By,
+    /// What a layer around this one has charged.
+    outer: Option<Arc<Self>>,
+}
 
 #[derive(Clone)]
 enum By {
@@ -53,7 +62,7 @@ enum By {
 
 impl Charged {
     pub(crate) fn by_one(limiter: Arc<dyn Limiter>, key: KeptKey, decision: Decision) -> Self {
-        Self(By::One {
+        Self::by(By::One {
             limiter,
             key,
             decision,
@@ -61,7 +70,24 @@ impl Charged {
     }
 
     pub(crate) fn by_rules(rules: Arc<Rules<Parts, ()>>, decision: JointDecision) -> Self {
-        Self(By::Rules { rules, decision })
+        Self::by(By::Rules { rules, decision })
+    }
+
+    fn by(by: By) -> Self {
+        Self { by, outer: None }
+    }
+
+    /// This charge, and that of a layer around it.
+    pub(crate) fn inside(self, outer: Option<Self>) -> Self {
+        Self {
+            outer: outer.map(Arc::new),
+            ..self
+        }
+    }
+
+    /// The charges, that of the innermost layer first.
+    fn by_layer(&self) -> impl Iterator<Item = &By> {
+        iter::successors(Some(self), |it| it.outer.as_deref()).map(|it| &it.by)
     }
 
     /// The decision; of several limiters, the strictest one: see [`JointDecision::deciding`].
@@ -73,7 +99,7 @@ impl Charged {
     /// }
     /// ```
     pub fn decision(&self) -> &Decision {
-        match &self.0 {
+        match &self.by {
             By::One { decision, .. } => decision,
             By::Rules { decision, .. } => decision.deciding().1,
         }
@@ -88,14 +114,16 @@ impl Charged {
     /// }
     /// ```
     pub fn by_limiter(&self) -> impl Iterator<Item = (&str, &Decision)> {
-        let (one, joint) = match &self.0 {
-            By::One {
-                limiter, decision, ..
-            } => (Some((limiter.name(), decision)), None),
-            By::Rules { decision, .. } => (None, Some(decision)),
-        };
-        one.into_iter()
-            .chain(joint.into_iter().flat_map(JointDecision::by_limiter))
+        self.by_layer().flat_map(|by| {
+            let (one, joint) = match by {
+                By::One {
+                    limiter, decision, ..
+                } => (Some((limiter.name(), decision)), None),
+                By::Rules { decision, .. } => (None, Some(decision)),
+            };
+            one.into_iter()
+                .chain(joint.into_iter().flat_map(JointDecision::by_limiter))
+        })
     }
 
     /// Gives back what was charged, and returns how many permits. Limiters with a rate
@@ -103,22 +131,19 @@ impl Charged {
     /// single grants; of a policy nothing is given back. What was [settled](Self::settle) stays.
     ///
     /// # Errors
-    /// Those of [`RateLimiter::refund`](redisson_rate_limiter::RateLimiter::refund).
+    /// Those of [`RateLimiter::refund`](redisson_rate_limiter::RateLimiter::refund), once each charge was tried.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have given it back.
     pub async fn refund(&self) -> Result<u64> {
-        match self.0.clone() {
-            By::One {
-                limiter,
-                key,
-                decision,
-            } => match decision.into_grant() {
-                Some(grant) => limiter.refund(&key, grant).await.map(u64::from),
-                None => Ok(0),
-            },
-            By::Rules { rules, decision } => rules.refund(decision).await,
+        let (mut given_back, mut failure) = (0, None);
+        for by in self.by_layer().cloned() {
+            match by.refund().await {
+                Ok(permits) => given_back += permits,
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
+        failure.map_or(Ok(given_back), Err)
     }
 
     /// Corrects the charge, once the cost is known: what was charged in excess is given back, as by [`refund`](Self::refund),
@@ -138,7 +163,7 @@ impl Charged {
     /// # Cancel safety
     /// A call dropped in flight may or may not have corrected it.
     pub async fn settle(&self, cost: u32) -> Result<()> {
-        self.settle_each(|_| Some(cost)).await
+        self.by.clone().settle(|_| Some(cost)).await
     }
 
     /// As [`settle`](Self::settle), with the cost of each limiter, by its name. `None` leaves its charge as it is.
@@ -151,29 +176,26 @@ impl Charged {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Limiter::settle`].
+    /// Those of [`Limiter::settle`], once each charge was tried.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have corrected them.
     pub async fn settle_each(&self, cost: impl Fn(&str) -> Option<u32> + Send) -> Result<()> {
-        match self.0.clone() {
-            By::One {
-                limiter,
-                key,
-                decision,
-            } => match (decision.into_grant(), cost(limiter.name())) {
-                (Some(grant), Some(cost)) => limiter.settle(&key, grant, cost).await,
-                _ => Ok(()),
-            },
-            By::Rules { rules, decision } => {
-                rules.settle(decision, move |rule, _| cost(rule)).await
-            }
+        // Asked for before anything is awaited: what is called need not be `Sync`.
+        let costs = self.by_limiter();
+        let costs = costs.filter_map(|(limiter, _)| Some((limiter.to_owned(), cost(limiter)?)));
+        let costs: HashMap<_, _> = costs.collect();
+        let mut settled = Ok(());
+        for by in self.by_layer().cloned() {
+            let cost = |limiter: &str| costs.get(limiter).copied();
+            settled = settled.and(by.settle(cost).await);
         }
+        settled
     }
 
     /// What the header fields state, the strictest first.
     pub(crate) fn limits(&self) -> Limits<'_> {
-        match &self.0 {
+        match &self.by {
             By::One {
                 limiter, decision, ..
             } => Limits::One(Limit::of(limiter.name(), decision)),
@@ -185,6 +207,38 @@ impl Charged {
                     .collect();
                 limits.sort_by_key(|it| it.name != strictest);
                 Limits::Several(limits)
+            }
+        }
+    }
+}
+
+impl By {
+    async fn refund(self) -> Result<u64> {
+        match self {
+            Self::One {
+                limiter,
+                key,
+                decision,
+            } => match decision.into_grant() {
+                Some(grant) => limiter.refund(&key, grant).await.map(u64::from),
+                None => Ok(0),
+            },
+            Self::Rules { rules, decision } => rules.refund(decision).await,
+        }
+    }
+
+    async fn settle(self, cost: impl Fn(&str) -> Option<u32> + Send) -> Result<()> {
+        match self {
+            Self::One {
+                limiter,
+                key,
+                decision,
+            } => match (decision.into_grant(), cost(limiter.name())) {
+                (Some(grant), Some(cost)) => limiter.settle(&key, grant, cost).await,
+                _ => Ok(()),
+            },
+            Self::Rules { rules, decision } => {
+                rules.settle(decision, move |rule, _| cost(rule)).await
             }
         }
     }

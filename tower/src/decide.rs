@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use http::request::Parts;
 use redisson_rate_limiter::{Decision, DecisionSource, Error, Limiter, Result, Rules, Verdict};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::charged::Charged;
-use crate::key::{KeptKey, Key, bounded};
+use crate::key::{KeptKey, Key, bounded, found};
 
 /// The decision on a request, and its head, which the decision has needed.
 #[expect(
@@ -113,7 +113,7 @@ impl sealed::Decide for OneLimiter {
         let limiter = Arc::clone(&self.limiter);
         match &self.key {
             KeyOf::Now(key) => {
-                let key = key.key(&request).map_or(UNKNOWN.into(), bounded);
+                let key = found(&**key, &request).map_or(UNKNOWN.into(), bounded);
                 let decided = limiter.check_now(&key, cost);
                 let key = KeptKey::from(key);
                 match decided {
@@ -129,7 +129,7 @@ impl sealed::Decide for OneLimiter {
             KeyOf::Later(key) => {
                 let key = Arc::clone(key);
                 Deciding::Later(Box::pin(async move {
-                    let key = key(&request).await;
+                    let key = key(&request).await.filter(|it| !it.is_empty());
                     let key = key.map_or(UNKNOWN.into(), |it| bounded(it.into()));
                     let key = KeptKey::from(key);
                     let decided = decide_in_time(&*limiter, &key, cost, wait, None).await;
@@ -144,7 +144,7 @@ impl sealed::Decide for OneLimiter {
 fn is_final(decided: &Result<Decision>, wait: Duration) -> bool {
     match decided {
         Ok(Decision::Granted(granted)) => granted.delay.is_zero(),
-        Ok(Decision::Denied(denied)) => denied.retry_after > wait,
+        Ok(denied) => retry_in(denied, wait).is_none(),
         Err(_) => true,
     }
 }
@@ -158,13 +158,13 @@ async fn decide_in_time(
     wait: Duration,
     first: Option<Result<Decision>>,
 ) -> Result<Decision> {
-    let until = Instant::now() + wait;
+    let start = Instant::now();
     let mut decision = match first {
         Some(first) => first?,
         None => limiter.check(key, cost).await?,
     };
-    while let Some(at) = retry_at(&decision, until) {
-        sleep_until(at).await;
+    while let Some(pause) = left(start, wait).and_then(|left| retry_in(&decision, left)) {
+        sleep(pause).await;
         decision = limiter.check(key, cost).await?;
     }
     if let Decision::Granted(granted) = &decision {
@@ -178,28 +178,40 @@ async fn apply_in_time(
     request: &Parts,
     wait: Duration,
 ) -> Result<Verdict<()>> {
-    let until = Instant::now() + wait;
+    let start = Instant::now();
     loop {
         let verdict = rules.check(request).await?;
-        let at = match &verdict {
+        let pause = match &verdict {
             Verdict::Granted(_) => None,
-            Verdict::Rejected((), joint) => retry_at(joint.deciding().1, until),
+            Verdict::Rejected((), joint) => {
+                left(start, wait).and_then(|left| retry_in(joint.deciding().1, left))
+            }
         };
-        let Some(at) = at else { return Ok(verdict) };
-        sleep_until(at).await;
+        let Some(pause) = pause else {
+            return Ok(verdict);
+        };
+        sleep(pause).await;
     }
 }
 
-/// When to ask again. `None` if that is not before `until`, and if the request was granted, or was not denied by the limiter.
-fn retry_at(decision: &Decision, until: Instant) -> Option<Instant> {
+/// What is left of the time to wait. Times are compared, not points in time: a sum with the longest one overflows.
+fn left(start: Instant, wait: Duration) -> Option<Duration> {
+    wait.checked_sub(start.elapsed())
+}
+
+/// A limiter may say that a retry is worth it at once, as often as it is asked.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// When to ask again. `None` if there is not as much time left, and if the request was granted, or was not denied by the limiter.
+fn retry_in(decision: &Decision, left: Duration) -> Option<Duration> {
     if matches!(
         decision.source(),
         DecisionSource::FailurePolicy | DecisionSource::Rule
     ) {
         return None;
     }
-    let at = Instant::now() + decision.retry_after()?;
-    (at <= until).then_some(at)
+    let pause = decision.retry_after()?.max(SHORTEST_PAUSE);
+    (pause <= left).then_some(pause)
 }
 
 impl fmt::Debug for OneLimiter {

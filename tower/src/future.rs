@@ -1,5 +1,6 @@
 //! The response to a request.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,9 +11,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::decide::Later;
-use crate::layer::Settings;
 use crate::reject::Reject;
-use crate::service::Left;
+use crate::settings::{Left, Settings};
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit) to a request.
@@ -125,13 +125,17 @@ where
                         return Poll::Ready(Ok(response));
                     };
                     let (head, body) = response.into_parts();
-                    let cost = cost(&head);
+                    let costs = charged.by_limiter().filter_map(|(limiter, _)| {
+                        Some((limiter.to_owned(), cost(&head, limiter)?))
+                    });
+                    let costs: HashMap<_, _> = costs.collect();
                     let response = Response::from_parts(head, body);
-                    let Some(cost) = cost else {
+                    if costs.is_empty() {
                         return Poll::Ready(Ok(response));
-                    };
+                    }
                     let settling = Box::pin(async move {
-                        if let Err(error) = charged.settle(cost).await {
+                        let cost = |limiter: &str| costs.get(limiter).copied();
+                        if let Err(error) = charged.settle_each(cost).await {
                             tracing::warn!(%error, "the charge of a request is not settled: it stays as estimated");
                         }
                     });

@@ -37,7 +37,7 @@ pub use of_request::{Everyone, Header, Path};
 /// Which key a request counts for: a type of this module, a function from [`Parts`] to `Option<String>`, or
 /// a type of your own.
 ///
-/// `None` is a request without a key, such as one without the header. In a [layer](crate::RateLimitLayer) all of them share
+/// `None` is a request without a key, such as one without the header, and so is an empty key. In a [layer](crate::RateLimitLayer) all of them share
 /// one key, `unknown`, so that nobody escapes the limit by leaving something out. In [rules](by) the rule does not apply.
 ///
 /// A key of more than 256 bytes is replaced by its hash, so that no request makes a large key in Redis.
@@ -136,5 +136,10 @@ where
 /// # Ok(()) }
 /// ```
 pub fn by(key: impl Key) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
-    move |request| Some(bounded(key.key(request)?).into_owned())
+    move |request| Some(bounded(found(&key, request)?).into_owned())
+}
+
+/// The key of a request. One that is empty is none: limiters refuse it, and all who leave something out would share it.
+pub(crate) fn found<'a>(key: &'a (impl Key + ?Sized), request: &'a Parts) -> Option<Cow<'a, str>> {
+    key.key(request).filter(|it| !it.is_empty())
 }

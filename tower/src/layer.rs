@@ -12,10 +12,11 @@ use redisson_rate_limiter::{Limiter, Rules};
 use tower_layer::Layer;
 
 use crate::decide::{ByRules, OneLimiter};
-use crate::fields::Fields;
+use crate::fields::{Fields, Limit};
 use crate::key::Key;
 use crate::reject::ProblemJson;
 use crate::service::RateLimit;
+use crate::settings::{Settings, Warned};
 
 /// Limits the requests of a service.
 ///
@@ -47,21 +48,6 @@ use crate::service::RateLimit;
 #[derive(Clone)]
 pub struct RateLimitLayer<D = OneLimiter, R = ProblemJson> {
     settings: Settings<D, R>,
-}
-
-type OfRequest<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
-type OfResponse<T> = Arc<dyn Fn(&response::Parts) -> T + Send + Sync>;
-
-#[derive(Clone)]
-pub(crate) struct Settings<D, R> {
-    pub(crate) decide: D,
-    pub(crate) reject: R,
-    pub(crate) fields: Fields,
-    pub(crate) skip: Option<OfRequest<bool>>,
-    pub(crate) settle: Option<OfResponse<Option<u32>>>,
-    pub(crate) wait: Duration,
-    pub(crate) outage: Duration,
-    pub(crate) jitter: Duration,
 }
 
 impl RateLimitLayer<OneLimiter> {
@@ -165,11 +151,13 @@ impl<D> RateLimitLayer<D> {
             decide,
             reject: ProblemJson,
             fields: Fields::default(),
+            describe: None,
             skip: None,
             settle: None,
             wait: Duration::ZERO,
             outage: Duration::from_secs(1),
             jitter: Duration::ZERO,
+            warned: Warned::default(),
         };
         Self { settings }
     }
@@ -215,6 +203,34 @@ impl<R> RateLimitLayer<OneLimiter, R> {
         mut self,
         cost: impl Fn(&response::Parts) -> Option<u32> + Send + Sync + 'static,
     ) -> Self {
+        self.settings.settle = Some(Arc::new(move |response, _| cost(response)));
+        self
+    }
+}
+
+impl<R> RateLimitLayer<ByRules, R> {
+    /// Corrects what each rule has charged by the response, as the [`settle`](RateLimitLayer::<OneLimiter, R>::settle) of one
+    /// limiter does. `cost` also has the name of the rule, and `None` leaves its charge as it is.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::{Everyone, by}};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let tokens = client.keyed_rate_limiter("tokens:", Rate::overall(100_000, Duration::from_secs(60)))?.with_name("tokens");
+    /// let rules = client.rules([Rule::new(tokens, by(Everyone), |_, _| ()).cost(|_| 1_000)])?;
+    /// let layer = RateLimitLayer::by_rules(Arc::new(rules)).settle(|response, rule| match rule {
+    ///     "tokens" => response.headers.get("x-tokens")?.to_str().ok()?.parse().ok(),
+    ///     _ => None,
+    /// });
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn settle(
+        mut self,
+        cost: impl Fn(&response::Parts, &str) -> Option<u32> + Send + Sync + 'static,
+    ) -> Self {
         self.settings.settle = Some(Arc::new(cost));
         self
     }
@@ -240,8 +256,9 @@ impl<D, R> RateLimitLayer<D, R> {
 
     /// Waits for a grant for up to this time, instead of rejecting at once. A request that would have to wait longer is
     /// rejected at once. It asks again when the denial says, in no order with others; to wait in the order of arrival, call
-    /// [`acquire`](redisson_rate_limiter::RateLimiter::acquire) in the handler. Nothing is taken while it waits, so a request
-    /// that is dropped meanwhile keeps nothing.
+    /// [`acquire`](redisson_rate_limiter::RateLimiter::acquire) in the handler. Nothing is taken while it waits for a grant, so a
+    /// request that is dropped meanwhile keeps nothing. A [`LeakyBucket`](redisson_rate_limiter::LeakyBucket) grants at once and
+    /// then has the request wait for its turn, whatever this time is: one that is dropped in that wait was charged.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -272,6 +289,27 @@ impl<D, R> RateLimitLayer<D, R> {
     #[must_use]
     pub fn fields(mut self, fields: Fields) -> Self {
         self.settings.fields = fields;
+        self
+    }
+
+    /// Adds to each limit what no limiter knows, before it is stated: what is [counted](Limit::with_unit), and
+    /// [whose](Limit::with_partition_key) limit it is.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::Everyone};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// # let limiter = RedissonClient::in_memory().policy_limiter(FixedWindow::new(1_000_000, Duration::from_secs(60)))?;
+    /// let layer = RateLimitLayer::new(limiter, Everyone).describe(|limit| limit.with_unit("content-bytes"));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn describe(
+        mut self,
+        describe: impl for<'a> Fn(Limit<'a>) -> Limit<'a> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.describe = Some(Arc::new(describe));
         self
     }
 
@@ -339,22 +377,26 @@ impl<D, R> RateLimitLayer<D, R> {
             decide,
             reject: _,
             fields,
+            describe,
             skip,
             settle,
             wait,
             outage,
             jitter,
+            warned,
         } = self.settings;
         RateLimitLayer {
             settings: Settings {
                 decide,
                 reject,
                 fields,
+                describe,
                 skip,
                 settle,
                 wait,
                 outage,
                 jitter,
+                warned,
             },
         }
     }
@@ -371,15 +413,5 @@ impl<S, D: Clone, R: Clone> Layer<S> for RateLimitLayer<D, R> {
 impl<D: fmt::Debug, R> fmt::Debug for RateLimitLayer<D, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.settings.fmt(f)
-    }
-}
-
-impl<D: fmt::Debug, R> fmt::Debug for Settings<D, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer")
-            .field("decide", &self.decide)
-            .field("fields", &self.fields)
-            .field("wait", &self.wait)
-            .finish_non_exhaustive()
     }
 }

@@ -10,6 +10,7 @@ pub mod key;
 mod layer;
 pub mod reject;
 mod service;
+mod settings;
 
 pub use charged::Charged;
 pub use decide::{ByRules, OneLimiter};

@@ -125,6 +125,8 @@ impl<'a> Rejection<'a> {
             },
             Cause::Failed(error) => match error.kind() {
                 ErrorKind::ExceedsLimit | ErrorKind::QueueFull => Reason::QuotaExceeded,
+                // The request says what it costs, and no limiter grants as much at once.
+                _ if is_cost(error) => Reason::QuotaExceeded,
                 ErrorKind::StoreUnavailable
                 | ErrorKind::Indeterminate
                 | ErrorKind::AuthenticationFailed
@@ -183,6 +185,10 @@ impl fmt::Display for Rejection<'_> {
         let names: Vec<_> = self.violated().map(|(name, _)| name).collect();
         write!(f, "denied by {}", names.join(", "))
     }
+}
+
+fn is_cost(error: &Error) -> bool {
+    matches!(error, Error::InvalidArgument { argument, .. } if *argument == "cost")
 }
 
 /// An empty body.

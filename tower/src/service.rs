@@ -1,24 +1,18 @@
 //! The service.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use http::header::RETRY_AFTER;
-use http::request::Parts;
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::charged::Charged;
 use crate::decide::sealed::Decide;
-use crate::decide::{Answer, Deciding, OneLimiter};
-use crate::fields::{Written, retry_after};
+use crate::decide::{Deciding, OneLimiter};
 use crate::future::ResponseFuture;
-use crate::layer::Settings;
-use crate::reject::{ProblemJson, Reject, Rejection};
+use crate::reject::{ProblemJson, Reject};
+use crate::settings::Settings;
 
 /// A service whose requests are limited: from [`RateLimitLayer`](crate::RateLimitLayer).
 pub struct RateLimit<S, D = OneLimiter, R = ProblemJson> {
@@ -84,77 +78,4 @@ where
             }
         }
     }
-}
-
-/// What is left to do with the response to a request that was let through.
-pub(crate) struct Left {
-    pub(crate) written: Written,
-    /// What the response settles.
-    pub(crate) charged: Option<Box<Charged>>,
-}
-
-impl<D, R> Settings<D, R> {
-    /// The head that goes to the service, or the response of the request that does not.
-    pub(crate) fn admit<B>(
-        &self,
-        mut head: Parts,
-        answer: Answer,
-    ) -> Result<(Parts, Option<Left>), Response<B>>
-    where
-        R: Reject<B>,
-    {
-        match answer {
-            Answer::Free => Ok((head, None)),
-            Answer::Granted(charged) => {
-                let left = Left {
-                    written: self.written(&charged),
-                    charged: self.settle.is_some().then(|| charged.clone().into()),
-                };
-                head.extensions.insert(charged);
-                Ok((head, Some(left)))
-            }
-            Answer::Denied(charged) => {
-                let mut response = self.rejection(&head, Rejection::denied(&charged));
-                self.written(&charged).add_to(response.headers_mut());
-                Err(response)
-            }
-            Answer::Failed(error) => Err(self.rejection(&head, Rejection::failed(&error))),
-        }
-    }
-
-    fn rejection<B>(&self, head: &Parts, rejection: Rejection<'_>) -> Response<B>
-    where
-        R: Reject<B>,
-    {
-        let rejection = rejection.retried(self.outage, random_up_to(self.jitter));
-        let mut response = self.reject.reject(&rejection);
-        tracing::debug!(
-            http.request.method = %head.method,
-            http.response.status_code = response.status().as_u16(),
-            "error.type" = rejection.reason().as_str(),
-            "request rejected: {rejection}"
-        );
-        if let Some(time) = rejection.retry_after() {
-            let headers = response.headers_mut();
-            headers
-                .entry(RETRY_AFTER)
-                .or_insert_with(|| retry_after(time));
-        }
-        response
-    }
-
-    /// The fields that state the limits.
-    fn written(&self, charged: &Charged) -> Written {
-        self.fields.write(charged.limits().as_slice())
-    }
-}
-
-fn random_up_to(most: Duration) -> Duration {
-    if most.is_zero() {
-        return most;
-    }
-    // Each hasher of the standard library has keys of its own.
-    let random = RandomState::new().build_hasher().finish();
-    let part = (random >> 32) as u32;
-    most.mul_f64(f64::from(part) / f64::from(u32::MAX))
 }

@@ -25,7 +25,7 @@ impl Fields {
     /// response has one, and one that is there stays.
     ///
     /// A number is at most 999,999,999,999,999, as in every structured field. A window under a second is left out, because
-    /// the field has whole seconds, and `t` is at most `w`. In a name, a character that is not printable ASCII becomes `_`.
+    /// the field has whole seconds; `t` is at most `w`, and `r` at most `q`. In a name, a character that is not printable ASCII becomes `_`.
     ///
     /// ```
     /// use http::HeaderMap;
@@ -63,7 +63,7 @@ impl Fields {
             (Self::Draft7, Some(strictest)) => [draft7(strictest), draft7_policies(limits), None],
             (Self::XRateLimit, Some(strictest)) => [
                 strictest.limit,
-                Some(strictest.remaining),
+                Some(remaining(strictest)),
                 strictest.reset.map(seconds_up),
             ]
             .map(|number| value(number?.to_string())),
@@ -124,7 +124,7 @@ fn ietf_limits(limits: &[Limit<'_>]) -> Option<HeaderValue> {
     let mut list = ListSerializer::with_buffer(&mut buffer);
     for limit in limits {
         let mut written = list.bare_item(&*string(&limit.name));
-        written = written.parameter(R, integer(limit.remaining));
+        written = written.parameter(R, integer(remaining(limit)));
         if let Some(time) = time(limit) {
             written = written.parameter(T, integer(time));
         }
@@ -154,7 +154,7 @@ fn draft7_policies(limits: &[Limit<'_>]) -> Option<HeaderValue> {
 fn draft7(limit: &Limit<'_>) -> Option<HeaderValue> {
     let numbers = [
         ("limit", limit.limit),
-        ("remaining", Some(limit.remaining)),
+        ("remaining", Some(remaining(limit))),
         ("reset", time(limit)),
     ];
     let mut field = String::with_capacity(ROOM);
@@ -179,6 +179,13 @@ fn window(limit: &Limit<'_>) -> Option<u64> {
 fn time(limit: &Limit<'_>) -> Option<u64> {
     let time = seconds_up(limit.available_in.or(limit.reset)?);
     Some(window(limit).map_or(time, |window| time.min(window)))
+}
+
+/// `r`, at most `q`, also where a limiter of another kind says more.
+fn remaining(limit: &Limit<'_>) -> u64 {
+    limit
+        .limit
+        .map_or(limit.remaining, |most| limit.remaining.min(most))
 }
 
 fn integer(number: u64) -> Integer {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::request::Parts;
-use ipnet::{IpNet, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::Key;
 use super::forwarded::Forwarded;
@@ -108,7 +108,8 @@ impl ClientAddress {
         let parsed = networks.iter().map(|text| {
             let address = || text.parse().map(|it: IpAddr| IpNet::from(it));
             let network = text.parse().or_else(|_| address());
-            network.map_err(|_| InvalidNetwork(String::from(*text)))
+            let network = network.map_err(|_| InvalidNetwork(String::from(*text)));
+            network.map(canonical)
         });
         Ok(Self {
             trusted: Trusted::Networks(parsed.collect::<Result<_, _>>()?),
@@ -210,6 +211,21 @@ impl Key for ClientAddress {
         };
         Some(Cow::Owned(text))
     }
+}
+
+/// A network of IPv4 addresses in the form of IPv6, such as `::ffff:10.0.0.0/104`, as one of IPv4: addresses are compared so.
+fn canonical(network: IpNet) -> IpNet {
+    let IpAddr::V4(address) = network.addr().to_canonical() else {
+        return network;
+    };
+    let bits = network.prefix_len();
+    // Its own are 32 bits, and those before them 96.
+    let bits = match network {
+        IpNet::V4(_) => Some(bits),
+        IpNet::V6(_) => bits.checked_sub(96),
+    };
+    let mapped = bits.and_then(|bits| Ipv4Net::new(address, bits).ok());
+    mapped.map_or(network, IpNet::from)
 }
 
 fn peer_of(request: &Parts) -> Option<IpAddr> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use super::Key;
+use super::{Key, found};
 
 /// One key, or another one of a request without it: from [`Key::or`].
 #[derive(Debug, Clone)]
@@ -12,7 +12,7 @@ pub struct Or<A, B>(pub(super) A, pub(super) B);
 
 impl<A: Key, B: Key> Key for Or<A, B> {
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
-        self.0.key(request).or_else(|| self.1.key(request))
+        found(&self.0, request).or_else(|| found(&self.1, request))
     }
 }
 
@@ -23,7 +23,7 @@ pub struct And<A, B>(pub(super) A, pub(super) B);
 impl<A: Key, B: Key> Key for And<A, B> {
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
         let escaped = |key: Cow<'_, str>| key.replace('%', "%25").replace(':', "%3A");
-        let (first, second) = (self.0.key(request)?, self.1.key(request)?);
+        let (first, second) = (found(&self.0, request)?, found(&self.1, request)?);
         Some(Cow::Owned(format!(
             "{}:{}",
             escaped(first),

@@ -8,7 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use http::request::Parts;
 use sha2::{Digest, Sha256};
 
-use super::Key;
+use super::{Key, found};
 
 /// A longer key is replaced by its hash.
 const LONGEST: usize = 256;
@@ -32,7 +32,7 @@ impl<K> Hashed<K> {
 
 impl<K: Key> Key for Hashed<K> {
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
-        let key = self.key.key(request)?;
+        let key = found(&self.key, request)?;
         let hash = self.hmac.clone().chain_update(&*key).finalize();
         // Half of it: no two keys have the same by chance, and none can be made to.
         Some(Cow::Owned(hex(&hash.into_bytes()[..16])))

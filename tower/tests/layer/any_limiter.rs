@@ -138,6 +138,26 @@ async fn a_rule_that_still_counts_its_limiter_before_is_stated_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_layer_says_what_is_counted_and_for_whom() {
+    let limiter = per_minute(&RedissonClient::in_memory(), 9);
+    let layer = RateLimitLayer::new(limiter, Everyone).describe(|limit| {
+        assert_eq!(limit.name, "user");
+        limit
+            .with_unit("content-bytes")
+            .with_partition_key(&b"trial"[..])
+    });
+    let response = ask(&layer, request()).await;
+    assert_eq!(
+        field(&response, "ratelimit-policy"),
+        Some(r#""user";q=9;qu="content-bytes";w=60;pk=:dHJpYWw=:"#)
+    );
+    assert_eq!(
+        field(&response, "ratelimit"),
+        Some(r#""user";r=8;t=60;pk=:dHJpYWw=:"#)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_blocked_by_a_rule_gets_a_403_without_a_time_to_retry() {
     let client = RedissonClient::in_memory();
     let rule = Rule::new(

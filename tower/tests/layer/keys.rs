@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderValue, Request};
 use redisson_rate_limiter::RedissonClient;
 use redisson_rate_limiter_tower::RateLimitLayer;
-use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, Key};
+use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, Key, Path, by};
 
 use crate::fixture::{ask, left, of, per_minute, request};
 
@@ -289,4 +289,49 @@ fn no_two_combinations_share_a_key() {
         or.key(&of("alice").into_parts().0).as_deref(),
         Some("everyone")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_key_is_a_key_that_is_missing() {
+    let client = RedissonClient::in_memory();
+    let limiter = per_minute(&client, 3);
+    let empty = |_: &Parts| Some(String::new());
+    for layer in [
+        RateLimitLayer::new(limiter.clone(), empty),
+        RateLimitLayer::with_async_key(limiter.clone(), |_| {
+            Box::pin(async { Some(String::new()) })
+        }),
+    ] {
+        assert_eq!(ask(&layer, request()).await.status(), 200);
+    }
+    let tunnel = || {
+        let request = Request::connect("example.com:443");
+        request.body(String::new()).unwrap()
+    };
+    let layer = RateLimitLayer::new(limiter.clone(), Path);
+    for status in [200, 429] {
+        assert_eq!(ask(&layer, tunnel()).await.status(), status);
+    }
+    assert_eq!(left(&limiter, "unknown").await, 0);
+
+    let (tunnel, _) = tunnel().into_parts();
+    assert_eq!(Path.or(Everyone).key(&tunnel).as_deref(), Some("everyone"));
+    assert_eq!(Everyone.and(Path).key(&tunnel), None);
+    assert_eq!(Path.hashed("secret").key(&tunnel), None);
+    assert_eq!(by(Path)(&tunnel), None);
+}
+
+#[test]
+fn a_trusted_network_may_be_written_as_one_of_ipv6() {
+    for network in [
+        "::ffff:10.0.0.0/104",
+        "::ffff:10.0.0.7",
+        "::ffff:10.0.0.7/128",
+    ] {
+        let key = ClientAddress::behind_networks(&[network]).unwrap();
+        for peer in ["10.0.0.7:80", "[::ffff:10.0.0.7]:80"] {
+            check(&key, peer, &["192.0.2.1"], "192.0.2.1");
+        }
+        check(&key, "11.0.0.7:80", &["192.0.2.1"], "11.0.0.7");
+    }
 }

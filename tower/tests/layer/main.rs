@@ -3,9 +3,13 @@
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
+#[path = "../../../tests/support/events.rs"]
+mod events;
+
 mod any_limiter;
 mod fixture;
 mod keys;
+mod nested;
 mod outcomes;
 mod redis;
 mod rejections;

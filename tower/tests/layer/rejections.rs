@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
-use redisson_rate_limiter::{Decision, Denied, Error, Granted, Quota, RedissonClient};
+use redisson_rate_limiter::{
+    Decision, Denied, Error, Granted, Quota, RedissonClient, Rule, SlidingWindowLog,
+};
 use redisson_rate_limiter_tower::fields::Fields;
-use redisson_rate_limiter_tower::key::Everyone;
+use redisson_rate_limiter_tower::key::{Everyone, by};
 use redisson_rate_limiter_tower::reject::{Grpc, Reason, StatusOnly};
 use redisson_rate_limiter_tower::{RateLimitLayer, Rejection};
 use tonic_types::StatusExt;
 
+use crate::events::Events;
 use crate::fixture::{Always, MINUTE, ask, field, per_minute, request};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -106,6 +109,70 @@ async fn a_request_that_can_never_be_granted_is_not_told_to_retry() {
         (response.status().as_u16(), field(&response, "retry-after")),
         (429, None)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_that_no_limiter_grants_at_once_is_a_429() {
+    let client = RedissonClient::in_memory();
+    let limiter = || {
+        client
+            .policy_limiter(SlidingWindowLog::new(1_000, MINUTE))
+            .unwrap()
+    };
+    let layer = RateLimitLayer::new(limiter(), Everyone).cost(|_| 501);
+    let rule = Rule::new(limiter(), by(Everyone), |_, _| ()).cost(|_| 501);
+    let by_rules = RateLimitLayer::by_rules(Arc::new(client.rules([rule]).unwrap()));
+    for response in [
+        ask(&layer, request()).await,
+        ask(&by_rules, request()).await,
+    ] {
+        assert_eq!(
+            (response.status().as_u16(), field(&response, "retry-after")),
+            (429, None)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_does_not_limit_a_request_that_costs_it_nothing() {
+    let client = RedissonClient::in_memory();
+    let rule = Rule::new(per_minute(&client, 1), by(Everyone), |_, _| ());
+    let rule = rule.cost(|request| if request.method == "POST" { 1 } else { 0 });
+    let layer = RateLimitLayer::by_rules(Arc::new(client.rules([rule]).unwrap()));
+    for _ in 0..3 {
+        let response = ask(&layer, request()).await;
+        assert_eq!(
+            (response.status().as_u16(), response.headers().len()),
+            (200, 0)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_is_set_up_wrongly_is_told_once_a_minute() {
+    let events = Events::start();
+    let layer = failing(uninitialized());
+    for told in [1, 0, 0] {
+        ask(&layer, request()).await;
+        let seen = events.take();
+        assert_eq!(seen.len(), told, "{seen:?}");
+        for event in seen {
+            assert!(
+                event.starts_with("WARN") && event.contains("not_initialized"),
+                "{event}"
+            );
+            assert!(
+                !event.contains("api"),
+                "the limiter's name may hold a key: {event}"
+            );
+        }
+    }
+    tokio::time::advance(MINUTE).await;
+    ask(&layer.reject_with(StatusOnly), request()).await;
+    assert_eq!(events.take().len(), 1);
+    // What is not a mistake is told to nobody.
+    ask(&failing(unavailable()), request()).await;
+    assert_eq!(events.take(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,6 +100,32 @@ async fn each_rule_is_settled_by_its_own_cost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_response_settles_each_rule() {
+    let client = RedissonClient::in_memory();
+    let rate = Rate::overall(20, MINUTE);
+    let tokens = client.keyed_rate_limiter("tokens:", rate).unwrap();
+    let calls = client.keyed_rate_limiter("calls:", rate).unwrap();
+    let rules = [
+        Rule::new(calls.clone(), by(Header::new("x-user")), |_, _| ()),
+        Rule::new(tokens.clone(), by(Header::new("x-user")), |_, _| ()).cost(|_| 5),
+    ];
+    let layer = RateLimitLayer::by_rules(Arc::new(client.rules(rules).unwrap()));
+    let layer = layer.settle(|response, rule| match rule {
+        "tokens:" => response.headers.get("x-cost")?.to_str().ok()?.parse().ok(),
+        _ => None,
+    });
+    for (cost, left) in [("7", 13), ("1", 12), ("unknown", 7)] {
+        let handler = service_fn(move |_: Request<String>| async move {
+            let response = Response::builder().header("x-cost", cost);
+            Ok::<_, Infallible>(response.body(String::new()).unwrap())
+        });
+        layer.layer(handler).oneshot(of("alice")).await.unwrap();
+        assert_eq!(available(&tokens).await, left, "{cost}");
+    }
+    assert_eq!(available(&calls).await, 17);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_arc_of_a_limiter_is_a_limiter() {
     let limiter = Arc::new(limiter(20));
     ask(&layer(Arc::clone(&limiter)), "2").await;

@@ -1,13 +1,14 @@
 //! Requests that wait for a grant.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_rate_limiter::{LeakyBucket, RedissonClient};
+use redisson_rate_limiter::{Denied, LeakyBucket, RedissonClient, Rule};
 use redisson_rate_limiter_tower::RateLimitLayer;
-use redisson_rate_limiter_tower::key::Everyone;
-use tokio::time::Instant;
+use redisson_rate_limiter_tower::key::{Everyone, by};
+use tokio::time::{Instant, timeout};
 
-use crate::fixture::{MINUTE, ask, per_minute, request};
+use crate::fixture::{Always, MINUTE, ask, per_minute, request};
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_until_it_is_granted() {
@@ -45,4 +46,61 @@ async fn a_leaky_bucket_lets_requests_through_at_its_pace() {
         assert_eq!(ask(&layer, request()).await.status(), 200);
         assert_eq!(start.elapsed(), Duration::from_secs(waited));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_may_wait_for_the_longest_time_there_is() {
+    let limiter = || per_minute(&RedissonClient::in_memory(), 1);
+    let at_once = RateLimitLayer::new(limiter(), Everyone);
+    let by_a_task = RateLimitLayer::with_async_key(limiter(), |_| Box::pin(async { None }));
+    for layer in [at_once, by_a_task] {
+        let (layer, start) = (layer.wait_up_to(Duration::MAX), Instant::now());
+        for waited in [0, 1] {
+            assert_eq!(ask(&layer, request()).await.status(), 200);
+            assert_eq!(start.elapsed(), waited * MINUTE);
+        }
+    }
+    let client = RedissonClient::in_memory();
+    let rule = Rule::new(per_minute(&client, 1), by(Everyone), |_, _| ());
+    let layer = RateLimitLayer::by_rules(Arc::new(client.rules([rule]).unwrap()));
+    let (layer, start) = (layer.wait_up_to(Duration::MAX), Instant::now());
+    for waited in [0, 1] {
+        assert_eq!(ask(&layer, request()).await.status(), 200);
+        assert_eq!(start.elapsed(), waited * MINUTE);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_may_deny_for_the_longest_time_there_is() {
+    let limiter = Always(Ok(Denied::new(Duration::MAX).into()));
+    for wait in [Duration::ZERO, MINUTE] {
+        let layer = RateLimitLayer::new(limiter.clone(), Everyone).wait_up_to(wait);
+        assert_eq!(ask(&layer, request()).await.status(), 429);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_that_denies_for_no_time_is_asked_until_the_wait_ends() {
+    let limiter = Always(Ok(Denied::new(Duration::ZERO).into()));
+    for wait in [Duration::ZERO, Duration::from_millis(5)] {
+        let layer = RateLimitLayer::new(limiter.clone(), Everyone).wait_up_to(wait);
+        let start = Instant::now();
+        assert_eq!(ask(&layer, request()).await.status(), 429);
+        assert_eq!(start.elapsed(), wait);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_dropped_while_a_leaky_bucket_has_it_wait_was_charged() {
+    let second = Duration::from_secs(1);
+    let slow = LeakyBucket::new(1, second).with_capacity(3);
+    let limiter = RedissonClient::in_memory().policy_limiter(slow).unwrap();
+    let layer = RateLimitLayer::new(limiter, Everyone);
+    let start = Instant::now();
+    assert_eq!(ask(&layer, request()).await.status(), 200);
+    let waiting = timeout(second / 2, ask(&layer, request())).await;
+    assert!(waiting.is_err());
+    // The turn of the dropped one was at one second, and nobody else has it.
+    assert_eq!(ask(&layer, request()).await.status(), 200);
+    assert_eq!(start.elapsed(), 2 * second);
 }
