@@ -3,6 +3,7 @@
 use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient, Result};
 use tokio::task::JoinHandle;
 
+use crate::keys;
 use crate::load::{HOUR, patient_client};
 use crate::sentinels::{Sentinel, acknowledged_by_replica, replica_of};
 use crate::stopped_time::{StoppedTime, at_once, until};
@@ -41,6 +42,15 @@ async fn until_subscribed(server: &Server) {
     .await;
 }
 
+/// Waits until the waiter has asked a server that nobody else asks: its client is connected to it.
+async fn until_asked(server: &Server) {
+    let raw = server.connection().await;
+    until("the waiter has asked", async || {
+        keys::calls(&mut raw.clone(), "evalsha").await > 0
+    })
+    .await;
+}
+
 async fn assert_is_told(waiter: JoinHandle<Result<()>>, other: &RateLimiter) {
     let _stopped = StoppedTime::stop();
     other.release(10).await.unwrap();
@@ -58,6 +68,7 @@ async fn a_waiter_is_told_after_a_failover_by_the_new_primary() {
     acknowledged_by_replica(&primary).await;
     primary.signal("KILL");
     until_subscribed(&replica).await;
+    until_asked(&replica).await;
     assert!(other.exists().await.unwrap());
     assert_is_told(waiter, &other).await;
 }
@@ -106,6 +117,7 @@ async fn a_waiter_is_told_by_the_node_that_its_slot_moved_to() {
         slot(["NODE", &to_id]).exec_async(node).await.unwrap();
     }
     until_subscribed(target).await;
+    until_asked(target).await;
     assert!(other.exists().await.unwrap());
     assert_is_told(waiter, &other).await;
 }
