@@ -268,6 +268,11 @@ impl Properties {
             "goes on filling while a lease is held, so that both together may exceed its capacity",
         ),
     };
+
+    /// Whether a target's state keeps the ids of calls.
+    pub(crate) fn names_calls(&self) -> bool {
+        self.is_on_the_window || self.logs_requests
+    }
 }
 
 /// How many members and counters a call may touch. A server does nothing else meanwhile.

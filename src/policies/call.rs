@@ -18,7 +18,7 @@ use super::answer::{Answer, Outcome};
 /// One call to a store.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// The call id, the same for each attempt.
+    /// The call id, the same for each attempt; zeros where no target keeps it.
     pub(crate) call_id: CallId,
     pub(crate) limiters: Vec<Target>,
     /// The cost of each request at each limiter.
@@ -77,8 +77,13 @@ impl Call {
     }
 
     pub(crate) fn with_purpose(purpose: Purpose, limiters: Vec<Target>, costs: Vec<u32>) -> Self {
+        // A new one takes a system call.
+        let is_named = match &limiters[..] {
+            [only] => only.model.properties().names_calls(),
+            _ => true,
+        };
         Self {
-            call_id: new_call_id(),
+            call_id: is_named.then(new_call_id).unwrap_or_default(),
             limiters,
             costs,
             purpose,

@@ -23,7 +23,7 @@ use crate::clock::system_millis;
 use crate::decision::Decision;
 use crate::escaped::Escaped;
 use crate::lock::Lock;
-use crate::permit::CallId;
+use crate::permit::{CallId, new_call_id};
 use crate::policies::algorithm::AnyModel;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::call::{Call, Target};
@@ -377,7 +377,7 @@ impl Asking {
         leased.until_score = self.plan.lasts.min(answer.reset);
         let mut until = None;
         target.step(|leases| {
-            let taken = (call.call_id, sent);
+            let taken = (new_call_id(), sent);
             let (todo, ends) = leases.granted(&self.plan, taken, (&leased, permits), moment());
             until = ends;
             todo
