@@ -154,7 +154,7 @@ pub async fn a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision
 pub async fn a_rule_does_not_apply_to_a_request_that_costs_it_nothing(fixture: Fixture) {
     let client = fixture.client("client").await;
     let user = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user");
-    let address = Rule::new(window(&client, 3), by_address(&fixture), |_, _| "address");
+    let address = Rule::new(window(&client, 4), by_address(&fixture), |_, _| "address");
     let rules = client.rules([user.cost(|request| request.size), address]);
     let rules = rules.unwrap();
     let free = Request { size: 0, ..ALICE };
@@ -164,7 +164,9 @@ pub async fn a_rule_does_not_apply_to_a_request_that_costs_it_nothing(fixture: F
     for expected in [None, Some("user")] {
         assert_eq!(says(&rules, &ALICE).await, expected);
     }
-    assert_eq!(says(&rules, &free).await, Some("address"));
+    for expected in [None, Some("address")] {
+        assert_eq!(says(&rules, &free).await, expected);
+    }
 }
 
 pub async fn rules_are_replaced_while_requests_come_in(fixture: Fixture) {

@@ -49,10 +49,15 @@ use crate::limiters::Registry;
 pub struct RulesFile<R, E = ()> {
     path: PathBuf,
     keys: BTreeMap<String, Key<R>>,
+    /// By the names of rules.
+    costs: BTreeMap<String, Cost<R>>,
+    plans_of: BTreeMap<String, PlanOf<R>>,
     rejection: Arc<Rejection<R, E>>,
 }
 
 type Key<R> = Arc<dyn Fn(&R) -> Option<String> + Send + Sync>;
+type Cost<R> = Arc<dyn Fn(&R) -> u32 + Send + Sync>;
+type PlanOf<R> = Arc<dyn Fn(&R, &str) -> Option<String> + Send + Sync>;
 
 impl<R> RulesFile<R> {
     /// The file at this path.
@@ -60,6 +65,8 @@ impl<R> RulesFile<R> {
         Self {
             path: path.into(),
             keys: BTreeMap::new(),
+            costs: BTreeMap::new(),
+            plans_of: BTreeMap::new(),
             rejection: Arc::new(Box::new(|_, _| ())),
         }
     }
@@ -74,6 +81,56 @@ impl<R, E> RulesFile<R, E> {
         target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.keys.insert(name.into(), Arc::new(target));
+        self
+    }
+
+    /// Sets what a request costs the rule of this name, as [`Rule::cost`] does. The default is 1. The file need not have such a rule.
+    ///
+    /// ```
+    /// use redisson_rate_limiter::{RedissonClient, RulesFile, Verdict};
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("rules.yaml");
+    /// let rule = "{ name: bytes, key: all, policy: { algorithm: fixed_window, limit: 100, window_ms: 60000 } }";
+    /// std::fs::write(&path, format!("rules: [{rule}]"))?;
+    /// let file = RulesFile::new(&path)
+    ///     .key("all", |_: &Vec<u8>| Some("all".to_owned()))
+    ///     .cost("bytes", |body| body.len().try_into().unwrap_or(u32::MAX));
+    /// let rules = RedissonClient::in_memory().rules_from(&file)?;
+    /// assert!(matches!(rules.check(&vec![0; 70]).await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.check(&vec![0; 70]).await?, Verdict::Rejected((), _)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cost(
+        mut self,
+        rule: impl Into<String>,
+        cost: impl Fn(&R) -> u32 + Send + Sync + 'static,
+    ) -> Self {
+        self.costs.insert(rule.into(), Arc::new(cost));
+        self
+    }
+
+    /// Chooses the plan of each request that the rule of this name applies to, as [`Rule::plan_of`] does, such as by the account that
+    /// the application has found. What the file says of a key counts first. The file need not have such a rule.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::RulesFile;
+    /// struct User { name: String, has_paid: bool }
+    ///
+    /// let file = RulesFile::new("rules.toml")
+    ///     .key("user", |user: &User| Some(user.name.clone()))
+    ///     .plan_of("per-user", |user, _| user.has_paid.then(|| "paid".to_owned()));
+    /// ```
+    #[must_use]
+    pub fn plan_of(
+        mut self,
+        rule: impl Into<String>,
+        plan: impl Fn(&R, &str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.plans_of.insert(rule.into(), Arc::new(plan));
         self
     }
 
@@ -93,6 +150,8 @@ impl<R, E> RulesFile<R, E> {
         RulesFile {
             path: self.path,
             keys: self.keys,
+            costs: self.costs,
+            plans_of: self.plans_of,
             rejection: Arc::new(Box::new(rejection)),
         }
     }
@@ -104,20 +163,27 @@ impl<R, E> RulesFile<R, E> {
         E: 'static,
     {
         let config = RulesConfig::from_file(&self.path)?;
-        let rules = config.rules.iter().map(|rule| {
-            let key = self.keys.get(&rule.key).ok_or_else(|| {
+        let rules = config.rules.iter().map(|config| {
+            let key = self.keys.get(&config.key).ok_or_else(|| {
                 let known: Vec<_> = self.keys.keys().map(|it| format!("`{it}`")).collect();
-                let (name, key, known) = (&rule.name, &rule.key, known.join(", "));
+                let (name, key, known) = (&config.name, &config.key, known.join(", "));
                 let reason =
                     format!("`key` of `{name}`: unknown key `{key}`, expected one of {known}");
                 refused(&self.path, None, reason)
             })?;
             let (key, rejection) = (Arc::clone(key), Arc::clone(&self.rejection));
-            rule.rule(
+            let mut rule = config.rule(
                 registry,
                 move |request| key(request),
                 move |request, denied| rejection(request, denied),
-            )
+            )?;
+            if let Some(cost) = self.costs.get(&config.name).cloned() {
+                rule = rule.cost(move |request| cost(request));
+            }
+            if let Some(plan_of) = self.plans_of.get(&config.name).cloned() {
+                rule = rule.plan_of(move |request, key| plan_of(request, key));
+            }
+            Ok(rule)
         });
         Ok((rules.collect::<Result<_>>()?, config.shadow))
     }
