@@ -9,7 +9,9 @@ use tokio::sync::Notify;
 
 use crate::decision::{Decision, Denied, Granted};
 use crate::error::{Error, Result};
+use crate::grant::Grant;
 use crate::limiters::Limiter;
+use crate::quota::Quota;
 
 /// A limiter that grants, denies, fails or stalls as a test says, and knows what it was asked: with the feature `test-util`. Cheap to
 /// clone; clones are one limiter.
@@ -44,8 +46,38 @@ use crate::limiters::Limiter;
 /// assert_eq!((limiter.asked("bob"), limiter.charged("bob")), (1, 0));
 /// # }
 /// ```
-#[derive(Debug, Clone, Default)]
-pub struct TestLimiter(Arc<Shared>);
+///
+/// A request that was granted can be given back, and with a [quota](Self::with_quota) decisions have what header fields state:
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<()> {
+/// let limiter = TestLimiter::new().with_name("user").with_quota(Quota::new(10, Duration::from_secs(60)));
+/// let decision = limiter.check("alice", 3).await?;
+/// assert_eq!((decision.limit(), decision.remaining(), limiter.charged("alice")), (10, 7, 3));
+/// let grant = decision.into_grant().expect("granted");
+/// assert_eq!(limiter.refund("alice", grant).await?, 3);
+/// assert_eq!(limiter.charged("alice"), 0);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct TestLimiter {
+    shared: Arc<Shared>,
+    name: Arc<str>,
+    quota: Quota,
+}
+
+impl Default for TestLimiter {
+    fn default() -> Self {
+        Self {
+            shared: Arc::default(),
+            name: "test".into(),
+            quota: Quota::new(0, Duration::ZERO),
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -56,7 +88,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     answer: Answer,
-    /// The requests for each key, and the costs that were granted.
+    /// The requests for each key, and the costs that were granted and not given back.
     keys: HashMap<String, (u64, u64)>,
 }
 
@@ -74,6 +106,19 @@ impl TestLimiter {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Sets the [name](Limiter::name) of this handle and its clones. Without it, that is `test`.
+    #[must_use]
+    pub fn with_name(self, name: impl Into<String>) -> Self {
+        let name = name.into().into();
+        Self { name, ..self }
+    }
+
+    /// Sets the quota that decisions by this handle and its clones state. It limits nothing: what is granted, the test says.
+    #[must_use]
+    pub fn with_quota(self, quota: Quota) -> Self {
+        Self { quota, ..self }
     }
 
     /// Grants from now on.
@@ -102,7 +147,7 @@ impl TestLimiter {
         self.state().keys.get(key).map_or(0, |it| it.0)
     }
 
-    /// The costs of the requests for a key that were granted.
+    /// The costs of the requests for a key that were granted and not given back.
     #[must_use]
     pub fn charged(&self, key: &str) -> u64 {
         self.state().keys.get(key).map_or(0, |it| it.1)
@@ -110,38 +155,55 @@ impl TestLimiter {
 
     fn answer(&self, answer: Answer) {
         self.state().answer = answer;
-        self.0.changed.notify_waiters();
+        self.shared.changed.notify_waiters();
     }
 
     /// Each step leaves it whole.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.shared.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Limiter for TestLimiter {
     fn name(&self) -> &str {
-        "test"
+        &self.name
     }
 
     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         self.state().keys.entry(key.to_owned()).or_default().0 += 1;
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.shared.changed.notified();
             {
                 let mut state = self.state();
                 match state.answer.clone() {
                     Answer::Grant => {
-                        state.keys.entry(key.to_owned()).or_default().1 += u64::from(cost);
-                        return Ok(Granted::new(cost).into());
+                        let (_, charged) = state.keys.entry(key.to_owned()).or_default();
+                        *charged += u64::from(cost);
+                        let left = self.quota.limit.saturating_sub(*charged);
+                        let granted = Granted::new(cost).with_quota(self.quota);
+                        return Ok(granted.with_remaining(left).into());
                     }
-                    Answer::Deny(retry_after) => return Ok(Denied::new(retry_after).into()),
+                    Answer::Deny(retry_after) => {
+                        return Ok(Denied::new(retry_after).with_quota(self.quota).into());
+                    }
                     Answer::Fail(error) => return Err(error),
                     Answer::Stall => {}
                 }
             }
             changed.await;
+        }
+    }
+
+    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
+        let mut state = self.state();
+        match state.keys.get_mut(key) {
+            Some((_, charged)) if grant.begin_refund() => {
+                *charged = charged.saturating_sub(u64::from(grant.permits()));
+                Ok(grant.permits())
+            }
+            _ => Ok(0),
         }
     }
 }
@@ -164,5 +226,23 @@ mod tests {
         limiter.grant();
         assert!(asking.await.unwrap().unwrap().is_granted());
         assert_eq!((limiter.asked("alice"), limiter.charged("alice")), (1, 3));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_charge_is_given_back_once_and_settled_by_its_cost() {
+        let limiter = TestLimiter::new();
+        let granted = async |cost| {
+            let decision = limiter.check("alice", cost).await.unwrap();
+            decision.into_grant().unwrap()
+        };
+        let grant = granted(5).await;
+        assert_eq!(limiter.refund("alice", grant.clone()).await.unwrap(), 5);
+        assert_eq!(limiter.refund("alice", grant).await.unwrap(), 0);
+        for (cost, expected) in [(2, 2), (9, 11)] {
+            let grant = granted(5).await;
+            limiter.settle("alice", grant, cost).await.unwrap();
+            assert_eq!(limiter.charged("alice"), expected);
+        }
+        let grant = granted(1).await;
+        assert_eq!(limiter.refund("bob", grant).await.unwrap(), 0);
     }
 }
