@@ -10,13 +10,16 @@ use std::error::Error;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{Stream, StreamExt, pin_mut, stream};
-use redisson_rate_limiter::{FixedWindow, Rate, RateLimiter, RedissonClient, Result};
+use redisson_rate_limiter::{Decision, FixedWindow, Rate, RateLimiter, RedissonClient, Result};
 use redisson_rate_limiter_tower::fields;
 use reqwest::{Client, Response};
 use tokio::time::sleep;
 
 /// A server may name any time; nobody waits longer than this for one answer.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The key of the limiter that holds back calls.
+const HOLD: &str = "partner-api:hold";
 
 /// A partner's API.
 struct Partner {
@@ -41,8 +44,7 @@ impl Partner {
     /// The answer of the partner, which is asked again when it says that it was asked too often.
     async fn get(&self, path: &str) -> std::result::Result<Response, Box<dyn Error>> {
         loop {
-            self.wait_while_held().await?;
-            self.quota.acquire(1).await?;
+            self.permit().await?;
             let response = self.http.get(format!("{}{path}", self.url)).send().await?;
             let wait = fields::wait(response.headers(), SystemTime::now());
             if let Some(wait) = wait.filter(|it| !it.is_zero()) {
@@ -54,21 +56,36 @@ impl Partner {
         }
     }
 
-    /// Holds back the calls of all processes for so long: the only request of a window of that length is used up.
+    /// Waits for a permit that may be used at once.
+    async fn permit(&self) -> Result<()> {
+        loop {
+            self.quota.acquire(1).await?;
+            // Only now: many may have waited in the queue when the partner said "wait".
+            let Some(left) = self.held_for().await? else {
+                return Ok(());
+            };
+            self.quota.release(1).await?;
+            sleep(left).await;
+        }
+    }
+
+    /// Holds back the calls of all processes for so long, or until an earlier hold ends, if that is later. The only request of a
+    /// window of that length is used up.
     async fn hold(&self, time: Duration) -> Result<()> {
         let hold = self.client.policy_limiter(FixedWindow::new(1, time))?;
-        let _ = hold.check("partner-api:hold", 1).await?;
+        while let Decision::Denied(earlier) = hold.check(HOLD, 1).await? {
+            if earlier.retry_after >= time {
+                break;
+            }
+            hold.reset(HOLD).await?;
+        }
         Ok(())
     }
 
-    async fn wait_while_held(&self) -> Result<()> {
-        let hold = self
-            .client
-            .policy_limiter(FixedWindow::new(1, LONGEST_WAIT))?;
-        while let Some(left) = hold.peek("partner-api:hold", 1).await?.retry_after() {
-            sleep(left).await;
-        }
-        Ok(())
+    async fn held_for(&self) -> Result<Option<Duration>> {
+        let hold = FixedWindow::new(1, LONGEST_WAIT);
+        let hold = self.client.policy_limiter(hold)?;
+        Ok(hold.peek(HOLD, 1).await?.retry_after())
     }
 }
 
@@ -134,6 +151,9 @@ mod a_partner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::task::{JoinSet, yield_now};
     use tokio::time::Instant;
 
     use super::*;
@@ -152,19 +172,50 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_secs(1));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_hold_holds_back_every_process_for_its_time() {
+    /// Two processes.
+    fn partners() -> [Partner; 2] {
         let store = redisson_rate_limiter::MemoryStore::new();
-        let [here, there] = [0, 1].map(|_| {
+        [0, 1].map(|_| {
             let client = RedissonClient::builder().in_memory(&store);
             Partner::new(client, String::new()).unwrap()
-        });
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_holds_back_every_process_and_who_waits_already() {
+        let [here, there] = partners();
         let start = Instant::now();
-        there.wait_while_held().await.unwrap();
+        for _ in 0..5 {
+            there.permit().await.unwrap();
+        }
         assert_eq!(start.elapsed(), Duration::ZERO);
+        let there = Arc::new(there);
+        let mut waiting = JoinSet::new();
+        for _ in 0..10 {
+            let there = Arc::clone(&there);
+            waiting.spawn(async move {
+                there.permit().await.unwrap();
+                start.elapsed().as_secs()
+            });
+        }
+        yield_now().await;
         here.hold(Duration::from_secs(7)).await.unwrap();
-        there.wait_while_held().await.unwrap();
-        assert_eq!(start.elapsed(), Duration::from_secs(7));
+        let mut times = waiting.join_all().await;
+        times.sort_unstable();
+        assert_eq!(times, [7, 7, 7, 7, 7, 8, 8, 8, 8, 8]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longer_of_two_holds_counts() {
+        for order in [[2, 60], [60, 2]] {
+            let [here, there] = partners();
+            let start = Instant::now();
+            for seconds in order {
+                here.hold(Duration::from_secs(seconds)).await.unwrap();
+            }
+            there.permit().await.unwrap();
+            assert_eq!(start.elapsed(), Duration::from_secs(60));
+        }
     }
 
     #[tokio::test(start_paused = true)]
