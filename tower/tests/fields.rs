@@ -1,11 +1,14 @@
-//! The header fields, read by the parser of structured fields and by this crate.
+//! The header fields, read by this crate, by the crate that writes them, and by a parser of structured fields in Python.
 
+use std::path::Path;
+use std::process::Command;
 use std::slice;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};
 use redisson_rate_limiter::{Decision, Denied, Granted, Quota};
 use redisson_rate_limiter_tower::fields::{Fields, Limit, parse, wait};
+use serde_json::json;
 use sfv::{List, ListEntry, Parser};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -28,6 +31,77 @@ fn ietf(name: &str, decision: &Decision) -> (String, String) {
     (text("ratelimit-policy"), text("ratelimit"))
 }
 
+/// What the Python package `http-sf`, which `scripts/tools` downloads, reads of a field. Bytes are lists of numbers.
+fn read_by_python(field: &HeaderValue, kind: &str) -> serde_json::Value {
+    const PROGRAM: &str = "
+import http_sf, json, sys
+read = http_sf.parse(sys.argv[1].encode(), tltype=sys.argv[2])
+print(json.dumps(read, default=list))
+";
+    let wheels = ["http_sf-1.5.0", "typing_extensions-4.16.0"];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/http-sf");
+    let wheels = wheels.map(|it| folder.join(format!("{it}-py3-none-any.whl")));
+    let output = Command::new("python3")
+        .args(["-c", PROGRAM, field.to_str().unwrap(), kind])
+        .env("PYTHONPATH", std::env::join_paths(wheels).unwrap())
+        .output()
+        .expect("python3 is installed");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{field:?}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn another_implementation_reads_what_is_written() {
+    let longest = Duration::from_secs(u64::MAX);
+    let user = granted(100, MINUTE, 99, SECOND);
+    let name = r#"größe "b" \"#;
+    let odd = granted(u64::MAX, longest, u64::MAX, longest);
+    let short = granted(5, SECOND / 2, 4, SECOND / 2);
+    let limits = [
+        Limit::of("user", &user).unwrap(),
+        Limit::of(name, &odd).unwrap(),
+        Limit::of("", &short).unwrap(),
+    ];
+    let [user, odd, short] = limits;
+    let user = user
+        .with_unit("content-bytes")
+        .with_partition_key(&[0, 255][..]);
+    let limits = [user, odd, short];
+    let most = 999_999_999_999_999_u64;
+    let (name, pk) = (r#"gr__e "b" \"#, [0, 255]);
+
+    let headers = fields(Fields::Ietf, &limits);
+    let list = |field| read_by_python(&headers[field], "list");
+    assert_eq!(
+        list("ratelimit-policy"),
+        json!([
+            ["user", { "q": 100, "qu": "content-bytes", "w": 60, "pk": pk }],
+            [name, { "q": most, "w": most }],
+            ["", { "q": 5 }],
+        ])
+    );
+    assert_eq!(
+        list("ratelimit"),
+        json!([
+            ["user", { "r": 99, "t": 1, "pk": pk }],
+            [name, { "r": most, "t": most }],
+            ["", { "r": 4, "t": 1 }],
+        ])
+    );
+
+    let headers = fields(Fields::Draft7, &limits);
+    assert_eq!(
+        read_by_python(&headers["ratelimit-policy"], "list"),
+        json!([[100, { "w": 60 }], [most, { "w": most }], [5, {}]])
+    );
+    let number = |number| json!([number, {}]);
+    assert_eq!(
+        read_by_python(&headers["ratelimit"], "dictionary"),
+        json!({ "limit": number(100), "remaining": number(99), "reset": number(1) })
+    );
+}
+
 #[test]
 fn numbers_are_at_most_what_a_structured_field_can_hold() {
     let decision = granted(
@@ -42,6 +116,20 @@ fn numbers_are_at_most_what_a_structured_field_can_hold() {
     for field in [policy, limit] {
         Parser::new(&field).parse::<List>().unwrap();
     }
+}
+
+#[test]
+fn no_more_is_left_than_the_limit() {
+    let headers = |form| {
+        let decision = granted(5, MINUTE, 9, SECOND);
+        fields(form, &[Limit::of("user", &decision).unwrap()])
+    };
+    assert_eq!(headers(Fields::Ietf)["ratelimit"], r#""user";r=5;t=1"#);
+    assert_eq!(
+        headers(Fields::Draft7)["ratelimit"],
+        "limit=5, remaining=5, reset=1"
+    );
+    assert_eq!(headers(Fields::XRateLimit)["x-ratelimit-remaining"], "5");
 }
 
 #[test]
