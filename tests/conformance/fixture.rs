@@ -125,10 +125,12 @@ impl Fixture {
         tokio::time::advance(time + ms(1)).await;
     }
 
-    /// Until those who wait know what another client freed: at once, or when they ask again where the server has no channels.
+    /// Until those who wait know what another client freed: at once, after a pause if an older message made them ask in vain, or
+    /// when they ask again where the server has no channels.
     pub async fn told(&self) {
-        if !self.is_in_memory() && !has_channels() {
-            tokio::time::advance(SECOND).await;
+        if !self.is_in_memory() {
+            let longest = if has_channels() { ms(10) } else { SECOND };
+            tokio::time::advance(longest).await;
         }
     }
 

@@ -88,6 +88,8 @@ struct Channel {
 enum Ended {
     Unused,
     Lost,
+    /// The client was dropped: nobody listens.
+    Abandoned,
     Refused(RedisError),
 }
 
@@ -189,12 +191,13 @@ impl Subscriber {
                 node.receive(push);
             }
         }));
-        // The client may be dropped while this waits.
-        let way = this.upgrade().and_then(|this| {
-            let (resolver, settings) = this.connection.way_to(node.endpoint.as_ref())?;
-            Some((resolver, settings.of_subscriber(on_push)))
-        });
-        let (resolver, settings) = way.ok_or(Ended::Unused)?;
+        let (resolver, settings) = {
+            // The client may be dropped while this waits for the connection.
+            let this = this.upgrade().ok_or(Ended::Abandoned)?;
+            let way = this.connection.way_to(node.endpoint.as_ref());
+            let (resolver, settings) = way.ok_or(Ended::Lost)?;
+            (resolver, settings.of_subscriber(on_push))
+        };
         let round_trip = RoundTrip::default();
         let opened = resolver.open(&settings, &round_trip, PATIENCE, true).await;
         let (open, _endpoint) = opened?;
@@ -222,6 +225,7 @@ impl Node {
                     channels.refused_until = Some(Instant::now() + REFUSED);
                 }
                 Ended::Unused => {}
+                Ended::Abandoned => return,
             }
             if self.ends(subscriber) {
                 return;
@@ -296,7 +300,7 @@ impl Node {
     /// Subscribes to the new channels, and reads what is available.
     async fn subscribe(&self, open: &Open) -> Result<(), Ended> {
         loop {
-            let mut names = Vec::new();
+            let mut asked = Vec::new();
             let mut commands = Pipeline::new();
             {
                 let mut channels = lock(&self.channels);
@@ -305,15 +309,16 @@ impl Node {
                     if let Some(channel) = channels.by_name.get(&name) {
                         commands.cmd("SSUBSCRIBE").arg(&name);
                         commands.cmd("GET").arg(&channel.value);
-                        names.push(name);
+                        // Who comes later asks anew: this answer may be older than their own.
+                        asked.push((name, channel.listeners.clone()));
                     }
                 }
             }
-            if names.is_empty() {
+            if asked.is_empty() {
                 return Ok(());
             }
             let answers = ask_all(open, &commands).await?;
-            for (name, answers) in names.iter().zip(answers.chunks_exact(2)) {
+            for ((name, listeners), answers) in asked.iter().zip(answers.chunks_exact(2)) {
                 let value = match answers {
                     [Value::ServerError(error), _] => {
                         match Ended::from(RedisError::from(error.clone())) {
@@ -324,20 +329,15 @@ impl Node {
                     [_, value] => value,
                     _ => continue,
                 };
-                let listeners = {
-                    let mut channels = lock(&self.channels);
-                    let channel = channels.by_name.get_mut(name);
-                    channel.map(|channel| {
-                        channel.is_subscribed = true;
-                        channel.listeners.clone()
-                    })
-                };
+                if let Some(channel) = lock(&self.channels).by_name.get_mut(name) {
+                    channel.is_subscribed = true;
+                }
                 let available = match value {
                     Value::Nil => Some(i64::MAX), // nothing is in use
                     value => from_redis_value_ref(value).ok(),
                 };
-                if let (Some(listeners), Some(available)) = (listeners, available) {
-                    tell(&listeners, available);
+                if let Some(available) = available {
+                    tell(listeners, available);
                 }
             }
         }
@@ -471,4 +471,40 @@ fn tell(listeners: &[Weak<OnFreed>], available: i64) {
 async fn ask_all(open: &Open, commands: &Pipeline) -> Result<Vec<Value>, Ended> {
     let answers = timeout(PATIENCE, open.ask_all(commands)).await;
     Ok(answers.map_err(|_| Ended::Lost)??)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[test]
+    fn the_task_of_a_client_that_is_gone_ends() {
+        let channel = Channel {
+            value: "value".to_owned(),
+            listeners: SmallVec::new(),
+            is_subscribed: false,
+            idle_ticks: 0,
+        };
+        let channels = Channels {
+            by_name: HashMap::from([("channel".to_owned(), channel)]),
+            ..Channels::default()
+        };
+        let node = Arc::new(Node {
+            endpoint: None,
+            client_id: String::new(),
+            channels: Mutex::new(channels),
+            changed: Notify::new(),
+        });
+        let gone = Weak::new();
+        let served = pin!(node.serve(&gone));
+        assert!(
+            served
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_ready()
+        );
+    }
 }
