@@ -1,85 +1,27 @@
 //! What Prometheus scrapes, and that the table in the guide and the dashboard have it.
 
+mod scrape;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use redisson_rate_limiter::{
-    Clock, FixedWindow, MemoryStore, PermitsInUse, Rate, RedissonClient, RedissonClientBuilder,
-    Rule,
+    Clock, Event, FixedWindow, MemoryStore, PermitsInUse, Rate, RedissonClient,
+    RedissonClientBuilder, Rule,
 };
 use redisson_rate_limiter_metrics::Metrics;
 
+use scrape::Scrape;
 use support::Server;
+use tokio::sync::mpsc;
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// A scrape: each metric with its labels, sorted, and its value.
-#[derive(Debug)]
-struct Scrape(BTreeMap<(String, String), f64>);
-
-impl Scrape {
-    fn of(prometheus: &PrometheusHandle) -> Self {
-        let mut parser = Command::new("python3")
-            .args(["-c", PARSER])
-            .env("PYTHONPATH", WHEEL)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 is installed");
-        let mut input = parser.stdin.take().unwrap();
-        input.write_all(prometheus.render().as_bytes()).unwrap();
-        drop(input);
-        let output = parser.wait_with_output().unwrap();
-        assert!(output.status.success(), "has scripts/tools been run?");
-        type Sample = (String, BTreeMap<String, String>, f64);
-        let samples: Vec<Sample> = serde_json::from_slice(&output.stdout).unwrap();
-        let samples = samples.into_iter().map(|(name, labels, value)| {
-            let labels: Vec<_> = labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            ((name, labels.join(", ")), value)
-        });
-        Self(samples.collect())
-    }
-
-    fn value(&self, metric: &str, labels: &str) -> Option<f64> {
-        let found = self.0.get(&(metric.to_owned(), labels.to_owned()));
-        found.copied()
-    }
-
-    /// The metrics as the guide lists them: their names and the names of their labels. A histogram has three names here.
-    fn listed(&self) -> BTreeSet<String> {
-        let listed = self.0.keys().map(|(name, labels)| {
-            let name = name.trim_end_matches("_sum").trim_end_matches("_count");
-            let labels = labels.split(", ").map(|it| it.split('=').next().unwrap());
-            let labels = labels.filter(|it| !["", "quantile"].contains(it));
-            let labels: Vec<_> = labels.map(|it| format!("`{it}`")).collect();
-            format!("`{name}` {}", labels.join(", "))
-        });
-        listed.collect()
-    }
-}
-
-/// Parses a scrape by the Prometheus project's own client, which ends the names of counters in `_total`.
-const PARSER: &str = "
-import json, sys
-from prometheus_client.parser import text_string_to_metric_families
-families = text_string_to_metric_families(sys.stdin.read())
-samples = [it for family in families for it in family.samples]
-print(json.dumps([[it.name.removesuffix('_total'), it.labels, it.value] for it in samples]))
-";
-
-/// Where `scripts/tools` puts it.
-const WHEEL: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../target/prometheus-client/prometheus_client-0.26.0-py3-none-any.whl"
-);
 
 fn noted_by(metrics: Metrics) -> RedissonClientBuilder {
     RedissonClient::builder().on_event(move |event| metrics.note(event))
@@ -114,13 +56,13 @@ async fn requests_are_counted_by_limiter_result_source_and_mode() {
     let waiting = tokio::spawn(async move { orders.acquire(1).await });
     tokio::task::yield_now().await;
     metrics.sample(&client);
-    let scrape = Scrape::of(&recorder.handle());
+    let scrape = Scrape::of(&recorder.handle().render());
     assert_eq!(scrape.value("rate_limiter_waiters", ""), Some(1.0));
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     metrics.sample(&client);
 
-    let scrape = Scrape::of(&recorder.handle());
+    let scrape = Scrape::of(&recorder.handle().render());
     for (labels, expected) in [
         (
             "limiter=login:, mode=enforced, result=granted, source=store",
@@ -167,6 +109,83 @@ async fn requests_are_counted_by_limiter_result_source_and_mode() {
     assert!(!text.contains("alice"), "{text}");
 }
 
+/// The calls of one script, as the events tell them.
+#[derive(Debug, Default)]
+struct Told {
+    answered: u32,
+    unanswered: u32,
+    requests: u32,
+    retries: u32,
+    took: f64,
+}
+
+#[tokio::test]
+async fn calls_are_counted_with_their_requests_retries_and_durations() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let (metrics, told) = (Metrics::new(), Arc::new(Mutex::new(BTreeMap::new())));
+    let telling = Arc::clone(&told);
+    let (lost, mut losses) = mpsc::unbounded_channel();
+    let builder = RedissonClient::builder().on_event(move |event| {
+        metrics.note(event);
+        if let Event::Call {
+            script,
+            requests,
+            attempt,
+            is_answered,
+            took,
+            ..
+        } = *event
+        {
+            let mut told = telling.lock().unwrap();
+            let told: &mut Told = told.entry(script).or_default();
+            told.answered += u32::from(is_answered);
+            told.unanswered += u32::from(!is_answered);
+            told.requests += requests;
+            told.retries += u32::from(attempt > 1);
+            told.took += took.as_secs_f64();
+            if !is_answered {
+                let _ = lost.send(());
+            }
+        }
+    });
+    let server = Server::start();
+    let builder = builder.response_timeout(Duration::from_secs(4));
+    let client = builder.connect(&server.url()).await.unwrap();
+    let orders = client.rate_limiter("orders");
+    let orders = orders.with_rate(Rate::overall(10, HOUR)).unwrap();
+    for _ in 0..3 {
+        assert!(orders.try_acquire(2).await.unwrap());
+    }
+    server.signal("STOP");
+    let goes_on = async {
+        losses.recv().await;
+        server.signal("CONT"); // the call is sent again
+    };
+    let (granted, ()) = tokio::join!(orders.try_acquire(1), goes_on);
+    assert!(granted.unwrap());
+
+    let scrape = Scrape::of(&recorder.handle().render());
+    let told = told.lock().unwrap();
+    let acquire = &told["acquire"];
+    assert!(acquire.answered > 3 && acquire.requests > 4, "{acquire:?}");
+    assert!(acquire.retries > 0 && acquire.unanswered > 0, "{acquire:?}");
+    for (script, told) in &*told {
+        let value = |metric: &str, answered: &str| {
+            let labels = format!("{answered}script={script}");
+            scrape.value(&format!("rate_limiter_{metric}"), &labels)
+        };
+        let number = |number: u32| (number > 0).then_some(f64::from(number));
+        assert_eq!(value("calls", "answered=true, "), number(told.answered));
+        assert_eq!(value("calls", "answered=false, "), number(told.unanswered));
+        assert_eq!(value("call_requests", ""), Some(told.requests.into()));
+        assert_eq!(value("retries", ""), Some(told.retries.into()));
+        let calls = told.answered + told.unanswered;
+        assert_eq!(value("call_duration_count", ""), number(calls));
+        assert_eq!(value("call_duration_sum", ""), Some(told.took));
+    }
+}
+
 /// What a client of Redis tells, and what is listed in the guide and shown by the dashboard.
 #[tokio::test]
 async fn the_guide_and_the_dashboard_have_each_metric_that_is_scraped() {
@@ -175,13 +194,11 @@ async fn the_guide_and_the_dashboard_have_each_metric_that_is_scraped() {
     let metrics = Metrics::new().near_limit(0.5);
     metrics.describe();
     let server = Server::start();
+    let clock = |now| Clock::from_fn(move || now);
     let builder = noted_by(metrics).response_timeout(Duration::from_secs(1));
+    let builder = builder.clock(clock(1_700_000_000_000));
     let client = builder.connect(&server.url()).await.unwrap();
-    let ahead = Clock::from_fn(|| {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        i64::try_from(now.unwrap().as_millis()).unwrap() + 60_000
-    });
-    let peer = RedissonClient::builder().clock(ahead);
+    let peer = RedissonClient::builder().clock(clock(1_700_000_060_000));
     let peer = peer.connect(&server.url()).await.unwrap();
     peer.rate_limiter("orders")
         .set_rate(Rate::overall(9, HOUR))
@@ -203,7 +220,7 @@ async fn the_guide_and_the_dashboard_have_each_metric_that_is_scraped() {
     }
     metrics.sample(&client);
 
-    let scrape = Scrape::of(&recorder.handle());
+    let scrape = Scrape::of(&recorder.handle().render());
     let of_server = format!("server={address}");
     assert_eq!(
         scrape.value("rate_limiter_breaker_state", &of_server),
@@ -219,6 +236,7 @@ async fn the_guide_and_the_dashboard_have_each_metric_that_is_scraped() {
     );
     let answered = "answered=true, script=acquire";
     assert_eq!(scrape.value("rate_limiter_calls", answered), Some(1.0));
+    assert_eq!(scrape.value("rate_limiter_clock_ahead", ""), Some(60.0));
 
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = fs::read_to_string(root.join("../docs/operation.md")).unwrap();
@@ -239,7 +257,7 @@ async fn the_guide_and_the_dashboard_have_each_metric_that_is_scraped() {
     let shown = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
     let shown = shown.map(|target| target["expr"].as_str().unwrap());
     let shown: Vec<_> = shown.collect();
-    let names: BTreeSet<_> = { scrape.0.keys() }.map(|(name, _)| &**name).collect();
+    let names: BTreeSet<_> = scrape.names().collect();
     for expression in &shown {
         let words = expression.split(|c: char| !c.is_alphanumeric() && c != '_');
         for word in words.filter(|word| word.starts_with("rate_limiter_")) {

@@ -10,8 +10,12 @@ use reqwest::{Client, Response, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+#[path = "../../../metrics/tests/scrape/mod.rs"]
+mod scrape;
 #[path = "../../../tests/support/mod.rs"]
 mod servers;
+
+use scrape::Scrape;
 
 const RULES: &str = r#"
 [[rules]]
@@ -141,8 +145,13 @@ async fn limits_are_those_of_the_file(redis_url: Option<&str>) {
 
     let (status, text) = running.get("/metrics").await;
     assert_eq!(status, StatusCode::OK);
-    let denied = r#"rate_limiter_requests{limiter="per-user",result="denied""#;
-    assert!(text.contains(denied), "{text}");
+    let scrape = Scrape::of(&text);
+    for (limiter, result, expected) in [("per-user", "denied", 1.0), ("orders", "denied", 2.0)] {
+        let labels = format!("limiter={limiter}, mode=enforced, result={result}, source=store");
+        let value = scrape.value("rate_limiter_requests", &labels);
+        assert_eq!(value, Some(expected), "{labels}");
+    }
+    assert_eq!(scrape.value("rate_limiter_waiters", ""), Some(0.0));
     assert_eq!(running.get("/healthz").await.0, StatusCode::OK);
 }
 
@@ -170,6 +179,52 @@ async fn instances_and_java_services_share_the_limits() {
     let orders = java.rate_limiter("orders:everyone");
     assert!(orders.try_acquire(3).await.unwrap());
     assert_eq!(one.status("bob").await, 429);
+}
+
+#[tokio::test]
+async fn users_of_one_address_share_its_limit() {
+    let rules = r#"
+[[rules]]
+name = "per-address"
+key = "address"
+policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+[rules.keys]
+"127.0.0.1" = "local"
+[rules.plans]
+local = { algorithm = "fixed_window", limit = 3, window_ms = 3600000 }
+"#;
+    let running = Running::by_rules(None, rules);
+    for (user, status) in [("alice", 202), ("bob", 202), ("carol", 202), ("dave", 429)] {
+        assert_eq!(running.status(user).await, status, "{user}");
+    }
+}
+
+#[tokio::test]
+async fn the_service_is_not_healthy_while_redis_is_away() {
+    let server = servers::Server::start();
+    let running = Running::start(Some(&format!("redis://127.0.0.1:{}", server.port())));
+    assert_eq!(running.get("/healthz").await.0, StatusCode::OK);
+    drop(server);
+    let (status, text) = running.get("/healthz").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+}
+
+#[tokio::test]
+async fn an_idle_worker_takes_nothing_from_the_quota() {
+    let server = servers::Server::start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let other = RedissonClient::connect(&url).await.unwrap();
+    let partner = other.rate_limiter("partner-api");
+    let rate = Rate::overall(10, Duration::from_secs(3600));
+    partner.set_rate(rate).await.unwrap();
+    let mut running = Running::start(Some(&url));
+    assert_eq!(running.status("alice").await, 202);
+    assert_eq!(running.lines.next().unwrap().unwrap(), "sent an order");
+    assert_eq!(partner.available_permits().await.unwrap(), 9);
+    running.signal(Signal::TERM);
+    assert_eq!(running.line(), "closed; 0 orders were not sent");
+    assert!(running.child.wait().unwrap().success());
+    assert_eq!(partner.available_permits().await.unwrap(), 9);
 }
 
 #[tokio::test]
