@@ -1,6 +1,8 @@
 //! Where the limiters are, and the connection to it.
 
-use std::path::PathBuf;
+use std::future::{Ready, ready};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -28,9 +30,26 @@ pub(crate) struct StoreArguments {
     /// A file with the password, which is thus not in the list of processes
     #[arg(long, global = true, value_name = "FILE", env = "REDIS_PASSWORD_FILE")]
     password_file: Option<PathBuf>,
+    /// The user that logs in to Sentinels with the password of --sentinel-password-file
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        requires = "sentinel_password_file"
+    )]
+    sentinel_user: Option<String>,
+    /// A file with the password of the Sentinels, if it is another one than that of the server
+    #[arg(long, global = true, value_name = "FILE")]
+    sentinel_password_file: Option<PathBuf>,
     /// The certificates that the server's must be signed by, as PEM, besides those of the system
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
+    /// The certificate of this client and those that it was issued with, as PEM, for a server that asks for one
+    #[arg(long, global = true, value_name = "FILE", requires = "key_file")]
+    cert_file: Option<PathBuf>,
+    /// The key of that certificate, as PEM
+    #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
+    key_file: Option<PathBuf>,
     /// The name under which limiters of a rate for each client know this one
     #[arg(long, global = true, value_name = "ID")]
     client_id: Option<String>,
@@ -68,34 +87,59 @@ impl StoreArguments {
         if let Some(id) = &self.client_id {
             builder = builder.client_id(id);
         }
-        if let Some(file) = &self.ca_file {
-            let certificates = std::fs::read(file)
-                .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-            builder = builder.tls(TlsConfig::new().ca_pem(certificates));
+        if let Some(tls) = self.tls()? {
+            builder = builder.tls(tls);
         }
-        if let Some(file) = self.password_file.clone() {
-            // A mistake in the path is one of the command line.
-            if let Err(error) = std::fs::metadata(&file) {
-                return Err(Failure::usage(format!("{}: {error}", file.display())));
-            }
-            let user = self.user.clone();
-            builder = builder.credentials(move || {
-                let password = std::fs::read_to_string(&file);
-                let user = user.clone();
-                async move {
-                    let password = password?;
-                    let password = password.trim_end_matches(['\r', '\n']);
-                    Ok::<_, std::io::Error>(match user {
-                        Some(user) => Credentials::new(user, password),
-                        None => Credentials::password(password),
-                    })
-                }
-            });
+        if let Some(file) = &self.password_file {
+            builder = builder.credentials(credentials(self.user.clone(), file)?);
+        }
+        if let Some(file) = &self.sentinel_password_file {
+            let user = self.sentinel_user.clone();
+            builder = builder.sentinel_credentials(credentials(user, file)?);
         }
         Ok(builder)
+    }
+
+    /// `None` if what the system trusts is enough.
+    fn tls(&self) -> Result<Option<TlsConfig>, Failure> {
+        let mut tls = None;
+        if let Some(file) = &self.ca_file {
+            tls = Some(TlsConfig::new().ca_pem(read(file)?));
+        }
+        if let (Some(certificate), Some(key)) = (&self.cert_file, &self.key_file) {
+            let with = tls.unwrap_or_default();
+            tls = Some(with.client_certificate_pem(read(certificate)?, read(key)?));
+        }
+        Ok(tls)
     }
 
     pub(crate) fn full_name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
+}
+
+/// Reads the password anew for each connection.
+fn credentials(
+    user: Option<String>,
+    file: &Path,
+) -> Result<impl Fn() -> Ready<io::Result<Credentials>> + Send + Sync + use<>, Failure> {
+    // A mistake in the path is one of the command line.
+    if let Err(error) = std::fs::metadata(file) {
+        return Err(Failure::usage(format!("{}: {error}", file.display())));
+    }
+    let file = file.to_owned();
+    Ok(move || {
+        let credentials = std::fs::read_to_string(&file).map(|password| {
+            let password = password.trim_end_matches(['\r', '\n']);
+            match &user {
+                Some(user) => Credentials::new(user, password),
+                None => Credentials::password(password),
+            }
+        });
+        ready(credentials)
+    })
 }

@@ -1,8 +1,7 @@
-//! Limiters that are spoilt as Redisson was measured to spoil them, and servers with settings that hurt.
+//! Limiters that are spoilt as Redisson was measured to spoil them.
 
 use serde_json::{Value, json};
 
-use crate::support::servers::Server;
 use crate::support::servers::cluster::Cluster;
 use crate::support::{Cli, Ran, program};
 
@@ -18,7 +17,7 @@ fn add(cli: &Cli, key: &str, score: i64, member: &[u8]) {
 }
 
 /// The findings of limiters, each with its limiter, client and code, and whether it is fixed.
-fn found(ran: &Ran) -> Vec<(String, String, bool)> {
+pub fn found(ran: &Ran) -> Vec<(String, String, bool)> {
     let mut found = Vec::new();
     for line in ran.out.lines() {
         let object: Value = serde_json::from_str(line).unwrap();
@@ -284,147 +283,6 @@ fn what_cannot_be_mended_is_told() {
     );
     assert_eq!(ran.code, 1);
     assert_eq!(cli.run("doctor --fix orders").code, 2);
-}
-
-fn of_server(ran: &Ran) -> Vec<String> {
-    let objects = ran
-        .out
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let findings = objects.filter(|it| it["kind"] == "server" || it["kind"] == "permissions");
-    let codes = findings.flat_map(|it| it["findings"].as_array().unwrap().clone());
-    codes
-        .map(|it| it["code"].as_str().unwrap().to_owned())
-        .collect()
-}
-
-#[test]
-fn settings_of_the_server_that_lose_grants_are_found() {
-    let server = Server::start_with(&[
-        "--maxmemory",
-        "100mb",
-        "--maxmemory-policy",
-        "allkeys-lru",
-        "--lazyfree-lazy-expire",
-        "yes",
-        "--lazyfree-lazy-eviction",
-        "yes",
-        "--lazyfree-lazy-server-del",
-        "yes",
-        "--appendonly",
-        "yes",
-    ]);
-    let cli = Cli { server };
-    let ran = cli.run("doctor --json orders");
-    let codes = of_server(&ran);
-    assert!(codes.contains(&"server-may-evict".to_owned()), "{ran:?}");
-    assert!(
-        !codes.contains(&"server-frees-inline".to_owned()),
-        "{ran:?}"
-    );
-    assert!(
-        !codes.contains(&"server-not-persistent".to_owned()),
-        "{ran:?}"
-    );
-    let plain = of_server(&Cli::start().run("doctor --json orders"));
-    assert!(
-        plain.contains(&"server-frees-inline".to_owned()),
-        "{plain:?}"
-    );
-    assert!(
-        plain.contains(&"server-not-persistent".to_owned()),
-        "{plain:?}"
-    );
-}
-
-#[test]
-fn permissions_that_the_user_lacks_are_tried_and_not_guessed() {
-    let cli = Cli::start();
-    cli.run("set orders 10/1h");
-    for (user, rules) in [("dry", "+@all -zadd"), ("tried", "+@all -zadd -acl")] {
-        let words: Vec<_> = ["ACL", "SETUSER", user, "on", ">password", "~*"]
-            .into_iter()
-            .chain(rules.split(' '))
-            .collect();
-        cli.redis(&words);
-        let url = format!("redis://{user}:password@127.0.0.1:{}", cli.server.port());
-        let run = || {
-            Ran::from(
-                program("doctor --json orders")
-                    .env("REDIS_URL", &url)
-                    .output()
-                    .unwrap(),
-            )
-        };
-        let ran = run();
-        assert!(
-            of_server(&ran).contains(&"server-not-permitted".to_owned()),
-            "{ran:?}"
-        );
-        assert!(user == "tried" || ran.out.contains("ZADD"), "{ran:?}");
-        cli.redis(&["ACL", "SETUSER", user, "+zadd"]);
-        let ran = run();
-        assert!(
-            !of_server(&ran).contains(&"server-not-permitted".to_owned()),
-            "{ran:?}"
-        );
-    }
-    let listed = cli.run("list --json");
-    assert_eq!(
-        listed.out.lines().count(),
-        1,
-        "no limiter of the trial is left: {listed:?}"
-    );
-}
-
-/// A user of this server with a password and these rules, and what a command says to it.
-fn run_as(cli: &Cli, rules: &str, arguments: &str) -> Ran {
-    let words = ["ACL", "SETUSER", "user", "reset", "on", ">password"];
-    cli.redis(&[&words[..], &rules.split(' ').collect::<Vec<_>>()].concat());
-    let url = format!("redis://user:password@127.0.0.1:{}", cli.server.port());
-    Ran::from(program(arguments).env("REDIS_URL", url).output().unwrap())
-}
-
-#[test]
-fn what_the_user_may_not_read_is_told_and_the_rest_is_looked_at() {
-    let cli = Cli::start();
-    cli.run("set orders 10/1h");
-    cli.run("set mails 10/1h");
-    cli.redis(&["SET", "{orders}:value", "7"]);
-    let ran = run_as(&cli, "~orders ~{orders}* +@all", "doctor --json");
-    let expected = ("orders".to_owned(), "permits-lost".to_owned(), false);
-    assert_eq!(found(&ran), [expected]);
-    let codes = of_server(&ran);
-    assert!(codes.contains(&"not-checked".to_owned()), "{ran:?}");
-    assert!(
-        !codes.contains(&"server-not-permitted".to_owned()),
-        "{ran:?}"
-    );
-    // The values have other names than the limiters.
-    let ran = run_as(&cli, "~orders +@all", "doctor --json orders");
-    let expected = (
-        "orders".to_owned(),
-        "server-not-permitted".to_owned(),
-        false,
-    );
-    assert_eq!((found(&ran), ran.code), (vec![expected], 1), "{ran:?}");
-    for rules in [
-        "~* +@all -info -config",
-        "~* +@all -evalsha -eval",
-        "~* +@all -scan",
-    ] {
-        let ran = run_as(&cli, rules, "doctor --json orders");
-        let lacks =
-            ran.out.contains("server-not-permitted") || ran.out.contains("server-settings-hidden");
-        assert!(ran.code < 2 && lacks, "{rules}: {ran:?}");
-    }
-    let listed = run_as(&cli, "~orders ~{orders}* +@all", "list --json");
-    assert_eq!(
-        (listed.code, listed.out.lines().count()),
-        (0, 1),
-        "{listed:?}"
-    );
-    assert!(listed.err.contains("1 key not looked at"), "{listed:?}");
 }
 
 #[test]

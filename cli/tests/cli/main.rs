@@ -3,12 +3,14 @@
 mod bench;
 mod connections;
 mod doctor;
+mod doctor_of_servers;
 mod list;
 mod operations;
 mod pseudo_terminal;
 mod questions;
 mod refused;
 mod run;
+mod sentinel;
 mod session;
 mod show;
 mod support;

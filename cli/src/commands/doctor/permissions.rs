@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::inspect::reply::text;
 
 /// The commands of docs/connections.md, each with what follows its key.
-const ON_KEYS: [(&str, &[&str]); 30] = [
+const ON_KEYS: [(&str, &[&str]); 34] = [
     ("TYPE", &[]),
     ("EXISTS", &[]),
     ("UNLINK", &[]),
@@ -20,6 +20,7 @@ const ON_KEYS: [(&str, &[&str]); 30] = [
     ("PEXPIREAT", &["1000"]),
     ("PERSIST", &[]),
     ("GET", &[]),
+    ("MGET", &[]),
     ("SET", &["1"]),
     ("INCRBY", &["1"]),
     ("DECRBY", &["1"]),
@@ -40,9 +41,16 @@ const ON_KEYS: [(&str, &[&str]); 30] = [
     ("ZREMRANGEBYRANK", &["0", "1"]),
     ("ZREMRANGEBYSCORE", &["0", "1"]),
     ("LINDEX", &["0"]),
+    ("LRANGE", &["0", "1"]),
+    ("LSET", &["0", "x"]),
+    ("LTRIM", &["0", "1"]),
     ("RPUSH", &["x"]),
     ("RPUSHX", &["x"]),
 ];
+
+/// Those of the same page that have no key.
+const WITHOUT_KEYS: [&str; 4] = ["TIME", "INFO", "ROLE", "PING"];
+const SCRIPTS: [&str; 2] = ["EVALSHA", "EVAL"];
 
 pub(super) async fn examine(context: &Context, name: &str) -> Result<Option<Finding>, Failure> {
     let refused = match dry_run(context, name).await? {
@@ -67,13 +75,14 @@ async fn dry_run(context: &Context, name: &str) -> Result<Option<Vec<String>>, F
     let user = text(&user);
     let limiter = context.client.rate_limiter(name);
     let [_, value, ..] = limiter.keys();
-    let scripts = ["EVALSHA", "EVAL"].map(|it| vec![it, "return 1", "2", name, value]);
+    let scripts = SCRIPTS.map(|it| vec![it, "return 1", "2", name, value]);
+    let others = WITHOUT_KEYS.map(|it| vec![it]);
     let on_keys = ON_KEYS.iter().flat_map(|(command, rest)| {
         // The settings and the others have different names, which the rule must both permit.
         [name, value].map(|key| [&[*command, key], *rest].concat())
     });
     let mut refused = Vec::new();
-    for words in on_keys.chain(scripts).chain([vec!["TIME"]]) {
+    for words in on_keys.chain(scripts).chain(others) {
         let asked = ["ACL", "DRYRUN", &user]
             .into_iter()
             .chain(words.iter().copied());
@@ -115,5 +124,26 @@ async fn tried(context: &Context, name: &str) -> Result<Vec<String>, Failure> {
             Ok(vec![source.to_string().escape_debug().to_string()])
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_permissions_are_those_of_the_page_about_connections() {
+        let page = include_str!("../../../../docs/connections.md");
+        let (_, rule) = page.split_once("ACL SETUSER app on ").unwrap();
+        let (rule, _) = rule.split_once("# on each node of a cluster").unwrap();
+        let of_page = { rule.split_whitespace() }
+            .filter_map(|word| word.strip_prefix('+'))
+            .map(str::to_uppercase);
+        let on_keys = ON_KEYS.iter().map(|(command, _)| *command);
+        let tried = on_keys.chain(SCRIPTS).chain(WITHOUT_KEYS);
+        let tried: BTreeSet<_> = tried.map(str::to_owned).collect();
+        assert_eq!(tried, of_page.collect());
     }
 }

@@ -8,6 +8,7 @@ use super::finding::{Code, Finding};
 use crate::failure::Failure;
 use crate::inspect::reply::{list, text};
 use crate::inspect::scan::said;
+use crate::report::number_of;
 
 /// The oldest version that the scripts run on, and the oldest that is still looked after.
 const OLDEST: (u32, u32) = (5, 0);
@@ -47,25 +48,19 @@ pub(super) async fn examine(server: &Server) -> Result<Examined, Failure> {
         let text = "it is a replica: nothing can be taken here";
         findings.push(Finding::new(Code::IsReplica, text));
     }
-    let hidden = |findings: &mut Vec<Finding>| {
-        let text = "CONFIG GET is not permitted or not there, so its settings are not known";
-        findings.push(Finding::new(Code::SettingsHidden, text));
+    let config = match server.command(["CONFIG", "GET", "*"]).await {
+        Ok(config) => {
+            let words: Vec<_> = list(config).iter().map(text).collect();
+            let pairs = words.chunks_exact(2);
+            pairs.map(|it| (it[0].clone(), it[1].clone())).collect()
+        }
+        Err(_) => {
+            let text = "CONFIG GET is not permitted or not there, so of its settings only what INFO says is known";
+            findings.push(Finding::new(Code::SettingsHidden, text));
+            settings_by_info(&info)
+        }
     };
-    let Ok(config) = server.command(["CONFIG", "GET", "*"]).await else {
-        hidden(&mut findings);
-        return Ok(Examined {
-            address: server.address().to_owned(),
-            version,
-            findings,
-        });
-    };
-    let words: Vec<_> = list(config).iter().map(text).collect();
-    let pairs = words
-        .chunks_exact(2)
-        .map(|it| (it[0].clone(), it[1].clone()));
-    let config: HashMap<_, _> = pairs.collect();
-    let set = |name: &str| config.get(name).map(String::as_str).unwrap_or_default();
-    settings(&set, &of, &mut findings);
+    settings(&config, &info, &mut findings);
     Ok(Examined {
         address: server.address().to_owned(),
         version,
@@ -73,15 +68,38 @@ pub(super) async fn examine(server: &Server) -> Result<Examined, Failure> {
     })
 }
 
-fn settings<'a>(
-    set: &dyn Fn(&str) -> &'a str,
-    info: &dyn Fn(&str) -> &'a str,
+/// The settings that INFO tells, by their names in CONFIG. Others are missing.
+fn settings_by_info(info: &HashMap<String, String>) -> HashMap<String, String> {
+    let mut settings = HashMap::new();
+    let mut set = |name: &str, text: Option<&str>| {
+        if let Some(text) = text {
+            settings.insert(name.to_owned(), text.to_owned());
+        }
+    };
+    let of = |field: &str| info.get(field).map(String::as_str);
+    set("maxmemory", of("maxmemory"));
+    set("maxmemory-policy", of("maxmemory_policy"));
+    let log = of("aof_enabled").map(|it| if it == "1" { "yes" } else { "no" });
+    set("appendonly", log);
+    // The field is there if the setting is not 0.
+    let needed = of("min_slaves_good_slaves").map_or("0", |_| "1");
+    set("min-replicas-to-write", Some(needed));
+    settings
+}
+
+fn settings(
+    config: &HashMap<String, String>,
+    info: &HashMap<String, String>,
     findings: &mut Vec<Finding>,
 ) {
+    let set = |name: &str| config.get(name).map(String::as_str);
+    let number = |text: Option<&str>| text.and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
     let mut note = |code, text: String| findings.push(Finding::new(code, text));
-    let policy = set("maxmemory-policy");
-    let memory: u64 = set("maxmemory").parse().unwrap_or(0);
-    if memory > 0 && policy != "noeviction" && !policy.is_empty() {
+    let memory = number(set("maxmemory"));
+    if let Some(policy) = set("maxmemory-policy")
+        && memory > 0
+        && policy != "noeviction"
+    {
         note(
             Code::MayEvict,
             format!(
@@ -94,7 +112,9 @@ fn settings<'a>(
         "lazyfree-lazy-eviction",
         "lazyfree-lazy-server-del",
     ];
-    let inline: Vec<_> = inline.into_iter().filter(|it| set(it) == "no").collect();
+    let inline: Vec<_> = { inline.into_iter() }
+        .filter(|it| set(it) == Some("no"))
+        .collect();
     if !inline.is_empty() {
         let text = format!(
             "{} = no: a limiter with many grants is freed at once when it expires",
@@ -102,24 +122,21 @@ fn settings<'a>(
         );
         note(Code::FreesInline, text);
     }
-    let has_snapshots = !set("save").is_empty();
-    let has_log = set("appendonly") == "yes";
-    if !has_log {
-        let text = match has_snapshots {
-            true => {
-                "appendonly is no: a restart forgets the grants since the last snapshot".to_owned()
-            }
-            false => {
-                "appendonly is no and save is empty: a restart forgets all limiters".to_owned()
+    if set("appendonly") == Some("no") {
+        let text = match set("save") {
+            Some("") => "appendonly is no and save is empty: a restart forgets all limiters",
+            Some(_) => "appendonly is no: a restart forgets the grants since the last snapshot",
+            None => {
+                "appendonly is no: a restart forgets the grants since the last snapshot, if there are snapshots, or all limiters"
             }
         };
-        note(Code::NotPersistent, text);
+        note(Code::NotPersistent, text.to_owned());
     }
-    let replicas: u32 = info("connected_slaves").parse().unwrap_or(0);
-    let needed: u32 = set("min-replicas-to-write").parse().unwrap_or(0);
-    if replicas > 0 && needed == 0 {
+    let replicas = number(info.get("connected_slaves").map(String::as_str));
+    if replicas > 0 && number(set("min-replicas-to-write")) == 0 {
+        let replicas = number_of(replicas, "replica");
         let text = format!(
-            "{replicas} replicas and min-replicas-to-write 0: a failover may forget grants that were answered"
+            "{replicas} and min-replicas-to-write 0: a failover may forget grants that were answered"
         );
         note(Code::ReplicasMayLag, text);
     }
