@@ -178,16 +178,20 @@ Examples:
     #[command(after_help = "\
 Examples:
   rratelimiter expire orders:api 1h
+  rratelimiter expire orders:api 0s --yes              removes it
   rratelimiter expire orders:api --never")]
     Expire {
         /// A limiter
         name: String,
-        /// How long it lives, such as 90s, 1h or 7d; 0s removes it
+        /// How long it lives, such as 90s, 1h or 7d; 0s removes it, after asking
         #[arg(value_parser = duration, required_unless_present = "never", conflicts_with = "never")]
         time: Option<Duration>,
         /// It does not expire any more
         #[arg(long)]
         never: bool,
+        /// Do not ask whether to remove it
+        #[arg(long, short)]
+        yes: bool,
     },
     /// Wait for permits, then run a command in place of this one
     #[command(after_help = "\

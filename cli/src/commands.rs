@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::CommandFactory;
 use redisson_rate_limiter::{RateLimiter, RedissonClient, Reply};
-use serde_json::Value;
+use serde_json::json;
 
 use crate::arguments::{Arguments, Command, OnStore};
 use crate::failure::Failure;
@@ -63,7 +63,9 @@ async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failu
         OnStore::Available { name } => permits::available(context, &name).await,
         OnStore::Peek(permits) => permits::peek(context, &permits).await,
         OnStore::Delete { name, yes, policy } => life::delete(context, &name, yes, &policy).await,
-        OnStore::Expire { name, time, .. } => life::expire(context, &name, time).await,
+        OnStore::Expire {
+            name, time, yes, ..
+        } => life::expire(context, &name, time, yes).await,
         OnStore::Run(arguments) if arguments.each => run_each::run(context, &arguments).await,
         OnStore::Run(arguments) => run::run(context, &arguments).await,
         OnStore::List(arguments) => list::list(context, &arguments).await,
@@ -142,5 +144,5 @@ fn man(of: Option<&str>) -> Result<Report, Failure> {
 
 fn text_only(text: &[u8]) -> Report {
     let text = String::from_utf8_lossy(text);
-    Report::new(text.trim_end(), Value::from(&*text))
+    Report::new(text.trim_end(), json!({ "text": text }))
 }

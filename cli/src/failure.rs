@@ -87,6 +87,14 @@ impl Failure {
         kinds.iter().any(|kind| kind.as_str() == self.kind)
     }
 
+    /// With what could not be done before the reason.
+    pub(crate) fn after(self, what: &str) -> Self {
+        Self {
+            message: format!("{what}: {}", self.message),
+            ..self
+        }
+    }
+
     pub(crate) fn print(self, is_json: bool) -> ExitCode {
         if self.message.is_empty() {
             return ExitCode::from(self.exit_code);

@@ -25,18 +25,38 @@ use tokio::runtime::Builder;
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && wants_json() => {
+            let text = error.to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+            return failure::Failure::usage(text).print(true);
+        }
+        Err(error) => error.exit(),
+    };
     let is_json = arguments.json;
     let mut runtime = match arguments.command {
         Command::Serve(_) => Builder::new_multi_thread(),
         _ => Builder::new_current_thread(),
     };
     let executed = match runtime.enable_all().build() {
-        Ok(runtime) => runtime.block_on(commands::execute(arguments)),
+        Ok(runtime) => {
+            let executed = runtime.block_on(commands::execute(arguments));
+            // It does not wait for a line of the standard input that is still being read.
+            runtime.shutdown_background();
+            executed
+        }
         Err(error) => Err(failure::Failure::usage(error.to_string())),
     };
     match executed {
         Ok(report) => report.print(is_json),
         Err(failure) => failure.print(is_json),
     }
+}
+
+/// Whether a command line that could not be read asks for JSON. What follows `--` is another program's.
+fn wants_json() -> bool {
+    let arguments = std::env::args_os().skip(1);
+    let mut own = arguments.take_while(|it| it != "--");
+    own.any(|it| it == "--json")
 }

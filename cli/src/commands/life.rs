@@ -24,7 +24,7 @@ pub(super) async fn delete(
         Limiter::Rate(_) => super::refuse_other(context, &name).await?,
         Limiter::Policy(of, key) => refuse_uncounted(context, key, of.policy().algorithm()).await?,
     }
-    if !yes && !is_confirmed(&name)? {
+    if !yes && !is_confirmed("delete", &name)? {
         return Ok(Report::either(false, "kept", json!({ "deleted": false })));
     }
     let is_deleted = limiter.delete().await?;
@@ -50,11 +50,10 @@ async fn refuse_uncounted(context: &Context, key: &str, algorithm: &str) -> Resu
     Ok(())
 }
 
-fn is_confirmed(name: &str) -> Result<bool, Failure> {
+fn is_confirmed(command: &str, name: &str) -> Result<bool, Failure> {
     if !can_ask() {
-        return Err(Failure::usage(
-            "without a terminal to ask on, `delete` needs --yes",
-        ));
+        let message = format!("without a terminal to ask on, `{command}` needs --yes");
+        return Err(Failure::usage(message));
     }
     let answer = ask(&format!("Delete {}? [y/N]", name.escape_debug()))?;
     Ok(is_yes(&answer))
@@ -86,15 +85,20 @@ pub(super) async fn expire(
     context: &Context,
     name: &str,
     time: Option<Duration>,
+    yes: bool,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(name);
     super::refuse_other(context, limiter.name()).await?;
+    if time == Some(Duration::ZERO) && !yes && !is_confirmed("expire", limiter.name())? {
+        return Ok(Report::either(false, "kept", json!({ "changed": false })));
+    }
     let is_changed = match time {
         Some(time) => limiter.expire(time).await?,
         None => limiter.clear_expire().await?,
     };
     let json = json!({ "changed": is_changed });
     Ok(match (is_changed, time) {
+        (true, Some(Duration::ZERO)) => Report::new("deleted", json),
         (true, Some(time)) => {
             let text = format!("expires in {}", humantime::format_duration(time));
             Report::new(text, json)

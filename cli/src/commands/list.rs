@@ -2,7 +2,6 @@
 
 mod top;
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -127,10 +126,10 @@ impl Unread {
         };
         output.flush()?;
         let keys = number_of(self.keys, "key");
-        let _ = writeln!(
-            io::stderr(),
-            "rratelimiter: {keys} not looked at: {failure}"
-        );
+        // The others were listed: it does not change the exit code.
+        failure
+            .after(&format!("{keys} not looked at"))
+            .print(output.is_json);
         Ok(())
     }
 }

@@ -52,9 +52,9 @@ pub(super) async fn show(context: &Context, arguments: &ShowArguments) -> Result
     let mut all = vec![overall];
     let mut more_clients = 0;
     if all[0].reading.stored.rate_type == "1" {
-        let clients = clients_of(context, &name).await?;
-        more_clients = clients.len().saturating_sub(MOST_CLIENTS);
-        for client in clients.into_iter().take(MOST_CLIENTS) {
+        let (clients, more) = clients_of(context, &name, MOST_CLIENTS).await?;
+        more_clients = more;
+        for client in clients {
             all.push(read_one(context, &name, Some(client)).await?);
         }
     }

@@ -1,5 +1,7 @@
 //! Finding keys without blocking a server: SCAN on each primary, a page at a time.
 
+use std::collections::BTreeSet;
+
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use redisson_rate_limiter::Server;
 
@@ -121,23 +123,40 @@ pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// The ids of the clients that a limiter has keys of, and how many calls that took. Each is looked for on all servers, because
-/// the names of a limiter that should not be on a cluster may be anywhere.
-pub(crate) async fn clients_of(context: &Context, name: &str) -> Result<Vec<String>, Failure> {
+/// The first `most` ids of the clients that a limiter has keys of, and how many more there are, in bounded memory: of more than
+/// `most`, the number is that of the values or of the permits, whichever are more. Each is looked for on all servers, because the
+/// names of a limiter that should not be on a cluster may be anywhere.
+pub(crate) async fn clients_of(
+    context: &Context,
+    name: &str,
+    most: usize,
+) -> Result<(BTreeSet<String>, usize), Failure> {
     let limiter = context.client.rate_limiter(name);
     let [_, value, _, permits, _] = limiter.keys();
-    let mut clients = std::collections::BTreeSet::new();
+    let (mut first, mut is_all, mut largest) = (BTreeSet::new(), true, 0);
     for key in [value, permits] {
         let start = format!("{key}:");
         let mut scan = Scan::new(context, &format!("{}*", literally(&start)), None)?;
+        let mut found = 0;
         while let Some(keys) = scan.next().await? {
-            let keys = keys
-                .into_iter()
-                .filter_map(|key| String::from_utf8(key).ok());
-            clients.extend(keys.filter_map(|key| key.strip_prefix(&start).map(str::to_owned)));
+            let keys = { keys.into_iter() }.filter_map(|key| String::from_utf8(key).ok());
+            for client in keys.filter_map(|key| key.strip_prefix(&start).map(str::to_owned)) {
+                found += 1;
+                first.insert(client);
+                if first.len() > most {
+                    first.pop_last();
+                    is_all = false;
+                }
+            }
         }
+        largest = largest.max(found);
     }
-    Ok(clients.into_iter().collect())
+    let more = if is_all {
+        0
+    } else {
+        largest.max(most + 1) - most
+    };
+    Ok((first, more))
 }
 
 /// What a call on a server says in a text.

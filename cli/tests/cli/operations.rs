@@ -185,3 +185,30 @@ fn completions_and_manual_need_no_server() {
     let page = Ran::from(program("man").output().unwrap());
     assert!(page.out.contains(".TH rratelimiter"), "{page:?}");
 }
+
+#[test]
+fn with_json_each_command_prints_an_object_also_of_a_mistake() {
+    let run = |arguments: &str| Ran::from(program(arguments).output().unwrap());
+    for (arguments, named) in [
+        ("--json no-such", "no-such"),
+        ("try --json", "<NAME>"),
+        ("expire orders --json", "TIME"),
+        ("set orders five/s --json", "five"),
+    ] {
+        let ran = run(arguments);
+        assert_eq!((ran.code, &*ran.out), (2, ""), "{ran:?}");
+        let told: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!(told["error"]["kind"], json!("usage"));
+        let message = told["error"]["message"].as_str().unwrap();
+        assert!(message.contains(named), "{message}");
+        assert!(!message.starts_with("error"), "{message}");
+    }
+    // It is an argument of the command.
+    let ran = run("run --no-such orders -- true --json");
+    assert!(ran.err.starts_with("error: "), "{ran:?}");
+    for (arguments, text) in [("completions bash", "_rratelimiter"), ("man try", ".TH")] {
+        let ran = run(&format!("{arguments} --json"));
+        let object: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert!(object["text"].as_str().unwrap().contains(text), "{object}");
+    }
+}

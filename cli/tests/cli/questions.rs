@@ -90,6 +90,27 @@ fn delete_removes_a_limiter_only_if_the_answer_is_yes() {
     }
 }
 
+#[test]
+fn expire_removes_a_limiter_only_if_the_answer_is_yes() {
+    for (answer, exit_code) in [("y\n", 0), ("n\n", 1), (END, 1)] {
+        let cli = Cli::start();
+        cli.run("set orders 10/1h");
+        let question = "Delete orders? [y/N]";
+        let (ended, output) = answered(&cli, "expire orders 0s", question, answer);
+        assert_eq!(ended, Some(exit_code), "{answer:?}: {output}");
+        let is_there = redis::Value::Int(exit_code.into());
+        assert_eq!(cli.redis(&["EXISTS", "orders"]), is_there);
+    }
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let refused = cli.run("expire orders 0s");
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("`expire` needs --yes"), "{refused:?}");
+    assert_eq!(cli.run("expire orders 1h").code, 0);
+    assert_eq!(cli.run("expire orders 0s --yes").out, "deleted");
+    assert_eq!(cli.redis(&["EXISTS", "orders"]), redis::Value::Int(0));
+}
+
 /// The question to fix `orders`, and the answer after these commands of others.
 fn fixed_after(cli: &Cli, commands: &[&str]) -> String {
     let mut terminal = PseudoTerminal::start(&cli.command("doctor orders --fix"), 100, 24);

@@ -132,6 +132,40 @@ fn a_line_whose_command_fails_does_not_stop_the_others() {
 }
 
 #[test]
+fn a_signal_to_the_program_reaches_the_commands_of_each_line() {
+    let cli = Cli::start();
+    cli.run("set orders 9/1h");
+    for (name, signal) in [
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("QUIT", Signal::QUIT),
+        ("TERM", Signal::TERM),
+    ] {
+        let program = cli.command("run orders --each -- sh -c");
+        // In a session of its own it has no terminal, and a background job would ignore some signals.
+        let mut command = std::process::Command::new("setsid");
+        command
+            .args(["env", "--default-signal=INT,QUIT"])
+            .arg(program.get_program())
+            .args(program.get_args())
+            .arg("trap \"echo $0; exit 9\" $0; echo ready; while :; do sleep 0.01; done")
+            .env("REDIS_URL", cli.server.url())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut running = command.spawn().unwrap();
+        let mut stdin = running.stdin.take().unwrap();
+        std::io::Write::write_all(&mut stdin, format!("{name}\n").as_bytes()).unwrap();
+        let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        kill_process(Pid::from_child(&running), signal).unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), name);
+        let code = running.wait().unwrap().code();
+        assert_eq!(code, Some(128 + signal.as_raw()), "{name}");
+    }
+}
+
+#[test]
 fn what_commands_write_on_a_terminal_does_not_mix_with_the_counter() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");

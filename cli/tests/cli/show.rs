@@ -114,6 +114,24 @@ fn a_limiter_of_thousands_of_grants_is_read_in_pages() {
 }
 
 #[test]
+fn of_many_clients_the_first_are_shown_and_the_others_counted() {
+    let cli = Cli::start();
+    cli.run("set orders 5/1h --per-client");
+    let add =
+        "for i = 1, 30 do redis.call('set', KEYS[1] .. ':' .. string.format('%02d', i), 5) end";
+    cli.redis(&["EVAL", add, "1", "{orders}:value"]);
+    let shown = cli.json("show orders");
+    let clients = shown["permits"].as_array().unwrap().iter();
+    let clients: Vec<_> = clients.map(|it| it["client"].as_str().unwrap()).collect();
+    let expected: Vec<_> = (1..=20).map(|it| format!("{it:02}")).collect();
+    assert_eq!(clients, expected);
+    assert_eq!(shown["more_clients"], json!(10));
+    let text = cli.run("show orders").out;
+    assert!(text.contains("clients     30"), "{text}");
+    assert!(text.ends_with("10 more than the 20 shown"), "{text}");
+}
+
+#[test]
 fn colours_are_for_terminals_and_for_those_who_force_them() {
     let cli = Cli::start();
     cli.run("set orders 5/1h");
