@@ -6,17 +6,10 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use reqwest::StatusCode;
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tonic::Request;
 
 use crate::http::RULES;
@@ -246,100 +239,4 @@ async fn no_key_and_no_secret_is_in_the_log() {
     for secret in ["token", "alice"] {
         assert!(!log.contains(secret), "{log}");
     }
-}
-
-struct Certificates {
-    ca: CertificateDer<'static>,
-    client: (CertificateDer<'static>, PrivateKeyDer<'static>),
-    folder: tempfile::TempDir,
-}
-
-impl Certificates {
-    fn new() -> Self {
-        let mut authority = CertificateParams::new([]).unwrap();
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let authority = CertifiedIssuer::self_signed(authority, key).unwrap();
-        let issue = |name: &str| {
-            let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new([name.to_owned()]).unwrap();
-            (params.signed_by(&key, &authority).unwrap(), key)
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let (server, key) = issue("localhost");
-        fs::write(folder.path().join("ca.pem"), authority.pem()).unwrap();
-        fs::write(folder.path().join("cert.pem"), server.pem()).unwrap();
-        fs::write(folder.path().join("key.pem"), key.serialize_pem()).unwrap();
-        let (client, key) = issue("client");
-        Self {
-            ca: authority.der().clone(),
-            client: (
-                client.der().clone(),
-                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
-            ),
-            folder,
-        }
-    }
-
-    fn serve(&self, files: &[(&str, &str)]) -> Serve {
-        let files = files.iter().map(|(option, file)| {
-            let path = self.folder.path().join(file);
-            [(*option).to_owned(), path.to_str().unwrap().to_owned()]
-        });
-        let files: Vec<_> = files.flatten().collect();
-        let arguments: Vec<_> = files.iter().map(|it| &**it).collect();
-        Serve::start_with(RULES, &arguments, |_| {})
-    }
-
-    /// What a client gets from `/healthz`, with a certificate of its own or without.
-    async fn healthz(&self, serve: &Serve, with_own: bool) -> std::io::Result<String> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.ca.clone()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let (certificate, key) = &self.client;
-        let config = match with_own {
-            true => config
-                .with_client_auth_cert(vec![certificate.clone()], key.clone_key())
-                .unwrap(),
-            false => config.with_no_client_auth(),
-        };
-        let stream = tokio::net::TcpStream::connect(&serve.http).await?;
-        let name = ServerName::try_from("localhost").unwrap();
-        let connector = TlsConnector::from(Arc::new(config));
-        let mut stream = connector.connect(name, stream).await?;
-        let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
-    }
-}
-
-const TLS: [(&str, &str); 2] = [("--tls-cert", "cert.pem"), ("--tls-key", "key.pem")];
-
-#[tokio::test]
-async fn connections_are_encrypted_if_there_is_a_certificate() {
-    let certificates = Certificates::new();
-    let serve = certificates.serve(&TLS);
-    let answer = certificates.healthz(&serve, false).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    let plain = serve.client.get(format!("http://{}/healthz", serve.http));
-    assert!(plain.send().await.is_err());
-    // The status page has no TLS.
-    assert_eq!(
-        serve.get(&serve.admin, "/healthz").await.status(),
-        StatusCode::OK
-    );
-}
-
-#[tokio::test]
-async fn clients_need_a_certificate_if_an_authority_is_named() {
-    let certificates = Certificates::new();
-    let serve = certificates.serve(&[TLS[0], TLS[1], ("--client-ca", "ca.pem")]);
-    let answer = certificates.healthz(&serve, true).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert!(certificates.healthz(&serve, false).await.is_err());
 }

@@ -6,8 +6,10 @@ use tonic::Request;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::sentinel::sentinel_of;
 use crate::support::messages::{Code, DescriptorStatus, RateLimitResponse, Unit};
 use crate::support::servers::Server;
+use crate::support::servers::cluster::Cluster;
 use crate::support::{Serve, ask, envoy};
 
 /// Those of the page that shows them beside the configuration of envoyproxy/ratelimit.
@@ -89,6 +91,27 @@ async fn all_descriptors_are_decided_together_in_memory() {
 async fn all_descriptors_are_decided_together_in_redis() {
     let server = Server::start();
     all_descriptors_are_decided_together(Serve::on(&server, RULES, &[])).await;
+}
+
+/// Where all rules decide, also in several slots one after another, a request that is denied is charged to none.
+#[tokio::test]
+async fn all_descriptors_are_decided_together_on_a_cluster() {
+    let cluster = Cluster::start();
+    let serve = Serve::start_with(RULES, &[], |command| {
+        command.env("REDIS_URL", cluster.urls().join(","));
+    });
+    all_descriptors_are_decided_together(serve).await;
+}
+
+#[tokio::test]
+async fn all_descriptors_are_decided_together_behind_a_sentinel() {
+    let primary = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let (_sentinel, url) = sentinel_of(&primary, folder.path(), "");
+    let serve = Serve::start_with(RULES, &[], |command| {
+        command.env("REDIS_URL", url);
+    });
+    all_descriptors_are_decided_together(serve).await;
 }
 
 #[tokio::test]

@@ -7,5 +7,8 @@ mod life;
 mod nginx;
 mod openapi;
 mod page;
+#[path = "../cli/sentinel.rs"]
+mod sentinel;
 mod support;
+mod tls;
 mod unit;

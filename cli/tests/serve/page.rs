@@ -48,11 +48,8 @@ fn browsed(url: &str) -> String {
 }
 
 fn as_html(text: &str) -> String {
-    let text = text
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
-    text.replace('\u{0}', "\u{fffd}")
+    let text = text.replace('&', "&amp;");
+    text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[tokio::test]
@@ -65,7 +62,7 @@ async fn the_page_shows_keys_as_text_and_nothing_in_them_runs() {
     }
     let page = browsed(&format!("http://{}/", serve.admin));
     assert!(page.contains("<title>rratelimiter</title>"), "{page}");
-    for key in &HOSTILE[..4] {
+    for key in &HOSTILE {
         let cell = format!("<td class=\"key\">user={}</td>", as_html(key));
         // Among those that ask most, and among those that are denied.
         assert_eq!(page.matches(&cell).count(), 2, "{cell}: {page}");
@@ -80,6 +77,35 @@ async fn the_page_shows_keys_as_text_and_nothing_in_them_runs() {
     );
     assert!(page.contains("<rect "), "{page}");
     assert!(page.contains(">ready, up for "), "{page}");
+}
+
+#[tokio::test]
+async fn the_page_shows_names_of_rules_as_text() {
+    let rule = |(place, name): (usize, &&str)| {
+        let name = json!(name);
+        format!(
+            "[[rules]]\nname = {name}\nkey = \"user{place}\"\n\
+             policy = {{ algorithm = \"fixed_window\", limit = 1, window_ms = 60000 }}\n"
+        )
+    };
+    let rules: String = HOSTILE[..4].iter().enumerate().map(rule).collect();
+    let serve = Serve::start(&rules);
+    for place in 0..4 {
+        let user = format!("user{place}");
+        for _ in 0..2 {
+            serve.check(json!({ user.as_str(): "a" })).await;
+        }
+    }
+    let page = browsed(&format!("http://{}/", serve.admin));
+    assert!(page.contains("<title>rratelimiter</title>"), "{page}");
+    for name in &HOSTILE[..4] {
+        let cell = format!("<td>{}</td>", as_html(name));
+        // Among the rules, those that ask most, and those that are denied.
+        assert_eq!(page.matches(&cell).count(), 3, "{cell}: {page}");
+    }
+    for element in ["<img", "id=\"inserted\"", "<script>"] {
+        assert!(!page.contains(element), "{page}");
+    }
 }
 
 #[tokio::test]

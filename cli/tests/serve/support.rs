@@ -166,8 +166,17 @@ pub async fn ask(
     channel: Channel,
     request: Request<RateLimitRequest>,
 ) -> Result<RateLimitResponse, Status> {
+    try_ask(channel, request).await
+}
+
+/// As [`ask`], where the connection may be refused.
+pub async fn try_ask(
+    channel: Channel,
+    request: Request<RateLimitRequest>,
+) -> Result<RateLimitResponse, Status> {
     let mut grpc = Grpc::new(channel);
-    grpc.ready().await.unwrap();
+    let ready = grpc.ready().await;
+    ready.map_err(|error| Status::unavailable(error.to_string()))?;
     let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     let codec = ProstCodec::<RateLimitRequest, RateLimitResponse>::default();
     let path = PathAndQuery::from_static(path);
