@@ -49,9 +49,6 @@ end
 local held, settled = window.permits_of(member), score + 2 -- 2^53 + 1 is no double
 -- What the grant has lost came back before, and was used for all that the client knows.
 local left = math.max(math.min(used - math.max(leased - held, 0), held), 0)
-if score - early <= horizon then
-  left = 0 -- if the window of the last use has passed, so have those of the others
-end
 if score - span > horizon and redis.call('zscore', key, fence) == window.digits(score - span) then
   if early > 0 then
     settled = score - early

@@ -204,10 +204,7 @@ impl Window {
                 let held = grants.permits_at(place);
                 // What the grant has lost came back before, and was used for all that the client knows.
                 let lost = lease.permits.saturating_sub(held);
-                let mut left = used.saturating_sub(lost).min(held);
-                if lease.score - early <= horizon {
-                    left = 0; // if the window of the last use has passed, so have those of the others
-                }
+                let left = used.saturating_sub(lost).min(held);
                 let first = lease.score - lease.span;
                 let fence = { Some(first) }.filter(|&first| first > horizon);
                 let fence = fence.and_then(|first| grants.place_of_fence(first, &lease.call_id));
