@@ -209,7 +209,7 @@ impl<R> RateLimitLayer<OneLimiter, R> {
 }
 
 impl<R> RateLimitLayer<ByRules, R> {
-    /// Corrects what each rule has charged by the response, as the [`settle`](RateLimitLayer::<OneLimiter, R>::settle) of one
+    /// Corrects what each rule has charged by the response, as the `settle` of one
     /// limiter does. `cost` also has the name of the rule, and `None` leaves its charge as it is.
     ///
     /// ```
