@@ -43,7 +43,7 @@ mod state;
 mod waiter;
 mod window_leases;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ use debts::{Debt, Debts};
 use driver::Driver;
 use first_try::Tried;
 use leases::Leases;
-pub(crate) use leasing::LeaseHold;
+pub(crate) use leasing::{LeaseHold, LeaseStop};
 pub(crate) use leaving::within;
 pub(crate) use outage::{Substitute, Substituted, WhileAway};
 pub(crate) use plain::Checked;
@@ -112,6 +112,8 @@ struct Queue {
     on_granted: OnGranted,
     /// Made by the first handle that wants leases.
     leases: OnceLock<Box<Leases>>,
+    /// How many calls of this client are changing the limiter: nothing is leased meanwhile.
+    lease_stops: AtomicUsize,
     /// Set by the first waiter who has one: all of them give grants back in the same way.
     substitute: OnceLock<Arc<dyn Substitute>>,
 }
@@ -126,6 +128,7 @@ impl WaitQueue {
             own: AtomicU64::new(0),
             on_granted,
             leases: OnceLock::new(),
+            lease_stops: AtomicUsize::new(0),
             substitute: OnceLock::new(),
         });
         Self {

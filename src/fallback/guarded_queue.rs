@@ -23,7 +23,7 @@ use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, Effect, Ended, LeaseHold, Reserved, Sending, WaitQueue};
+use crate::wait_queue::{Checked, Effect, Ended, LeaseHold, LeaseStop, Reserved, Sending, WaitQueue};
 use crate::window::{Answer, SetUp, Settings};
 
 #[derive(Debug)]
@@ -237,9 +237,9 @@ impl GuardedQueue {
         }))
     }
 
-    /// See [`WaitQueue::end_leases`].
-    pub(crate) fn end_leases(&self) {
-        self.queue.end_leases();
+    /// See [`WaitQueue::stop_leases`].
+    pub(crate) fn stop_leases(&self) -> Option<LeaseStop> {
+        self.queue.stop_leases()
     }
 
     /// See [`WaitQueue::changing`].

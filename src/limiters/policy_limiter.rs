@@ -388,13 +388,18 @@ impl<P: Policy> PolicyLimiter<P> {
             model: whole.model(&self.registry.client_id, INTERNAL)?.0,
             ..request.target
         };
-        if let Some(leases) = &self.leases {
-            leases.end(&target.key).await;
-        }
+        let leases = match &self.leases {
+            Some(leases) => Some(leases.stop(&target.key).await),
+            None => None,
+        };
         let Registry {
             store, local_store, ..
         } = &*self.registry;
-        reset(&**store, local_store, target).await
+        let answer = reset(&**store, local_store, target).await;
+        if let (Ok(_), Some(leases)) = (&answer, leases) {
+            leases.over();
+        }
+        answer
     }
 
     /// The policy in force.

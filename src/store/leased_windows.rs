@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::Task;
 use crate::error::Result;
@@ -18,6 +19,9 @@ pub(crate) trait LeasedWindows: Send + Sync {
 
     /// Gives permits back, and returns how many came back: 0 if their window is over. Permits of one id come back once.
     async fn give_back(&self, unused: &Unused) -> Result<u32>;
+
+    /// The latest time at which a call that begins now is answered, or has failed.
+    fn call_deadline(&self) -> Instant;
 
     /// Whether calls are answered, as far as is known.
     fn is_healthy(&self) -> bool;

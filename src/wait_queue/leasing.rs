@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -40,6 +41,40 @@ impl Drop for LeaseHold {
     }
 }
 
+/// While it lives, nothing is leased, because a call of this client changes the limiter: a lease that is taken before the
+/// change would be forgotten by it. Those that there are have ended, and so does one whose call is under way, when it comes.
+pub(crate) struct LeaseStop {
+    queue: Arc<Queue>,
+    is_over: bool,
+}
+
+impl LeaseStop {
+    /// The call has been answered.
+    pub(crate) fn over(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for LeaseStop {
+    fn drop(&mut self) {
+        if self.is_over {
+            self.queue.lease_stops.fetch_sub(1, Ordering::SeqCst);
+            return;
+        }
+        // Without an answer the call may still change the limiter, until its deadline at the latest.
+        let (store, queue) = (&self.queue.store, Arc::clone(&self.queue));
+        let deadline = store.call_deadline();
+        store.run_in_background(Box::pin(async move {
+            let over = Self {
+                queue,
+                is_over: true,
+            };
+            sleep_until(deadline).await;
+            drop(over);
+        }));
+    }
+}
+
 impl WaitQueue {
     /// Permits may be leased for up to this long, while the result lives. `None` if the store decides at once.
     pub(crate) fn hold_lease(&self, up_to: Duration) -> Option<LeaseHold> {
@@ -49,6 +84,7 @@ impl WaitQueue {
         }
         let leases = || Box::new(Leases::new(Instant::now()));
         queue.leases.get_or_init(leases).hold(up_to);
+        fence(Ordering::SeqCst); // a call that has found no leases to end is counted for whoever asks for one from now on
         Some(LeaseHold {
             queue: Arc::clone(queue),
             up_to,
@@ -109,8 +145,18 @@ impl WaitQueue {
     }
 
     /// Ends the leases, before this client changes the limiter.
-    pub(crate) fn end_leases(&self) {
-        self.queue.step_leases(Leases::end);
+    pub(crate) fn stop_leases(&self) -> Option<LeaseStop> {
+        let queue = &self.queue;
+        if queue.store.decides_at_once() {
+            return None;
+        }
+        queue.lease_stops.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        queue.step_leases(Leases::end);
+        Some(LeaseStop {
+            queue: Arc::clone(queue),
+            is_over: false,
+        })
     }
 
     /// Gives a grant of the store back, or of a lease.
@@ -133,8 +179,13 @@ impl Queue {
             for ended in settle {
                 self.settle(ended, Some(leases.call()));
             }
-            if let Some(plan) = ask {
-                self.ask_in_background(plan, leases.call());
+            // A lease that was planned before the leases were ended ends as it comes.
+            match ask {
+                Some(_) if self.lease_stops.load(Ordering::SeqCst) > 0 => {
+                    leases.failed(Instant::now());
+                }
+                Some(plan) => self.ask_in_background(plan, leases.call()),
+                None => {}
             }
         }
     }

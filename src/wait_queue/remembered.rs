@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::leasing::LeaseStop;
 use super::plain::{Checked, Request};
 use super::state::{Deniable, Effect, Observed, Sent, State};
 use super::{Queue, WaitQueue};
@@ -23,6 +24,7 @@ pub(crate) struct Sending {
     /// Whether it changes the limiter.
     changes: bool,
     deadline: Instant,
+    leases: Option<LeaseStop>,
     is_over: bool,
 }
 
@@ -90,6 +92,9 @@ impl Sending {
         if self.changes {
             state.last_answer.over();
         }
+        if let Some(leases) = self.leases.take() {
+            leases.over();
+        }
         state
     }
 }
@@ -101,6 +106,7 @@ impl Drop for Sending {
         }
         let (effect, changes, sent) = (self.effect, self.changes, self.sent);
         let deadline = self.deadline;
+        drop(self.leases.take()); // which waits for the deadline
         let mut state = self.over();
         let last_answer = &mut state.last_answer;
         last_answer.unsettled(effect, changes, &sent, deadline);
@@ -110,11 +116,12 @@ impl Drop for Sending {
 impl WaitQueue {
     /// A call that changes the limiter.
     pub(crate) fn changing(&self, effect: Effect) -> Sending {
-        if !matches!(effect, Effect::Takes(_) | Effect::GivesBack) {
-            self.end_leases();
-        }
         let deadline = self.store().call_deadline();
-        self.queue.sending(effect, deadline)
+        let keeps_leases = matches!(effect, Effect::Takes(_) | Effect::GivesBack);
+        let leases = (!keeps_leases).then(|| self.stop_leases()).flatten();
+        let mut sending = self.queue.sending(effect, deadline);
+        sending.leases = leases;
+        sending
     }
 
     /// A call of others than this queue that gives the limiter these settings.
@@ -205,6 +212,7 @@ impl Queue {
             effect,
             changes,
             deadline,
+            leases: None,
             is_over: false,
         }
     }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Ended, WaitQueue, WhileAway};
+use super::{Effect, Ended, WaitQueue, WhileAway};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -481,4 +481,41 @@ async fn a_lease_that_ends_in_an_outage_is_settled_after_it() {
 async fn a_lease_is_not_settled_when_its_permits_are_back_in_any_case() {
     let back_in = Duration::from_secs(30);
     assert_eq!(ended_in_an_outage(back_in).await.available().await, 2);
+}
+
+/// Whether permits are leased within so many seconds in which requests come.
+async fn is_leased_within(queue: &WaitQueue, seconds: u32) -> bool {
+    for _ in 0..seconds {
+        assert!(queue.check(1, None).await.unwrap().is_granted());
+        sleep(Duration::from_secs(1)).await;
+        if queue.leased() > 0 {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_leased_while_the_client_changes_the_limiter() {
+    let store = SlowStore::with_response_timeout(Duration::from_secs(20));
+    let queue = store.queue(Rate::overall(1_000_000, HOUR)).await;
+    let _hold = queue.hold_lease(Duration::from_secs(60)).unwrap();
+    assert!(is_leased_within(&queue, 5).await);
+    for effect in [Effect::SetsRate(None), Effect::SetsLife(None)] {
+        let changing = queue.changing(effect);
+        assert_eq!(queue.leased(), 0);
+        assert!(!is_leased_within(&queue, 100).await);
+        changing.done();
+        assert!(is_leased_within(&queue, 5).await);
+    }
+    let resetting = queue.stop_leases().unwrap();
+    assert!(!is_leased_within(&queue, 100).await);
+    resetting.over();
+    assert!(is_leased_within(&queue, 5).await);
+    // Without an answer, the call may still change the limiter until its deadline.
+    for _ in 0..2 {
+        drop(queue.changing(Effect::SetsRate(None)));
+        assert!(!is_leased_within(&queue, 19).await);
+        assert!(is_leased_within(&queue, 5).await);
+    }
 }

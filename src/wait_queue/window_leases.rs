@@ -8,11 +8,13 @@
 //! A call for a lease is a request like any other, by a policy whose limit is less by as much as it asks for: so it is granted
 //! only if that is at most half of what is left. If its answer is lost, its permits come back with the next window.
 //!
-//! A target gets its place here with its first request, and loses it when it is idle and others come.
+//! A target gets its place here when it is asked for again soon, and loses it when it is idle and others come: so keys that are
+//! asked for once, however many, take no memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -35,19 +37,38 @@ const FEWEST: u32 = 2;
 
 const SMALLEST_SWEEP: usize = 64;
 
+/// The most targets with a place. Further ones are not leased.
+const MOST_TARGETS: usize = 16_384;
+
+/// How many keys are known to have been asked for, one in each place that a hash leads to.
+const ASKED: usize = 4_096;
+
 /// The leases of a handle and its clones, by target. They end when it is dropped.
 pub(crate) struct WindowLeases {
     /// `None` if the store decides at once: then nothing is leased.
     store: Option<Arc<dyn LeasedWindows>>,
     up_to: Duration,
     targets: RwLock<Targets>,
+    /// The hash of the key that was last asked for in vain, by place.
+    asked: Box<[AtomicU64]>,
+    hashing: RandomState,
 }
 
 #[derive(Default)]
 struct Targets {
     by_key: HashMap<Arc<str>, Arc<LeasedTarget>>,
     sweep_at: usize,
+    swept_at: Option<Instant>,
+    /// The keys that this client resets, and by how many calls.
+    stopped: HashMap<Arc<str>, usize>,
     is_closed: bool,
+}
+
+/// While it lives, nothing of a target is leased, because this client resets it.
+pub(crate) struct TargetStop {
+    leases: Arc<WindowLeases>,
+    key: Arc<str>,
+    is_over: bool,
 }
 
 struct LeasedTarget {
@@ -82,7 +103,21 @@ impl WindowLeases {
             store,
             up_to,
             targets: RwLock::default(),
+            asked: (0..ASKED).map(|_| AtomicU64::new(0)).collect(),
+            hashing: RandomState::new(),
         }
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Targets> {
+        // The map stays whole whatever panics elsewhere.
+        self.targets.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the key was asked for before, and no other one of its place since.
+    fn is_asked_again(&self, key: &str) -> bool {
+        let hash = self.hashing.hash_one(key);
+        let place = &self.asked[hash as usize % ASKED];
+        place.swap(hash, Ordering::Relaxed) == hash
     }
 
     fn target(&self, key: &str) -> Option<Arc<LeasedTarget>> {
@@ -102,7 +137,7 @@ impl WindowLeases {
     }
 
     fn remove(&self, target: &Arc<LeasedTarget>) {
-        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut targets = self.write();
         let by_key = &mut targets.by_key;
         if by_key
             .get(&target.key)
@@ -123,16 +158,29 @@ impl WindowLeases {
         if let Some(target) = self.of_policy(model, key) {
             return Some(target);
         }
-        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
-        if targets.is_closed {
+        if !self.is_asked_again(key) {
+            return None;
+        }
+        let mut targets = self.write();
+        if targets.is_closed || targets.stopped.contains_key(key) {
             return None;
         }
         if targets.by_key.len() >= targets.sweep_at {
             let now = Instant::now();
+            let is_full = targets.by_key.len() >= MOST_TARGETS;
+            if is_full && targets.swept_at.is_some_and(|at| now < at + self.up_to) {
+                return None;
+            }
+            targets.swept_at = Some(now);
             targets
                 .by_key
                 .retain(|_, target| !target.is_idle(self.up_to, now));
-            targets.sweep_at = SMALLEST_SWEEP.max(targets.by_key.len() * 2);
+            targets.sweep_at = SMALLEST_SWEEP
+                .max(targets.by_key.len() * 2)
+                .min(MOST_TARGETS);
+            if targets.by_key.len() >= MOST_TARGETS {
+                return None;
+            }
         }
         let target = targets.by_key.entry(Arc::clone(key)).or_insert_with(|| {
             let target = LeasedTarget::new(store, model, key);
@@ -175,24 +223,68 @@ impl WindowLeases {
         target.calls().filter(|_| !decision.is_granted())
     }
 
-    /// Ends the leases of a target, and waits until what they did not use is back.
-    pub(crate) async fn end(&self, key: &str) {
+    /// Ends the leases of a target, before this client resets it, and waits until what they did not use is back.
+    pub(crate) async fn stop(self: &Arc<Self>, key: &Arc<str>) -> TargetStop {
+        *self.write().stopped.entry(Arc::clone(key)).or_default() += 1;
+        let stop = TargetStop {
+            leases: Arc::clone(self),
+            key: Arc::clone(key),
+            is_over: false,
+        };
         if let Some(target) = self.target(key) {
             self.remove(&target);
             if let Some(calls) = target.calls() {
                 calls.await;
             }
         }
+        stop
     }
 
     /// Ends all leases, and takes none from then on.
     pub(crate) fn close(&self) {
-        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut targets = self.write();
         targets.is_closed = true;
         let all = std::mem::take(&mut targets.by_key);
         drop(targets);
         for target in all.values() {
             target.step(Leases::close);
+        }
+    }
+}
+
+impl TargetStop {
+    /// The reset has been answered.
+    pub(crate) fn over(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for TargetStop {
+    fn drop(&mut self) {
+        match &self.leases.store {
+            Some(store) if !self.is_over => {
+                // Without an answer the reset may still happen, until its deadline at the latest.
+                let over = Self {
+                    leases: Arc::clone(&self.leases),
+                    key: Arc::clone(&self.key),
+                    is_over: true,
+                };
+                let deadline = store.call_deadline();
+                store.run_in_background(Box::pin(async move {
+                    let over = over;
+                    sleep_until(deadline).await;
+                    drop(over);
+                }));
+            }
+            _ => {
+                let mut targets = self.leases.write();
+                if let Some(stops) = targets.stopped.get_mut(&self.key) {
+                    *stops -= 1;
+                    if *stops == 0 {
+                        targets.stopped.remove(&self.key);
+                    }
+                }
+            }
         }
     }
 }
@@ -400,5 +492,91 @@ impl Drop for Asking {
         if !self.is_over {
             self.target.leases.failed(Instant::now());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::decision::Denied;
+    use crate::error::{Error, Result};
+    use crate::policies::FixedWindow;
+    use crate::store::Task;
+
+    struct Away;
+
+    #[async_trait]
+    impl LeasedWindows for Away {
+        async fn take(&self, _: &Arc<Call>) -> Result<(Answer, i64)> {
+            Err(Error::NoRuntime)
+        }
+
+        async fn give_back(&self, _: &Unused) -> Result<u32> {
+            Err(Error::NoRuntime)
+        }
+
+        fn call_deadline(&self) -> Instant {
+            Instant::now()
+        }
+
+        fn is_healthy(&self) -> bool {
+            false
+        }
+
+        fn run_in_background(&self, _: Task) {}
+
+        fn give_back_in_background(&self, _: Task) {}
+    }
+
+    fn leases() -> Arc<WindowLeases> {
+        Arc::new(WindowLeases::new(
+            Some(Arc::new(Away)),
+            Duration::from_secs(60),
+        ))
+    }
+
+    /// Asks for a key so many times, and returns how many targets have a place then.
+    fn targets_after(leases: &WindowLeases, key: &str, times: usize) -> usize {
+        let model = FixedWindow::new(10, Duration::from_secs(3600));
+        let target = Target {
+            model: Arc::new(model),
+            key: key.into(),
+            penalty: None,
+        };
+        let decision = Decision::Denied(Denied::new(Duration::from_secs(1)));
+        for _ in 0..times {
+            drop(leases.note(&target, 1, &decision));
+        }
+        leases.write().by_key.len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_take_bounded_memory_and_none_if_they_are_asked_for_once() {
+        let leases = leases();
+        for number in 0..100_000 {
+            assert_eq!(targets_after(&leases, &format!("once:{number}"), 1), 0);
+        }
+        for number in 0..MOST_TARGETS + 100 {
+            let targets = targets_after(&leases, &format!("twice:{number}"), 2);
+            assert_eq!(targets, (number + 1).min(MOST_TARGETS));
+        }
+        // The idle ones make room for others.
+        tokio::time::advance(Duration::from_secs(600)).await;
+        assert_eq!(targets_after(&leases, "later", 2), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_is_being_reset_is_not_leased() {
+        let leases = leases();
+        assert_eq!(targets_after(&leases, "key", 2), 1);
+        let key = Arc::from("key");
+        let (one, other) = (leases.stop(&key).await, leases.stop(&key).await);
+        assert_eq!(targets_after(&leases, "key", 10), 0);
+        one.over();
+        assert_eq!(targets_after(&leases, "key", 10), 0);
+        other.over();
+        assert_eq!(targets_after(&leases, "key", 2), 1);
     }
 }

@@ -304,6 +304,7 @@ on_every_store! {
             targets_together_are_one_target_and_no_two_of_them_meet,
             a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision,
             a_rule_does_not_apply_to_a_request_that_costs_it_nothing,
+            a_plan_that_blocks_does_so_whatever_a_request_costs,
             rules_are_replaced_while_requests_come_in,
             a_verdict_has_the_decision_of_each_limiter_by_its_name,
             an_rratelimiter_is_part_of_a_rule_as_any_other,

@@ -160,7 +160,7 @@ pub async fn a_joint_decision_is_told_once_with_each_of_its_limiters(fixture: Fi
     ];
     assert_eq!(told.take_requests(), expected);
 
-    // Rules: none applies, one does, two do, and the cost of one is invalid.
+    // Rules: none applies, one does, two do, and the cost of one is above its limit.
     let rules = client.rules([
         Rule::new(
             users,
@@ -179,11 +179,11 @@ pub async fn a_joint_decision_is_told_once_with_each_of_its_limiters(fixture: Fi
     for request in [(9, 9), (2, 9), (1, 3)] {
         let _ = rules.check(&request).await.unwrap();
     }
-    rules.check(&(0, 1)).await.unwrap_err();
+    rules.check(&(0, 4)).await.unwrap_err();
     let expected = [
         format!("*{slot}users: 2 granted: granted by store"),
         format!("*{slot}users: 1 granted, *keys 3 granted: granted by store"),
-        ": invalid_argument".to_owned(),
+        "*keys 4: exceeds_limit".to_owned(),
     ];
     assert_eq!(told.take_requests(), expected);
 }

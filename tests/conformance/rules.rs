@@ -169,6 +169,19 @@ pub async fn a_rule_does_not_apply_to_a_request_that_costs_it_nothing(fixture: F
     }
 }
 
+pub async fn a_plan_that_blocks_does_so_whatever_a_request_costs(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let user = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user")
+        .with_plan("blocked", Plan::Block)
+        .plan_of(|_, _| Some("blocked".to_owned()))
+        .cost(|request| request.size);
+    let rules = client.rules([user]).unwrap();
+    for size in [0, 1] {
+        let request = Request { size, ..ALICE };
+        assert_eq!(says(&rules, &request).await, Some("user"));
+    }
+}
+
 pub async fn rules_are_replaced_while_requests_come_in(fixture: Fixture) {
     let client = fixture.client("client").await;
     let rule = |limit, why| {

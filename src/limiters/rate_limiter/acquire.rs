@@ -401,11 +401,14 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have reset the limiter.
     pub async fn reset(&self) -> Result<bool> {
         self.validated()?;
-        self.queue.end_leases();
+        let leases = self.queue.stop_leases();
         let (store, target) = (self.queue.client_store(), self.target_as_it_is());
         let answer = self
             .change(reset(&**store, self.queue.local_store(), target))
             .await;
+        if let (Ok(_), Some(leases)) = (&answer, leases) {
+            leases.over();
+        }
         self.queue.permits_freed();
         answer
     }

@@ -170,7 +170,8 @@ impl<R, E> Rule<R, E> {
         self
     }
 
-    /// Sets what a request costs. The default is 1. The rule does not apply to a request that costs 0.
+    /// Sets what a request costs. The default is 1. The rule does not apply to a request that costs 0, unless its plan
+    /// blocks the request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -327,7 +328,7 @@ impl<R, E> Rule<R, E> {
             Some((name, Limits::To(limited))) => (Some(&**name), Some(limited)),
         };
         let cost = (self.cost)(request);
-        (cost > 0).then_some(Applied {
+        (cost > 0 || limited.is_none()).then_some(Applied {
             cost,
             key,
             plan,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use super::RedisStore;
 use super::retry::Repeat;
@@ -55,6 +56,10 @@ impl LeasedWindows for RedisStore {
             }
         };
         self.guarded(name, call_deadline, calling).await
+    }
+
+    fn call_deadline(&self) -> Instant {
+        Store::call_deadline(self)
     }
 
     fn is_healthy(&self) -> bool {
