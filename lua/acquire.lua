@@ -34,7 +34,7 @@
 --         2  available permits before the list: at least enough for all of it, or exact. With `reserve` at least the
 --            request's if it is granted, else fewer. With the rate it determines which
 --            requests were granted
---         3  ms until the oldest live grant expires, the interval if there was none
+--         3  ms until the oldest live grant with permits expires, the interval if there was none
 --         4  interval in ms
 --         5  if a request was denied, ms until what was in use before the list is back, at most the interval. Else the
 --            interval; may then be left out, with all that follows

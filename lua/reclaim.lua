@@ -52,6 +52,10 @@ end
 local held = window.permits_of(found)
 redis.call('zrem', limiter.permits_key, found)
 window.note_change(audit, found, score, held, true)
+if string.byte(found) == 24 then
+  local call_id = string.sub(found, 2, 17)
+  --! include shared/fence.lua
+end
 window.take_from_oldest(limiter, limiter.expired, limiter.excess)
 window.credit(limiter, held)
 window.write(limiter, 0)

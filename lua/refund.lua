@@ -11,7 +11,7 @@
 -- Returns the permits returned: fewer than asked for if releases took part of the grant, 0 if it has expired. Below 0: nothing was
 --         written, and minus this number is the score from which to continue the search, as ARGV[6]
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  shrinks or removes the member and raises the value by as much; removes expired grants; the times to live. Nothing
+-- Writes  shrinks or removes the member, with the fence of a lease, and raises the value by as much; removes expired grants; the times to live. Nothing
 --         if the grant is not found
 -- Tells   those that wait, by shared/publish_freed.lua, unless the limiter is per client
 
@@ -49,6 +49,9 @@ local returned = math.min(number, held)
 if returned == held then
   redis.call('zrem', key, member)
   window.note_change(audit, member, score, returned, true)
+  if string.byte(member) == 24 then
+    --! include shared/fence.lua
+  end
 elseif window.shrink(key, score, member, held - returned) then
   window.note_change(audit, member, score, returned, false)
 else

@@ -3,7 +3,7 @@
 --
 -- Permits that were granted out of a lease may be released by another client, which names no grant: then permits are taken out of
 -- the oldest grant, and what this one was used for has to count by the score of the lease. So the score becomes that of the last
--- use only if no permits were taken out of a later grant than the lease's fence. Else it stays, but for two milliseconds: a lease
+-- use only if no permits were taken out of a later grant than the lease's fence (shared/fence.lua). Else it stays, but for two milliseconds: a lease
 -- that is settled never has the score that it was made with.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client, audit
@@ -13,7 +13,7 @@
 --         4  permits of the lease
 --         5  how many of them were used
 --         6  ms by which the last use came before the score
---         7  ms by which the fence is before the score
+--         7  ms by which the fence is before the score, at least
 --         8  audited rate, as ARGV[3] of acquire.lua
 -- Returns the permits returned; 0 if it has expired, or is settled already
 -- Errors  UNINITIALIZED, BADSTATE
@@ -49,12 +49,9 @@ end
 local held, settled = window.permits_of(member), score + 2 -- 2^53 + 1 is no double
 -- What the grant has lost came back before, and was used for all that the client knows.
 local left = math.max(math.min(used - math.max(leased - held, 0), held), 0)
-if score - span > horizon and redis.call('zscore', key, fence) == window.digits(score - span) then
-  if early > 0 then
-    settled = score - early
-  end
-  redis.call('zrem', key, fence)
-  window.note_change(audit, fence, window.digits(score - span), 0, true)
+-- A later fence is that of a copy of the call, which was granted too.
+if fenced and fenced <= score - span and early > 0 then
+  settled = math.max(score - early, fenced)
 end
 -- The grant shrinks first: the excess of a peer's release comes out of what remains.
 if left > 0 then

@@ -177,8 +177,8 @@ impl Window {
             place = place.or_else(|| grants.place_of_lease(settled, &grant.call_id));
         }
         Ok(place.map_or(0, |place| {
-            open.take_out(at, place, audited_rate, |grants, _| {
-                grants.take_out(place, grant.permits)
+            open.take_out(at, place, audited_rate, |grants, horizon| {
+                grants.take_out((place, &grant.call_id), horizon, grant.permits)
             })
         }))
     }
@@ -205,14 +205,13 @@ impl Window {
                 // What the grant has lost came back before, and was used for all that the client knows.
                 let lost = lease.permits.saturating_sub(held);
                 let left = used.saturating_sub(lost).min(held);
-                let first = lease.score - lease.span;
-                let fence = { Some(first) }.filter(|&first| first > horizon);
-                let fence = fence.and_then(|first| grants.place_of_fence(first, &lease.call_id));
-                let score = match fence {
-                    Some(_) if early > 0 => lease.score - early,
-                    _ => lease.score + 2, // a number of ms that a script can count in the member, too
+                // A later fence is that of a copy of the call, which was granted too.
+                let is_its = |fence: &i64| *fence <= lease.score - lease.span && early > 0;
+                let score = |fence: Option<i64>| match fence.filter(is_its) {
+                    Some(fence) => fence.max(lease.score - early),
+                    None => lease.score + 2, // a number of ms that a script can count in the member, too
                 };
-                grants.settle(fence, place, left, score);
+                grants.settle((place, lease), horizon, left, score);
                 held - left
             })
         }))
@@ -289,7 +288,7 @@ impl Open<'_> {
     #[inline]
     fn write_with(&mut self, reconciled: &Reconciled, taken: i64, add: impl FnOnce(&mut Grants)) {
         // If all grants go at once, their time to live goes with them; otherwise the new one keeps it.
-        let all_go_first = reconciled.oldest.is_none() && reconciled.gone > BOUNDS.always_removed;
+        let all_go_first = reconciled.all_expired && reconciled.gone > BOUNDS.always_removed;
         if all_go_first {
             self.write(reconciled, taken);
         }

@@ -49,6 +49,7 @@ if is_other_type then
 end
 local text = call('get', value_key)
 local first = call('zrange', permits_key, '0', '0', 'withscores')
+local oldest_grant = first[1]
 
 -- The common case comes first, without functions or tables of its own: all keys are present and well formed, and the value
 -- agrees with the grants as far as their number shows. Every other case goes through window.lua.
@@ -110,7 +111,7 @@ if is_common and oldest and oldest <= now - interval then
   if available > rate then
     available = rate -- a peer's release raised the value and left its grant, which has expired now
   end
-  oldest = tonumber(next[2])
+  oldest_grant, oldest = next[1], tonumber(next[2])
   if not oldest then
     available = rate -- nothing is in use
   else
@@ -135,6 +136,11 @@ if is_common and check and oldest then
     end
     is_common = available + in_use == rate
   end
+end
+if is_common and oldest then
+  local grant = oldest_grant
+  --! include shared/held.lua
+  is_common = held > 0 -- else it is the fence of a lease, and nothing comes back when it expires
 end
 
 local window, limiter
@@ -335,7 +341,7 @@ if taken > 0 then
   end
   if until_usable < until_score then
     local call_id = string.sub(member, 2, 17)
-    --! include shared/fence.lua
+    --! include shared/fence.lua name
     call('zadd', permits_key, string.format('%d', now + until_usable), fence)
   end
 end

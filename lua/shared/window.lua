@@ -123,10 +123,24 @@ local function load_window()
     end
   end
 
+  -- The score of the oldest live grant with permits; nil where there is none. `first` is the oldest live member, and its score.
+  -- Those without permits, as the fences of leases are, are passed over: of those that are read, else the last of them counts.
+  local function oldest_of(key, horizon, first)
+    local place = 1
+    if first[1] and permits_of(first[1]) == 0 then
+      first = redis.call('zrangebyscore', key, '(' .. digits(horizon), '+inf', 'withscores', 'limit', 0, MOST_SUMMED)
+      while first[place] and permits_of(first[place]) == 0 and place < 2 * MOST_SUMMED - 1 do
+        place = place + 2
+      end
+    end
+    return first[place + 1] and math.floor(tonumber(first[place + 1]))
+  end
+
   -- Milliseconds until the oldest live grant expires, at most the interval; the interval where there is none.
   local function until_first(key, now, interval)
-    local oldest = redis.call('zrangebyscore', key, '(' .. digits(now - interval), '+inf', 'withscores', 'limit', 0, 1)[2]
-    return oldest and math.min(interval - now + math.floor(tonumber(oldest)), interval) or interval
+    local first = redis.call('zrangebyscore', key, '(' .. digits(now - interval), '+inf', 'withscores', 'limit', 0, 1)
+    local oldest = oldest_of(key, now - interval, first)
+    return oldest and math.min(interval - now + oldest, interval) or interval
   end
 
   -- The keep alive of a limiter that has `stored` and `interval`, and must have the settings `required` of `open`. nil for
@@ -270,7 +284,7 @@ local function load_window()
   --   unread     how many more have expired
   --   all_expired  whether every grant has
   --   available  the available permits; negative where more than the rate is in use
-  --   oldest     score of the oldest live grant, nil where there is none
+  --   oldest     score of the oldest live grant with permits, nil where there is none
   --   in_use     permits of the live grants without `excess`, nil where they were not summed
   --   excess     permits that these grants hold although a peer's release returned them
   --   summed     how many grants were summed, -1 where they are too many
@@ -288,14 +302,14 @@ local function load_window()
       return
     end
 
-    local oldest = redis.call('zrange', key, '0', '0', 'withscores')[2]
-    if not oldest then
+    local first = redis.call('zrange', key, '0', '0', 'withscores')
+    if not first[1] then
       return -- nothing is in use
     end
     local number = redis.call('zcard', key)
-    if tonumber(oldest) <= limiter.horizon then
-      oldest = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf', 'withscores', 'limit', 0, 1)[2]
-      if not oldest then
+    if tonumber(first[2]) <= limiter.horizon then
+      first = redis.call('zrangebyscore', key, '(' .. digits(limiter.horizon), '+inf', 'withscores', 'limit', 0, 1)
+      if not first[1] then
         limiter.expired, limiter.all_expired = number, true
         return
       end
@@ -310,8 +324,8 @@ local function load_window()
       end
     end
 
-    limiter.oldest = math.floor(tonumber(oldest))
-    if limiter.oldest >= LARGEST then
+    limiter.oldest = oldest_of(key, limiter.horizon, first)
+    if limiter.oldest and limiter.oldest >= LARGEST then
       return redis.error_reply('BADSTATE the score of a grant is not a time')
     end
     local expired_permits = limiter.expired_permits

@@ -111,7 +111,8 @@ impl Window {
         let available = *self.overall.value.get()?;
         let oldest = self.overall.grants().score_at(0)?;
         let has_room = i64::from(permits) <= available && available <= rate;
-        if !is_in_order || !has_room || oldest <= at.now - interval {
+        let has_permits = self.overall.grants().holds_at(0);
+        if !is_in_order || !has_room || !has_permits || oldest <= at.now - interval {
             return None;
         }
         let mut open = Open {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::BOUNDS;
 use super::by_score::{ByScore, Scored};
+use crate::grant::Grant;
 use crate::permit::{self, CallId};
 
 const NEWEST: usize = 100;
@@ -272,6 +273,26 @@ impl Grants {
         self.entries.score_at(place)
     }
 
+    /// The score of the oldest live grant, if so many have expired. Members without permits, as the fences of leases are, are
+    /// passed over: of those that are read, else the last of them counts.
+    #[inline]
+    pub(super) fn oldest(&self, expired: usize) -> Option<i64> {
+        if self.holds_at(expired) {
+            return self.score_at(expired);
+        }
+        let page = expired..self.len().min(expired + BOUNDS.most_summed);
+        let is_full = page.len() == BOUNDS.most_summed;
+        let last = page.end.checked_sub(1).filter(|_| is_full);
+        let place = page.into_iter().find(|&place| self.holds_at(place));
+        self.score_at(place.or(last)?)
+    }
+
+    /// Whether there is a grant with permits at this index.
+    #[inline]
+    pub(super) fn holds_at(&self, place: usize) -> bool {
+        { self.entries.get(place) }.is_some_and(|entry| entry.permits() > 0)
+    }
+
     pub(super) fn newest(&self) -> Option<i64> {
         self.entries.newest()
     }
@@ -352,21 +373,33 @@ impl Grants {
         Some(first + { in_range }.map(is_it).position(|is_it| is_it)?)
     }
 
-    /// The index of the fence with this score of the lease with this name.
-    pub(super) fn place_of_fence(&self, score: i64, call_id: &CallId) -> Option<usize> {
+    /// Removes the fence of the lease with this name, unless it has expired, and returns its score. It is probably `at` this one.
+    fn remove_fence(&mut self, call_id: &CallId, horizon: i64, at: i64) -> Option<i64> {
         let fence = Member::fence(call_id);
-        self.entries.position(score, |entry| entry.member == fence)
+        let is_fence = |entry: &Entry| entry.score > horizon && entry.member == fence;
+        let place = self.entries.position(at, is_fence).or_else(|| {
+            let first = self.entries.later_than(horizon);
+            let mut live = self.entries.range(first..self.len());
+            Some(first + live.position(is_fence)?)
+        });
+        self.entries.remove(place?).map(|entry| entry.score)
     }
 
-    /// Leaves so many permits in the lease at this index, with this score, and removes the fence, which is before it.
-    pub(super) fn settle(&mut self, fence: Option<usize>, place: usize, permits: u32, score: i64) {
+    /// Leaves so many permits in the lease at this index, and removes its fence. `score` is that of the lease then, by the score of
+    /// its fence, unless that has expired.
+    pub(super) fn settle(
+        &mut self,
+        (place, lease): (usize, &Grant),
+        horizon: i64,
+        permits: u32,
+        score: impl FnOnce(Option<i64>) -> i64,
+    ) {
         let Some(entry) = self.entries.remove(place) else {
             return;
         };
-        if let Some(fence) = fence {
-            self.entries.remove(fence);
-        }
+        let fence = self.remove_fence(&lease.call_id, horizon, lease.score - lease.span);
         if permits > 0 {
+            let score = score(fence);
             let ahead = (score - entry.made()).max(0);
             self.put(score, entry.member.with_ahead(ahead, permits));
         }
@@ -377,11 +410,21 @@ impl Grants {
         self.permits_between(place, place + 1) as u32
     }
 
-    /// Takes up to so many permits out of the grant at this index, and returns how many.
-    pub(super) fn take_out(&mut self, place: usize, permits: u32) -> u32 {
-        let held = self.entries.get(place).map_or(0, Entry::permits) as u32;
+    /// Takes up to so many permits out of the grant of this call at this index, and returns how many. With a lease that is
+    /// removed goes its fence.
+    pub(super) fn take_out(
+        &mut self,
+        (place, call_id): (usize, &CallId),
+        horizon: i64,
+        permits: u32,
+    ) -> u32 {
+        let entry = self.entries.get(place);
+        let (held, score) = entry.map_or((0, 0), |it| (it.permits() as u32, it.score));
+        let is_lease = entry.is_some_and(|it| it.member.is_lease(call_id));
         let taken = permits.min(held);
-        self.shrink_at(place, held - taken);
+        if !self.shrink_at(place, held - taken) && is_lease {
+            self.remove_fence(call_id, horizon, score);
+        }
         taken
     }
 

@@ -55,8 +55,10 @@ pub(super) struct Reconciled {
     /// How many more have expired.
     pub(super) rest: usize,
     pub(super) available: i64,
-    /// The score of the oldest live grant.
+    /// The score of the oldest live grant with permits.
     pub(super) oldest: Option<i64>,
+    /// Whether there are no live ones.
+    pub(super) all_expired: bool,
     /// Permits of the remaining grants less `excess`, if they were summed.
     pub(super) used: Option<i64>,
     /// Permits that these grants hold although a peer's release gave them back.
@@ -116,7 +118,7 @@ impl Pool {
         removal: Removal,
     ) -> Reconciled {
         let mut reconciled = self.unused(settings, now);
-        if reconciled.oldest.is_none() {
+        if reconciled.all_expired {
             return reconciled;
         }
         let (grants, expired) = (self.grants(), reconciled.gone);
@@ -140,7 +142,7 @@ impl Pool {
         check: bool,
     ) -> Reconciled {
         let reconciled = self.unused(settings, now);
-        if reconciled.oldest.is_none() {
+        if reconciled.all_expired {
             return reconciled;
         }
         let (grants, expired) = (self.grants(), reconciled.gone);
@@ -157,12 +159,14 @@ impl Pool {
     /// What is available if nothing is in use, and which grants have expired.
     #[inline]
     fn unused(&self, settings: &Settings, now: i64) -> Reconciled {
-        let expired = self.grants().expired(now - settings.interval);
+        let grants = self.grants();
+        let expired = grants.expired(now - settings.interval);
         Reconciled {
             gone: expired,
             rest: 0,
             available: settings.rate,
-            oldest: self.grants().score_at(expired),
+            oldest: grants.oldest(expired),
+            all_expired: expired == grants.len(),
             used: None,
             excess: 0,
             counted: 0,

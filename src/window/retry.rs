@@ -58,7 +58,7 @@ impl Window {
         let (permits, interval) = (i64::from(found.permits), settings.interval);
         let oldest = { self.grants(settings, client) }.and_then(|grants| {
             let expired = grants.expired(at.now - interval);
-            grants.score_at(expired)
+            grants.oldest(expired)
         });
         let until_first = oldest.map_or(interval, |oldest| {
             (interval - at.now + oldest).min(interval)
@@ -91,7 +91,7 @@ impl Window {
             at,
             found.place,
             call.audited_rate,
-            |grants, _| grants.take_out(found.place, found.permits),
+            |grants, horizon| grants.take_out((found.place, &call.id), horizon, found.permits),
         )))
     }
 
