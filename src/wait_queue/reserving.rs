@@ -1,10 +1,11 @@
 //! Requests for permits to be used later, which do not wait in the queue.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::leases::Moment;
 use super::{Queue, WaitQueue};
 use crate::decision::{DecisionSource, check_fits};
 use crate::error::{Error, Result};
@@ -17,16 +18,35 @@ use crate::window::{Ahead, Requests, SetUp};
 const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// Permits that can be used later.
-#[derive(Debug)]
 pub(crate) struct Reserved {
+    queue: Arc<Queue>,
     /// Its score is the end of the time in which they can be used.
     pub(crate) grant: Grant,
     /// When that time begins: as late as it may be.
     pub(crate) usable_at: Instant,
     /// When it ends: as early as it may be.
     pub(crate) expires_at: Instant,
-    /// The same by the clock of the system.
-    pub(crate) expires_at_wall: SystemTime,
+    /// When its call was about to be sent.
+    sent: Moment,
+    /// How many ms later the time ends.
+    lasts: i64,
+}
+
+impl Reserved {
+    /// The ms for which they can still be used, rounded down; 0 once that is over, also by the wall clock, which goes on while the
+    /// machine is suspended.
+    pub(crate) fn left(&self) -> i64 {
+        self.sent.left_of(self.lasts, self.queue.now())
+    }
+}
+
+impl Queue {
+    fn now(&self) -> Moment {
+        Moment {
+            at: Instant::now(),
+            wall: self.store.wall_millis(),
+        }
+    }
 }
 
 /// `None` if they become available too late.
@@ -47,7 +67,7 @@ impl WaitQueue {
         let queue = &self.queue;
         let call = AcquireCall::new(Requests::one(permits)).with_set_up(set_up);
         let call = Arc::new(call.with_ahead(Some(Ahead::Reservation { within })));
-        let (sent_at, sent_at_wall) = (Instant::now(), SystemTime::now());
+        let sent = queue.now();
         let mut calling = Calling {
             queue,
             call: Some(Arc::clone(&call)),
@@ -70,10 +90,12 @@ impl WaitQueue {
         // It can be used from then on.
         let grant = Grant::new(answer.score, call.id, permits).with_span(answer.interval);
         Ok(Some(Reserved {
+            queue: Arc::clone(queue),
             grant,
             usable_at: Instant::now() + until_usable.min(LATE),
-            expires_at: sent_at + until_score.min(LATE),
-            expires_at_wall: sent_at_wall + until_score.min(LATE),
+            expires_at: sent.at + until_score.min(LATE),
+            sent,
+            lasts: answer.until_score,
         }))
     }
 }

@@ -50,6 +50,15 @@ async fn gives_back(limiter: &RateLimiter, permits: u64) {
     .await;
 }
 
+/// Waits until the store counts what was reserved from its use, which was a millisecond later than the clock shows.
+async fn is_told(limiter: &RateLimiter, rate: u32) {
+    until("the use is told", async || {
+        let decision = limiter.peek(rate).await.unwrap();
+        matches!(decision, Decision::Denied(denied) if denied.retry_after == ms(1_001))
+    })
+    .await;
+}
+
 /// When it is usable and when it expires, in ms from now.
 fn times(reservation: &Reservation) -> (u128, u128) {
     let from_now = |at: Instant| (at - Instant::now()).as_millis();
@@ -67,18 +76,16 @@ pub async fn permits_that_are_there_are_usable_at_once_and_for_an_interval(fixtu
     assert_eq!(reservation.permits(), 4);
     assert_eq!(times(&reservation), (0, 1_000));
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
-    pass(&fixture, ms(400)).await;
+    // The clock shows whole milliseconds: a millisecond more may have passed than it says.
+    fixture.pass(ms(899));
+    advance(ms(900)).await;
     let grant = at_once(reservation.ready()).await.unwrap();
     assert_eq!(grant.permits(), 4);
     // They count from their use, once the store has heard of it.
-    until("it is settled", async || {
-        let decision = limiter.peek(10).await.unwrap();
-        matches!(decision, Decision::Denied(denied) if denied.retry_after == ms(1_000))
-    })
-    .await;
-    fixture.at(2_399);
+    is_told(&limiter, 10).await;
+    fixture.at(2_899);
     gives_back(&limiter, 6).await;
-    fixture.at(2_400);
+    fixture.at(2_900);
     gives_back(&limiter, 10).await;
 }
 
@@ -97,6 +104,7 @@ pub async fn a_reservation_is_usable_when_enough_is_back_and_others_wait_for_it(
     let (grant, after) = ready.await.unwrap();
     assert_eq!(grant.unwrap().permits(), 5);
     assert!(after >= ms(900));
+    is_told(&limiter, 10).await;
     fixture.at(3_201);
     gives_back(&limiter, 10).await;
 }
@@ -260,6 +268,7 @@ pub async fn a_reservation_outlives_a_change_of_the_rate(fixture: Fixture) {
     advance(ms(1)).await; // a timer may be late by a millisecond
     assert_eq!(at_once(reservation.ready()).await.unwrap().permits(), 5);
     gives_back(&limiter, 1).await;
+    is_told(&limiter, 6).await;
     fixture.at(3_201);
     gives_back(&limiter, 6).await;
 }

@@ -1,7 +1,7 @@
 //! Permits that were reserved for later.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
@@ -140,7 +140,8 @@ impl Reservation {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ReservationExpired`](crate::Error::ReservationExpired) if they were to be used earlier,
+    /// [`Error::ReservationExpired`](crate::Error::ReservationExpired) if they were to be used earlier, also by the wall clock, or if
+    /// that was set back,
     /// [`Error::Closed`](crate::Error::Closed) if the client is closed, also meanwhile,
     /// [`Error::NoRuntime`](crate::Error::NoRuntime). After an error the permits go back.
     ///
@@ -154,14 +155,11 @@ impl Reservation {
             () = client.closed() => return Err(Error::Closed),
             () = sleep_until(self.reserved.usable_at) => {}
         }
-        let now = Instant::now();
-        // A process that was suspended has a monotonic clock that stood.
-        if now > self.reserved.expires_at || SystemTime::now() > self.reserved.expires_at_wall {
+        let early = self.reserved.left();
+        if early == 0 {
             let name = self.limiter.name().to_owned();
             return Err(Error::ReservationExpired { name });
         }
-        let early = self.reserved.expires_at - now;
-        let early = i64::try_from(early.as_millis()).unwrap_or(0);
         let (id, score, used) = {
             let grant = &self.reserved.grant;
             (grant.call_id, grant.score, grant.permits)
@@ -185,7 +183,8 @@ impl Reservation {
             return Ok(0);
         }
         grant.permits = permits.min(grant.permits);
-        let excess = Grant::new(grant.score, grant.call_id, excess).with_span(grant.span);
+        // Without a span it is found at this score only: a call that comes when the reservation is settled gives nothing back.
+        let excess = Grant::new(grant.score, grant.call_id, excess);
         self.limiter.refund(excess).await
     }
 

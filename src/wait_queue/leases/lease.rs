@@ -24,6 +24,22 @@ pub(in crate::wait_queue) struct Moment {
     pub(in crate::wait_queue) wall: i64,
 }
 
+impl Moment {
+    /// How many of so many ms from this moment on are left, rounded down; 0 once they are over.
+    pub(in crate::wait_queue) fn left_of(self, millis: i64, now: Self) -> i64 {
+        let lasts = Duration::from_millis(millis.max(0).unsigned_abs());
+        let elapsed = now.at.saturating_duration_since(self.at);
+        let left = lasts.saturating_sub(elapsed).as_millis() as i64;
+        // The parts of a millisecond in which it began and in which it is read may be up to one together.
+        let left_by_wall = match now.wall.saturating_sub(self.wall) {
+            0 => millis,
+            passed @ 1.. => millis.saturating_sub(passed).saturating_sub(1),
+            _set_back => 0,
+        };
+        left.min(left_by_wall).max(0)
+    }
+}
+
 /// What the store granted.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {
@@ -47,16 +63,7 @@ pub(super) struct Terms {
 impl Terms {
     /// The ms for which the permits may still be used, rounded down; 0 once the lease has ended.
     pub(super) fn lasts_from(&self, now: Moment) -> i64 {
-        let lasts = Duration::from_millis(self.lasts.max(0).unsigned_abs());
-        let elapsed = now.at.saturating_duration_since(self.sent.at);
-        let left = lasts.saturating_sub(elapsed).as_millis() as i64;
-        // The parts of a millisecond in which it began and in which it is read may be up to one together.
-        let left_by_wall = match now.wall.saturating_sub(self.sent.wall) {
-            0 => self.lasts,
-            passed @ 1.. => self.lasts - passed.saturating_add(1),
-            _set_back => 0,
-        };
-        left.min(left_by_wall).max(0)
+        self.sent.left_of(self.lasts, now)
     }
 
     /// When the permits may no longer be used.
