@@ -23,7 +23,9 @@ use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, Effect, Ended, LeaseHold, LeaseStop, Reserved, Sending, WaitQueue};
+use crate::wait_queue::{
+    Checked, Effect, Ended, LeaseHold, LeaseStop, Reserved, Sending, WaitQueue,
+};
 use crate::window::{Answer, SetUp, Settings};
 
 #[derive(Debug)]
