@@ -8,7 +8,7 @@
 
 local name, value, permits = unpack(KEYS)
 if ARGV[1] == '' then
-  -- Whoever has made a limiter since may have taken permits.
+  -- A client that has made a limiter since may have taken permits.
   if redis.call('exists', name) == 1 then
     return 0
   end

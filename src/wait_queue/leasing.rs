@@ -84,7 +84,7 @@ impl WaitQueue {
         }
         let leases = || Box::new(Leases::new(Instant::now()));
         queue.leases.get_or_init(leases).hold(up_to);
-        fence(Ordering::SeqCst); // a call that has found no leases to end is counted for whoever asks for one from now on
+        fence(Ordering::SeqCst); // a change that has found no leases to end is seen by each later plan
         Some(LeaseHold {
             queue: Arc::clone(queue),
             up_to,
@@ -166,7 +166,7 @@ impl WaitQueue {
 }
 
 impl Queue {
-    fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Moment {
         Moment {
             at: Instant::now(),
             wall: self.store.wall_millis(),

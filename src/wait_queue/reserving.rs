@@ -36,16 +36,7 @@ impl Reserved {
     /// The ms for which they can still be used, rounded down; 0 once that is over, also by the wall clock, which goes on while the
     /// machine is suspended.
     pub(crate) fn left(&self) -> i64 {
-        self.sent.left_of(self.lasts, self.queue.now())
-    }
-}
-
-impl Queue {
-    fn now(&self) -> Moment {
-        Moment {
-            at: Instant::now(),
-            wall: self.store.wall_millis(),
-        }
+        self.sent.left_of(self.lasts, self.queue.moment())
     }
 }
 
@@ -67,7 +58,7 @@ impl WaitQueue {
         let queue = &self.queue;
         let call = AcquireCall::new(Requests::one(permits)).with_set_up(set_up);
         let call = Arc::new(call.with_ahead(Some(Ahead::Reservation { within })));
-        let sent = queue.now();
+        let sent = queue.moment();
         let mut calling = Calling {
             queue,
             call: Some(Arc::clone(&call)),
