@@ -80,6 +80,7 @@ fn request(load: Load) -> RateLimitRequest {
         RateLimitDescriptor {
             entries: vec![entry],
             hits_addend: None,
+            is_negative_hits: false,
         }
     };
     RateLimitRequest {
