@@ -3,44 +3,24 @@
 //!
 //! `cargo bench -p benchmarks --bench tower`; `-- 100000 layer` makes so many requests to one of them, for a profiler.
 
-use std::convert::Infallible;
-use std::env;
-use std::future::{Ready, ready};
-use std::hint::black_box;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+mod asking;
 
+use std::env;
+use std::hint::black_box;
+use std::time::Duration;
+
+use asking::{Handler, ask, request};
 use axum::body::Body;
 use http::{Request, Response};
 use redisson_rate_limiter::{Limiter, RedissonClient, TokenBucket};
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::fields::Fields;
 use redisson_rate_limiter_tower::key::{Header, Key};
-use tower::{Layer, Service};
+use tower::Layer;
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::KeyExtractor;
-
-const ROUNDS: usize = 9;
-
-#[derive(Clone)]
-struct Handler;
-
-impl Service<Request<Body>> for Handler {
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Ready<Result<Response<Body>, Infallible>>;
-
-    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        black_box(request);
-        ready(Ok(Response::new(Body::empty())))
-    }
-}
 
 /// The same key as [`Header`] finds.
 #[derive(Debug, Clone)]
@@ -56,27 +36,6 @@ impl KeyExtractor for User {
             .and_then(|it| it.to_str().ok());
         user.map(str::to_owned)
             .ok_or(GovernorError::UnableToExtractKey)
-    }
-}
-
-fn request() -> Request<Body> {
-    let request = Request::builder().header("x-user", "user:123");
-    request.body(Body::empty()).expect("a request")
-}
-
-fn ask<S>(mut service: S, times: u32)
-where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
-{
-    let mut context = Context::from_waker(std::task::Waker::noop());
-    for _ in 0..times {
-        assert!(service.poll_ready(&mut context).is_ready());
-        let mut response = std::pin::pin!(service.call(request()));
-        let Poll::Ready(Ok(response)) = response.as_mut().poll(&mut context) else {
-            panic!("it waits for nobody")
-        };
-        assert_eq!(response.status(), 200);
-        black_box(response);
     }
 }
 
@@ -137,20 +96,5 @@ fn main() {
         "tower_governor",
         "tower_governor with fields",
     ];
-    const TIMES: u32 = 100_000;
-    let mut best = [Duration::MAX; 6];
-    for _ in 0..ROUNDS {
-        for (name, best) in names.iter().zip(&mut best) {
-            let start = Instant::now();
-            run(name, TIMES);
-            *best = start.elapsed().min(*best);
-        }
-    }
-    let nanos = best.map(|it| it.as_nanos() as f64 / f64::from(TIMES));
-    println!("| | ns a request | ns beside the handler | of the layer |\n|---|--:|--:|--:|");
-    let layer = nanos[2] - nanos[0];
-    for (name, time) in names.iter().zip(nanos) {
-        let added = time - nanos[0];
-        println!("| {name} | {time:.0} | {added:.0} | {:.2} |", added / layer);
-    }
+    asking::compare(&names, 2, run);
 }
