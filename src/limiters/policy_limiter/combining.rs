@@ -42,9 +42,9 @@ impl Calls for TargetCalls {
     const CAPACITY: usize = 1024;
     const IS_REPEATABLE: bool = false;
 
-    /// The server decides one call while the answers to the other are read.
-    fn calls_at_once(_request: &TargetRequest) -> usize {
-        2
+    /// Two where a call takes the server longer the more it carries: it decides one while the other is on its way.
+    fn calls_at_once(request: &TargetRequest) -> usize {
+        1 + usize::from(request.target.model.properties().logs_requests)
     }
 
     fn cost(request: &TargetRequest) -> u32 {
