@@ -1,8 +1,26 @@
 //! Grants of several versions on one limiter, those before 3.17 among them.
 
 use compat_tests::redisson::{Rate, Version};
+use redis::AsyncCommands;
 
 use crate::spoilt::{MINUTE, NAME, Spoilt, each};
+
+/// Permits that a client of an older version takes.
+async fn take(on: &Spoilt, version: Version, permits: i64) {
+    let peer = on.client(version).await.limiter(NAME);
+    assert_eq!(peer.try_acquire(permits).await, Ok(true), "{version}");
+    let mut redis = on.redis.clone();
+    let key = format!("{{{NAME}}}:permits");
+    let members: Vec<(Vec<u8>, f64)> = redis.zrange_withscores(&key, 0, -1).await.unwrap();
+    for (member, score) in members {
+        // One in 256 random members of 3.13.3 begins as one of today does that has three random bytes, and all versions read it.
+        if member.len() == 8 && member[0] == 3 {
+            let other = [&[4], &member[1..]].concat();
+            let () = redis.zrem(&key, member).await.unwrap();
+            let () = redis.zadd(&key, other, score).await.unwrap();
+        }
+    }
+}
 
 /// Two permits each by Redisson 3.16.3, 3.16.8, 3.17.0, 3.21.3 and 4.7.0, of 12; a client of 4.7.0 reads what is left of them.
 async fn mixed() -> Spoilt {
@@ -16,8 +34,7 @@ async fn mixed() -> Spoilt {
         .into_iter()
         .chain([Version::V3_17_0, Version::V3_21_3]);
     for version in old {
-        let peer = on.client(version).await.limiter(NAME);
-        assert_eq!(peer.try_acquire(2).await, Ok(true), "{version}");
+        take(&on, version, 2).await;
     }
     assert_eq!(limiter.try_acquire(2).await, Ok(true));
     on
@@ -60,8 +77,7 @@ async fn grants_before_3_17_are_removed_and_their_permits_come_back_at_once() {
 async fn a_limiter_that_an_expired_grant_of_an_old_version_broke_works_again() {
     for old in Version::LEGACY {
         each(Version::ALL, async |on, limiter| {
-            let peer = on.client(old).await.limiter(NAME);
-            assert_eq!(peer.try_acquire(3).await, Ok(true));
+            take(on, old, 3).await;
             on.age(MINUTE).await;
             on.mends_with("--legacy remove", &["legacy-members", "permits-lost"]);
             on.goes_on(limiter, 10, 10).await;
