@@ -62,13 +62,13 @@ impl Drop for LeaseStop {
             return;
         }
         // Without an answer the call may still change the limiter, until its deadline at the latest.
-        let (store, queue) = (&self.queue.store, Arc::clone(&self.queue));
+        let over = Self {
+            queue: Arc::clone(&self.queue),
+            is_over: true,
+        };
+        let store = &self.queue.store;
         let deadline = store.call_deadline();
         store.run_in_background(Box::pin(async move {
-            let over = Self {
-                queue,
-                is_over: true,
-            };
             sleep_until(deadline).await;
             drop(over);
         }));

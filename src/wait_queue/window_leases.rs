@@ -271,7 +271,6 @@ impl Drop for TargetStop {
                 };
                 let deadline = store.call_deadline();
                 store.run_in_background(Box::pin(async move {
-                    let over = over;
                     sleep_until(deadline).await;
                     drop(over);
                 }));

@@ -427,42 +427,31 @@ fn no_window_does_where_others_release_what_leases_granted() {
     no_window_holds_more_than_the_rate(histories, 8_000, |(rate, steps)| (history(rate, 0), steps));
 }
 
-#[test]
-fn what_a_lease_was_used_for_counts_to_its_end_if_others_release_it() {
+/// A lease is used up, and others release as much, which goes out of a later grant. Then these steps follow.
+fn check_released_lease(then: [Step; 3]) {
     let mut history = history(10, 0);
-    for step in [
+    let released = [
         Step::Lease(5, 15),
         Step::Use(0, 5, false),
         Step::Pass(10),
         Step::Acquire(5, true),
         Step::Release(0), // of the lease, but out of the grant
         Step::Acquire(5, true),
-        Step::Settle(0),
-        Step::Pass(10),
-        Step::Acquire(5, true),
-    ] {
-        history.take(&step);
+    ];
+    for step in released.iter().chain(&then) {
+        history.take(step);
         history.check_state();
     }
     history.check_uses();
 }
 
 #[test]
+fn what_a_lease_was_used_for_counts_to_its_end_if_others_release_it() {
+    check_released_lease([Step::Settle(0), Step::Pass(10), Step::Acquire(5, true)]);
+}
+
+#[test]
 fn what_a_lease_was_used_for_counts_if_it_is_released_and_settled_late() {
-    let mut history = history(10, 0);
-    for step in [
-        Step::Lease(5, 15),
-        Step::Use(0, 5, false),
-        Step::Pass(10),
-        Step::Acquire(5, true),
-        Step::Release(0), // of the lease, but out of the grant
-        Step::Acquire(5, true),
-        Step::Pass(11), // the interval since the last use of the lease has passed
-        Step::Settle(0),
-        Step::Acquire(5, true),
-    ] {
-        history.take(&step);
-        history.check_state();
-    }
-    history.check_uses();
+    // The interval since the last use of the lease has passed.
+    check_released_lease([Step::Pass(11), Step::Settle(0), Step::Acquire(5, true)]);
 }
