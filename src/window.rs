@@ -287,17 +287,10 @@ impl Open<'_> {
     /// Writes what `reconcile` found, and adds a grant if permits are taken.
     #[inline]
     fn write_with(&mut self, reconciled: &Reconciled, taken: i64, add: impl FnOnce(&mut Grants)) {
-        // If all grants go at once, their time to live goes with them; otherwise the new one keeps it.
-        let all_go_first = reconciled.all_expired && reconciled.gone > BOUNDS.always_removed;
-        if all_go_first {
-            self.write(reconciled, taken);
-        }
         if taken > 0 {
             self.pool.change_grants(add);
         }
-        if !all_go_first {
-            self.write(reconciled, taken);
-        }
+        self.write(reconciled, taken);
     }
 
     #[inline]
@@ -310,6 +303,10 @@ impl Open<'_> {
         if reconciled.gone > 0 {
             self.pool
                 .change_grants(|grants| grants.drop_first(reconciled.gone));
+            if reconciled.all_expired {
+                // Their time to live goes with them, also if a new grant is there already.
+                self.pool.grants.persist();
+            }
         }
     }
 

@@ -358,6 +358,9 @@ if not limiter then
   elseif expired > 1 then
     call('zremrangebyrank', permits_key, '0', string.format('%d', expired - 1))
   end
+  if expired > 0 and not oldest and not keep_alive then
+    call('persist', permits_key) -- the time to live of the grants before goes with them
+  end
   if keep_alive then
     call('pexpire', name, keep_alive)
     call('pexpire', value_key, keep_alive)

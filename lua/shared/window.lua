@@ -474,7 +474,8 @@ local function load_window()
     return limiter.all_expired and limiter.expired > ALWAYS_REMOVED
   end
 
-  -- Writes the value, less `taken` permits, and removes the expired grants that `reconcile` read.
+  -- Writes the value, less `taken` permits, and removes the expired grants that `reconcile` read. Where all have expired,
+  -- their key's time to live goes with them, also if a new grant is in it already.
   local function write(limiter, taken)
     if limiter.available ~= limiter.stored then
       redis.call('set', limiter.value_key, digits(limiter.available - taken))
@@ -485,6 +486,9 @@ local function load_window()
       redis.call('unlink', limiter.permits_key)
     elseif limiter.expired > 0 then
       redis.call('zremrangebyrank', limiter.permits_key, '0', digits(limiter.expired - 1))
+      if limiter.all_expired then
+        redis.call('persist', limiter.permits_key)
+      end
     end
   end
 

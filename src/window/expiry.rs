@@ -57,6 +57,11 @@ impl<T> Timed<T> {
         }
     }
 
+    /// Removes the time to live.
+    pub(crate) fn persist(&mut self) {
+        self.expire_at(NEVER);
+    }
+
     /// Extends the time to live to `end`, and returns whether it was shorter. A key that a peer left without one keeps none.
     #[inline]
     pub(crate) fn outlive(&mut self, end: i64) -> bool {
