@@ -25,8 +25,9 @@
 --            reserve  ms: a single request for permits that become available within this time, and may be used for an
 --                   interval then: the score is the end of it. More permits than are available are taken at once, so that
 --                   less than nothing is left and others wait. ARGV[2] has 2^53 for the ms. Without `share` and `debt`
---            setup  rate, interval, type, keep alive, '1' if an existing limiter must have this keep alive too: a
---                   missing limiter is created and a different one is changed to these settings. Live grants go on
+--            setup  rate, interval, type, keep alive, '1' if an existing limiter must have one, or none, as given: a
+--                   missing limiter is created and a different one is changed to these settings. A shorter keep alive
+--                   becomes this one, and a longer one stays. Live grants go on
 --                   counting; a change of the type resets the limiter, and what an earlier one left is deleted
 --         Empty arguments at the end are left out: the server spends as much on two arguments as on a look-up
 -- Returns little-endian doubles in one string, which costs the server half as much as an array

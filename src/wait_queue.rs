@@ -24,6 +24,7 @@ mod bounds;
 mod debts;
 mod driver;
 mod first_try;
+mod hot_keys;
 #[cfg(test)]
 mod interleaving_tests;
 mod leases;
@@ -64,6 +65,7 @@ use bounds::Arrival;
 use debts::{Debt, Debts};
 use driver::Driver;
 use first_try::Tried;
+pub(crate) use hot_keys::{HotKeys, Kept};
 use leases::Leases;
 pub(crate) use leasing::{LeaseHold, LeaseStop};
 pub(crate) use leaving::within;

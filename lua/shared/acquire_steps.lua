@@ -71,11 +71,11 @@ if is_common and keep_alive then
 end
 if is_common and setup then
   is_common = ARGV[setup + 1] == fields[1] and ARGV[setup + 2] == fields[2]
-  local required = ARGV[setup + 5] == '1' and ARGV[setup + 4] or keep_alive and fields[2] or '0'
-  if keep_alive and required ~= '0' then
+  local required, is_required = ARGV[setup + 4], ARGV[setup + 5] == '1'
+  if keep_alive and not (is_required and required == '0') then
     is_common = is_common and keep_alive + 0 >= required + 0 and keep_alive + 0 >= interval
   else
-    is_common = is_common and required == (keep_alive or '0')
+    is_common = is_common and (is_required and required or '0') == (keep_alive or '0')
   end
 end
 if is_common then

@@ -5,7 +5,7 @@
 --         2  interval in ms
 --         3  type, 0 overall or 1 per client
 --         4  keep alive in ms, 0 for none
---         5  1 if an existing limiter must have this keep alive
+--         5  1 if an existing limiter must have a keep alive, or none, as 4 says. A shorter one becomes this in any case
 --         behind these, in a further call of a peek, what the call before returned for this limiter
 -- Writes  as acquire.lua does. If the limiter is missing or has other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted

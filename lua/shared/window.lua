@@ -151,14 +151,14 @@ local function load_window()
     elseif stored == 0 and required[5] == 0 then
       return 0
     end
-    return math.max(stored == 0 and interval or stored, required[2], required[5] == 1 and required[4] or 0)
+    return math.max(stored == 0 and interval or stored, required[2], required[4])
   end
 
   -- The limiter's settings, the two keys that its type selects and the stored value; nil and an error where they are
   -- unusable. Only reads. A caller that has read the hash's fields and the value passes them.
   --
   -- `required` are the settings that the limiter must have: rate, interval, type, keep alive, and 1 where an existing
-  -- limiter must have this keep alive too. The returned limiter has them, but a longer keep alive stays, and none is
+  -- limiter must have one, or none, as given. The returned limiter has them, but a longer keep alive stays, and none is
   -- shorter than the interval, nor than the interval before if there was none: as shared/life.lua says, what the keys hold
   -- may count longer for another client. This holds for a limiter that is reset too, because clients with a longer interval may come back. Its field `changes_settings` is
   -- set where the hash has others; `is_reset` where there was no limiter, or one of the other type, so that nothing is in

@@ -218,6 +218,11 @@ impl GuardedQueue {
         self.queue.hold_lease(up_to)
     }
 
+    /// See [`WaitQueue::is_leased`].
+    pub(crate) fn is_leased(&self) -> bool {
+        self.queue.is_leased()
+    }
+
     /// See [`WaitQueue::leased`].
     pub(crate) fn leased(&self) -> i64 {
         self.queue.leased()

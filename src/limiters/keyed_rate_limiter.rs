@@ -1,5 +1,6 @@
 //! A limiter for each key: RRateLimiters of one prefix, set up by their first request.
 
+mod leased;
 mod waiting;
 
 use std::fmt;

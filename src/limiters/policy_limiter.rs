@@ -1,6 +1,7 @@
 //! The handle that applies a policy to targets.
 
 mod combining;
+mod hot_limiters;
 mod leased;
 mod policies;
 mod settings;
@@ -29,9 +30,9 @@ use crate::policies::algorithm::{AnyModel, INTERNAL, Internal, Policy};
 use crate::policies::answer::Answer;
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
-use crate::wait_queue::WindowLeases;
 use crate::window::{Answer as Acquired, SetUp};
 use combining::TargetCalls;
+use leased::Leases;
 use policies::Policies;
 
 /// A policy applied to any number of targets: from [`RedissonClient::policy_limiter`](crate::RedissonClient::policy_limiter). Cheap to clone;
@@ -79,7 +80,7 @@ pub struct PolicyLimiter<P> {
     accepts_empty_key: bool,
     penalty: Option<i64>,
     options: LimiterOptions,
-    leases: Option<Arc<WindowLeases>>,
+    leases: Option<Leases>,
 }
 
 impl<P: Policy> PolicyLimiter<P> {
@@ -203,7 +204,7 @@ impl<P: Policy> PolicyLimiter<P> {
             return self.check_shared(key, cost, Some(set_up)).await;
         }
         let request = self.validated_request(model, key, cost)?;
-        match &self.leases {
+        match self.window_leases() {
             Some(leases) => self.ask_beside(leases, &request).await,
             None => self.ask_store(&request).await,
         }
@@ -238,11 +239,12 @@ impl<P: Policy> PolicyLimiter<P> {
     ) -> Result<Decision> {
         self.registry.state.admit()?;
         let limiter = self.rate_limiter(&self.validated_name(key, cost, set_up)?);
+        let set_up = self.note_asked(&limiter, set_up);
         limiter.decide(cost, set_up).await
     }
 
-    /// The call's id and its answer to the same request for no more than the rate, if the store is in memory and nobody waits:
-    /// a queue for each request would cost more.
+    /// The call's id and its answer to the same request for no more than the rate, if the store is in memory and nobody waits,
+    /// as a queue for each request would cost more; or if a lease has the permits.
     #[inline]
     pub(super) fn acquire_now(
         &self,
@@ -251,14 +253,14 @@ impl<P: Policy> PolicyLimiter<P> {
         set_up: Option<SetUp>,
     ) -> Result<Option<(CallId, Acquired)>> {
         let Some(memory) = self.registry.store.in_memory() else {
-            return Ok(None);
+            return self.acquire_leased(key, cost, set_up);
         };
         self.registry.state.admit()?;
         let name = self.validated_name(key, cost, set_up)?;
         memory.acquire_now(&name, &self.registry.client_id, cost, set_up)
     }
 
-    fn validated_name<'a>(
+    pub(super) fn validated_name<'a>(
         &self,
         key: &'a str,
         cost: u32,
@@ -346,8 +348,8 @@ impl<P: Policy> PolicyLimiter<P> {
             ..
         } = &*self.registry;
         state.admit()?;
-        if let Some(answer) = self.peek_leased(key, cost) {
-            return Ok(answer.decided(Grant::of_nothing(cost)));
+        if let Some(decided) = self.peek_leased(key, cost) {
+            return decided;
         }
         joint::peek(store, local_store, self.charge(key, cost)?).await
     }
@@ -388,7 +390,7 @@ impl<P: Policy> PolicyLimiter<P> {
             model: whole.model(&self.registry.client_id, INTERNAL)?.0,
             ..request.target
         };
-        let leases = match &self.leases {
+        let leases = match self.window_leases() {
             Some(leases) => Some(leases.stop(&target.key).await),
             None => None,
         };

@@ -115,7 +115,7 @@ impl Model for SharedRate {
 
     const PROPERTIES: Properties = Properties {
         is_on_the_window: true,
-        not_leasable: Some("is leased by a `KeyedRateLimiter` or `RateLimiter`"),
+        not_leasable: None,
         ..Properties::USUAL
     };
 

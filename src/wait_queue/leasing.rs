@@ -139,6 +139,12 @@ impl WaitQueue {
         leases.map_or(0, |leases| leases.left(self.queue.moment()))
     }
 
+    /// Whether there is a lease, or a call for one is under way.
+    pub(crate) fn is_leased(&self) -> bool {
+        let leases = self.queue.leases.get();
+        leases.is_some_and(|leases| !leases.is_empty() || leases.calls().is_some())
+    }
+
     /// Ends the leases, and takes none from then on.
     pub(super) fn close_leases(&self) {
         self.queue.step_leases(Leases::close);

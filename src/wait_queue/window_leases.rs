@@ -7,18 +7,14 @@
 //!
 //! A call for a lease is a request like any other, by a policy whose limit is less by as much as it asks for: so it is granted
 //! only if that is at most half of what is left. If its answer is lost, its permits come back with the next window.
-//!
-//! A target gets its place here when it is asked for again soon, and loses it when it is idle and others come: so keys that are
-//! asked for once, however many, take no memory.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::hot_keys::{HotKeys, Kept};
 use super::leases::{Leases, Moment, Plan, Todo, UnderWay};
 use super::settling::Ended;
 use crate::clock::system_millis;
@@ -35,33 +31,12 @@ use crate::window;
 /// A lease is for at least this many permits: fewer cost no more calls without one.
 const FEWEST: u32 = 2;
 
-const SMALLEST_SWEEP: usize = 64;
-
-/// The most targets with a place. Further ones are not leased.
-const MOST_TARGETS: usize = 16_384;
-
-/// How many keys are known to have been asked for, one in each place that a hash leads to.
-const ASKED: usize = 4_096;
-
 /// The leases of a handle and its clones, by target. They end when it is dropped.
 pub(crate) struct WindowLeases {
     /// `None` if the store decides at once: then nothing is leased.
     store: Option<Arc<dyn LeasedWindows>>,
     up_to: Duration,
-    targets: RwLock<Targets>,
-    /// The hash of the key that was last asked for in vain, by place.
-    asked: Box<[AtomicU64]>,
-    hashing: RandomState,
-}
-
-#[derive(Default)]
-struct Targets {
-    by_key: HashMap<Arc<str>, Arc<LeasedTarget>>,
-    sweep_at: usize,
-    swept_at: Option<Instant>,
-    /// The keys that this client resets, and by how many calls.
-    stopped: HashMap<Arc<str>, usize>,
-    is_closed: bool,
+    targets: HotKeys<LeasedTarget>,
 }
 
 /// While it lives, nothing of a target is leased, because this client resets it.
@@ -75,6 +50,7 @@ struct LeasedTarget {
     store: Arc<dyn LeasedWindows>,
     key: Arc<str>,
     model: Arc<dyn AnyModel>,
+    up_to: Duration,
     leases: Leases,
     made: Instant,
     /// By how many ms the server's clock is ahead of the time since `made`, as the last lease has shown: at most.
@@ -102,51 +78,19 @@ impl WindowLeases {
         Self {
             store,
             up_to,
-            targets: RwLock::default(),
-            asked: (0..ASKED).map(|_| AtomicU64::new(0)).collect(),
-            hashing: RandomState::new(),
+            targets: HotKeys::new(up_to),
         }
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Targets> {
-        // The map stays whole whatever panics elsewhere.
-        self.targets.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the key was asked for before, and no other one of its place since.
-    fn is_asked_again(&self, key: &str) -> bool {
-        let hash = self.hashing.hash_one(key);
-        let place = &self.asked[hash as usize % ASKED];
-        place.swap(hash, Ordering::Relaxed) == hash
-    }
-
-    fn target(&self, key: &str) -> Option<Arc<LeasedTarget>> {
-        // The map stays whole whatever panics elsewhere.
-        let targets = self.targets.read().unwrap_or_else(PoisonError::into_inner);
-        targets.by_key.get(key).map(Arc::clone)
     }
 
     /// The target's leases, if they were taken by this policy. Those of the policy before end.
     fn of_policy(&self, model: &Arc<dyn AnyModel>, key: &str) -> Option<Arc<LeasedTarget>> {
-        let target = self.target(key)?;
+        let target = self.targets.get(key)?;
         if Arc::ptr_eq(&target.model, model) {
             return Some(target);
         }
-        self.remove(&target);
-        None
-    }
-
-    fn remove(&self, target: &Arc<LeasedTarget>) {
-        let mut targets = self.write();
-        let by_key = &mut targets.by_key;
-        if by_key
-            .get(&target.key)
-            .is_some_and(|it| Arc::ptr_eq(it, target))
-        {
-            by_key.remove(&target.key);
-        }
-        drop(targets);
+        self.targets.remove(key, &target);
         target.step(Leases::close);
+        None
     }
 
     fn get_or_create(
@@ -155,39 +99,11 @@ impl WindowLeases {
         key: &Arc<str>,
     ) -> Option<Arc<LeasedTarget>> {
         let store = self.store.as_ref()?;
-        if let Some(target) = self.of_policy(model, key) {
-            return Some(target);
-        }
-        if !self.is_asked_again(key) {
-            return None;
-        }
-        let mut targets = self.write();
-        if targets.is_closed || targets.stopped.contains_key(key) {
-            return None;
-        }
-        if targets.by_key.len() >= targets.sweep_at {
-            let now = Instant::now();
-            let is_full = targets.by_key.len() >= MOST_TARGETS;
-            if is_full && targets.swept_at.is_some_and(|at| now < at + self.up_to) {
-                return None;
-            }
-            targets.swept_at = Some(now);
-            targets
-                .by_key
-                .retain(|_, target| !target.is_idle(self.up_to, now));
-            targets.sweep_at = SMALLEST_SWEEP
-                .max(targets.by_key.len() * 2)
-                .min(MOST_TARGETS);
-            if targets.by_key.len() >= MOST_TARGETS {
-                return None;
-            }
-        }
-        let target = targets.by_key.entry(Arc::clone(key)).or_insert_with(|| {
-            let target = LeasedTarget::new(store, model, key);
-            target.leases.hold(self.up_to);
-            Arc::new(target)
-        });
-        Some(Arc::clone(target))
+        self.of_policy(model, key).or_else(|| {
+            let new = || LeasedTarget::new(store, model, key, self.up_to);
+            let target = self.targets.ask(key, new)?;
+            Arc::ptr_eq(&target.model, model).then_some(target)
+        })
     }
 
     /// Takes permits of a lease. `None` if none has them.
@@ -202,7 +118,7 @@ impl WindowLeases {
 
     /// What a request would get of the leases.
     pub(crate) fn peek(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Option<Answer> {
-        let target = self.target(key)?;
+        let target = self.targets.get(key)?;
         if !Arc::ptr_eq(&target.model, model) {
             return None;
         }
@@ -225,14 +141,14 @@ impl WindowLeases {
 
     /// Ends the leases of a target, before this client resets it, and waits until what they did not use is back.
     pub(crate) async fn stop(self: &Arc<Self>, key: &Arc<str>) -> TargetStop {
-        *self.write().stopped.entry(Arc::clone(key)).or_default() += 1;
+        let stopped = self.targets.stop(key);
         let stop = TargetStop {
             leases: Arc::clone(self),
             key: Arc::clone(key),
             is_over: false,
         };
-        if let Some(target) = self.target(key) {
-            self.remove(&target);
+        if let Some(target) = stopped {
+            target.step(Leases::close);
             if let Some(calls) = target.calls() {
                 calls.await;
             }
@@ -242,11 +158,7 @@ impl WindowLeases {
 
     /// Ends all leases, and takes none from then on.
     pub(crate) fn close(&self) {
-        let mut targets = self.write();
-        targets.is_closed = true;
-        let all = std::mem::take(&mut targets.by_key);
-        drop(targets);
-        for target in all.values() {
+        for target in self.targets.close() {
             target.step(Leases::close);
         }
     }
@@ -275,15 +187,7 @@ impl Drop for TargetStop {
                     drop(over);
                 }));
             }
-            _ => {
-                let mut targets = self.leases.write();
-                if let Some(stops) = targets.stopped.get_mut(&self.key) {
-                    *stops -= 1;
-                    if *stops == 0 {
-                        targets.stopped.remove(&self.key);
-                    }
-                }
-            }
+            _ => self.leases.targets.resume(&self.key),
         }
     }
 }
@@ -295,26 +199,25 @@ impl Drop for WindowLeases {
 }
 
 impl LeasedTarget {
-    fn new(store: &Arc<dyn LeasedWindows>, model: &Arc<dyn AnyModel>, key: &Arc<str>) -> Self {
+    fn new(
+        store: &Arc<dyn LeasedWindows>,
+        model: &Arc<dyn AnyModel>,
+        key: &Arc<str>,
+        up_to: Duration,
+    ) -> Self {
         let now = Instant::now();
+        let leases = Leases::new(now);
+        leases.hold(up_to);
         Self {
             store: Arc::clone(store),
             key: Arc::clone(key),
             model: Arc::clone(model),
-            leases: Leases::new(now),
+            up_to,
+            leases,
             made: now,
             ahead: AtomicI64::new(0),
             seen: Lock::new(Seen { at: now, left: 0 }),
         }
-    }
-
-    /// Whether it has no lease, and demand has forgotten its requests.
-    fn is_idle(&self, up_to: Duration, now: Instant) -> bool {
-        let remembered = up_to.min(self.length() / 2) * 2;
-        let seen = self.seen.lock().at;
-        self.leases.is_empty()
-            && self.leases.calls().is_none()
-            && now.saturating_duration_since(seen) >= remembered
     }
 
     fn length(&self) -> Duration {
@@ -421,6 +324,17 @@ impl LeasedTarget {
     }
 }
 
+impl Kept for LeasedTarget {
+    /// Whether it has no lease, and demand has forgotten its requests.
+    fn is_idle(&self, now: Instant) -> bool {
+        let remembered = self.up_to.min(self.length() / 2) * 2;
+        let seen = self.seen.lock().at;
+        self.leases.is_empty()
+            && self.leases.calls().is_none()
+            && now.saturating_duration_since(seen) >= remembered
+    }
+}
+
 /// The call for the next lease.
 struct Asking {
     target: Arc<LeasedTarget>,
@@ -503,6 +417,7 @@ mod tests {
     use crate::error::{Error, Result};
     use crate::policies::FixedWindow;
     use crate::store::Task;
+    use crate::wait_queue::hot_keys::MOST_KEYS;
 
     struct Away;
 
@@ -548,7 +463,7 @@ mod tests {
         for _ in 0..times {
             drop(leases.note(&target, 1, &decision));
         }
-        leases.write().by_key.len()
+        leases.targets.len()
     }
 
     #[tokio::test(start_paused = true)]
@@ -557,9 +472,9 @@ mod tests {
         for number in 0..100_000 {
             assert_eq!(targets_after(&leases, &format!("once:{number}"), 1), 0);
         }
-        for number in 0..MOST_TARGETS + 100 {
+        for number in 0..MOST_KEYS + 100 {
             let targets = targets_after(&leases, &format!("twice:{number}"), 2);
-            assert_eq!(targets, (number + 1).min(MOST_TARGETS));
+            assert_eq!(targets, (number + 1).min(MOST_KEYS));
         }
         // The idle ones make room for others.
         tokio::time::advance(Duration::from_secs(600)).await;

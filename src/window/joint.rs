@@ -1,6 +1,8 @@
 //! The window as one of several limiters that decide together: reading and taking are two steps, and a limiter may be
 //! created by its first request.
 
+use std::time::Duration;
+
 use super::{At, BOUNDS, Grants, NotInitialized, Pool, Reconciled, Removal, Settings, Window};
 use crate::permit::CallId;
 use crate::rate::{RateType, ValidRate};
@@ -11,7 +13,8 @@ use crate::rate::{RateType, ValidRate};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) settings: Settings,
-    /// Whether an existing limiter must have this keep alive too.
+    /// Whether an existing limiter must have a keep alive, or none, as these settings. One that is shorter becomes no shorter
+    /// than theirs in any case.
     pub(crate) keep_alive_counts: bool,
 }
 
@@ -62,6 +65,16 @@ impl SetUp {
         set_up
     }
 
+    /// The same, where permits are leased for up to this time: a limiter that expires then lives as long as a lease counts.
+    pub(crate) fn with_room_for(mut self, lease: Duration) -> Self {
+        if !self.keep_alive_counts && self.settings.keep_alive > 0 {
+            let interval = self.settings.interval;
+            let lease = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+            self.settings.keep_alive = interval + lease.min(interval / 2);
+        }
+        self
+    }
+
     pub(super) fn change(
         set_up: Option<Self>,
         stored: Option<&Settings>,
@@ -76,15 +89,11 @@ impl SetUp {
         let Some(stored) = stored else {
             return Ok(SettingsChange::Afresh(settings));
         };
-        let required = if keep_alive_counts {
-            settings.keep_alive
-        } else {
-            stored.keep_alive
-        };
-        settings.keep_alive = match (required, stored.keep_alive) {
-            (0, _) => 0,
-            (_, 0) => required.max(stored.interval).max(settings.interval),
-            (_, before) => required.max(before).max(settings.interval),
+        settings.keep_alive = match (settings.keep_alive, stored.keep_alive) {
+            (0, _) if keep_alive_counts => 0,
+            (_, 0) if !keep_alive_counts => 0,
+            (required, 0) => required.max(stored.interval).max(settings.interval),
+            (required, before) => required.max(before).max(settings.interval),
         };
         Ok(if stored.rate_type != settings.rate_type {
             SettingsChange::Afresh(settings)

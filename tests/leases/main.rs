@@ -13,6 +13,7 @@ mod support;
 #[path = "../support/told.rs"]
 mod told;
 
+mod keyed;
 mod outage;
 mod permits;
 mod process;

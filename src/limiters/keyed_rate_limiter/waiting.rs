@@ -112,7 +112,9 @@ impl KeyedRateLimiter {
         let waiting = async {
             let limiter = self.validated(key, permits)?;
             let policy = self.limiter.policy_in_force();
-            let set_up: ReadSetUp = Arc::new(move || policy().set_up());
+            let with_leases = self.limiter.settings_for_leases();
+            let set_up: ReadSetUp = Arc::new(move || with_leases(policy().set_up()));
+            self.limiter.note_asked(&limiter, set_up());
             limiter.wait_set_up(permits, timeout, Some(set_up)).await
         };
         reported.ended(waiting.await)

@@ -1,25 +1,39 @@
-//! A handle that takes parts of windows ahead, and decides without a call.
+//! A handle that takes permits or parts of windows ahead, and decides without a call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::PolicyLimiter;
+use super::hot_limiters::HotLimiters;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::fallback::TargetRequest;
-use crate::limiters::Lease;
+use crate::grant::Grant;
+use crate::limiters::{Lease, RateLimiter};
+use crate::permit::CallId;
 use crate::policies::algorithm::{AnyModel, Policy};
 use crate::policies::answer::Answer;
 use crate::wait_queue::WindowLeases;
+use crate::window::{Answer as Acquired, SetUp};
 
 /// Why a limiter with a penalty has no leases.
 pub(super) const LOCKS_OUT: &str =
     "has a penalty here, and a lease would go on granting while its target is locked out";
 
+/// The leases of a handle and its clones.
+#[derive(Clone)]
+pub(super) enum Leases {
+    /// Of a policy that has windows.
+    Windows(Arc<WindowLeases>),
+    /// Of a rate.
+    Limiters(Arc<HotLimiters>),
+}
+
 impl<P: Policy> PolicyLimiter<P> {
     /// This limiter with leases: the client takes a part of a target's window from Redis ahead of the requests, as much as these
     /// wanted lately, and then grants them in this process without a call. Sends nothing. For a
-    /// [`FixedWindow`](crate::FixedWindow) only.
+    /// [`FixedWindow`](crate::FixedWindow), or a rate as [`AnyPolicy`](crate::AnyPolicy), whose leases are those of
+    /// [`KeyedRateLimiter::leased`](crate::KeyedRateLimiter::leased).
     ///
     /// A lease is exact: each use falls into the window that has counted it, because a lease ends with its window, by this
     /// process's clock from before the call. It takes at most half of what is left, and at its end one call gives back what it
@@ -67,9 +81,21 @@ impl<P: Policy> PolicyLimiter<P> {
         if self.penalty.is_some() {
             return Err(self.not_leasable(LOCKS_OUT));
         }
-        let is_long_enough = lease.longest() >= Duration::from_millis(1);
-        let leases = is_long_enough.then(|| self.registry.window_leases(lease.longest()));
-        Ok(Self { leases, ..self })
+        Ok(self.with_leases(lease))
+    }
+
+    /// The same, of a policy that has leases.
+    pub(in crate::limiters) fn with_leases(self, lease: Lease) -> Self {
+        let leases = match lease.longest() >= Duration::from_millis(1) {
+            true if !self.is_shared() => Some(Leases::Windows(
+                self.registry.window_leases(lease.longest()),
+            )),
+            true if !self.is_in_memory() => {
+                Some(Leases::Limiters(Arc::new(HotLimiters::new(lease))))
+            }
+            _ => None,
+        };
+        Self { leases, ..self }
     }
 
     pub(super) fn not_leasable(&self, reason: &'static str) -> Error {
@@ -79,17 +105,83 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    /// What a lease grants. `None` also for a request that is refused: the store's path says why.
+    #[inline]
+    pub(super) fn window_leases(&self) -> Option<&Arc<WindowLeases>> {
+        match &self.leases {
+            Some(Leases::Windows(leases)) => Some(leases),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn hot_limiters(&self) -> Option<&Arc<HotLimiters>> {
+        match &self.leases {
+            Some(Leases::Limiters(limiters)) => Some(limiters),
+            _ => None,
+        }
+    }
+
+    /// What the lease of a window grants. `None` also for a request that is refused: the store's path says why.
     #[inline]
     pub(super) fn take_leased(&self, key: &str, cost: u32) -> Option<Answer> {
-        let leases = self.leases.as_ref()?;
+        let leases = self.window_leases()?;
         self.of_leases(key, cost, |model, key| leases.take(model, key, cost))
     }
 
+    /// What a lease of a key's limiter grants, with the settings that it gets.
+    #[inline]
+    pub(super) fn acquire_leased(
+        &self,
+        key: &str,
+        cost: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<(CallId, Acquired)>> {
+        let Some(limiters) = self.hot_limiters() else {
+            return Ok(None);
+        };
+        let name = self.validated_name(key, cost, set_up)?;
+        limiters.acquire(&name, cost, limiters.set_up(set_up))
+    }
+
     /// What a lease would grant.
-    pub(super) fn peek_leased(&self, key: &str, cost: u32) -> Option<Answer> {
-        let leases = self.leases.as_ref()?;
-        self.of_leases(key, cost, |model, key| leases.peek(model, key, cost))
+    pub(super) fn peek_leased(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
+        match self.leases.as_ref()? {
+            Leases::Windows(leases) => {
+                let answer =
+                    self.of_leases(key, cost, |model, key| leases.peek(model, key, cost))?;
+                Some(Ok(answer.decided(Grant::of_nothing(cost))))
+            }
+            Leases::Limiters(limiters) => {
+                let set_up = self.model().set_up();
+                let name = self.validated_name(key, cost, set_up).ok()?;
+                limiters.peek(&name, cost, limiters.set_up(set_up))
+            }
+        }
+    }
+
+    /// A key's limiter is asked for permits that no lease has. Returns the settings that it gets.
+    pub(in crate::limiters) fn note_asked(
+        &self,
+        limiter: &RateLimiter,
+        set_up: Option<SetUp>,
+    ) -> Option<SetUp> {
+        let Some(limiters) = self.hot_limiters() else {
+            return set_up;
+        };
+        let set_up = limiters.set_up(set_up);
+        limiters.ask(limiter, set_up);
+        set_up
+    }
+
+    /// The settings that a key's limiter gets, by those of its policy.
+    pub(in crate::limiters) fn settings_for_leases(
+        &self,
+    ) -> impl Fn(Option<SetUp>) -> Option<SetUp> + use<P> {
+        let limiters = self.hot_limiters().cloned();
+        move |set_up| match &limiters {
+            Some(limiters) => limiters.set_up(set_up),
+            None => set_up,
+        }
     }
 
     fn of_leases(

@@ -426,7 +426,11 @@ impl RateLimiter {
     /// The call's id and the answer, if the store decides without waiting. Creates the limiter, or gives it these settings, in
     /// the same step.
     #[inline]
-    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Result<Option<(CallId, Answer)>> {
+    pub(crate) fn acquire_now(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<(CallId, Answer)>> {
         let queue = self.requested(permits)?;
         queue.acquire_now(permits, set_up)
     }

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RateLimiter;
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::window::SetUp;
 
 /// How permits are leased: an argument of [`RateLimiter::leased`].
 ///
@@ -96,5 +99,19 @@ impl RateLimiter {
             _lease: hold.flatten().map(Arc::new),
             ..self
         }
+    }
+
+    /// Whether it has a lease, or a call for one is under way.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.queue.is_leased()
+    }
+
+    /// What a lease would decide on a request.
+    pub(crate) fn peek_leased(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Option<Result<Decision>> {
+        self.queue.peek_leased(permits, set_up)
     }
 }

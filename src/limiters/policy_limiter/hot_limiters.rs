@@ -1,0 +1,100 @@
+//! The leases of an RRateLimiter for each key: those of the keys that are asked for again and again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::decision::Decision;
+use crate::error::Result;
+use crate::limiters::{Lease, RateLimiter};
+use crate::lock::Lock;
+use crate::permit::CallId;
+use crate::wait_queue::{HotKeys, Kept};
+use crate::window::{Answer, SetUp};
+
+/// By the limiter's name, after the name mapper. The leases end when it is dropped.
+pub(super) struct HotLimiters {
+    lease: Lease,
+    by_name: HotKeys<HotLimiter>,
+}
+
+/// A limiter that may be leased while this lives.
+struct HotLimiter {
+    leased: RateLimiter,
+    demand: Lock<Demand>,
+}
+
+/// The last request that went to Redis.
+#[derive(Clone, Copy)]
+struct Demand {
+    at: Instant,
+    /// For how long it keeps the limiter its place.
+    remembered: Duration,
+}
+
+impl HotLimiters {
+    pub(super) fn new(lease: Lease) -> Self {
+        Self {
+            lease,
+            by_name: HotKeys::new(lease.longest()),
+        }
+    }
+
+    /// The settings that a limiter gets which may be leased.
+    pub(super) fn set_up(&self, set_up: Option<SetUp>) -> Option<SetUp> {
+        set_up.map(|it| it.with_room_for(self.lease.longest()))
+    }
+
+    fn get(&self, name: &str) -> Option<Arc<HotLimiter>> {
+        self.by_name.get(name)
+    }
+
+    /// What a lease of the limiter grants.
+    #[inline]
+    pub(super) fn acquire(
+        &self,
+        name: &str,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<(CallId, Answer)>> {
+        match self.get(name) {
+            Some(hot) => hot.leased.acquire_now(permits, set_up),
+            None => Ok(None),
+        }
+    }
+
+    /// What a lease of the limiter would grant.
+    pub(super) fn peek(
+        &self,
+        name: &str,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Option<Result<Decision>> {
+        self.get(name)?.leased.peek_leased(permits, set_up)
+    }
+
+    /// Permits of a limiter are asked for that no lease has.
+    pub(super) fn ask(&self, limiter: &RateLimiter, set_up: Option<SetUp>) {
+        let interval = set_up.map_or(Duration::MAX, |it| it.settings.quota().window);
+        let slice = self.lease.longest().min(interval / 2);
+        let demand = Demand {
+            at: Instant::now(),
+            remembered: slice.saturating_mul(2),
+        };
+        let new = || HotLimiter {
+            leased: limiter.clone().leased(self.lease),
+            demand: Lock::new(demand),
+        };
+        if let Some(hot) = self.by_name.ask(limiter.name(), new) {
+            *hot.demand.lock() = demand;
+        }
+    }
+}
+
+impl Kept for HotLimiter {
+    fn is_idle(&self, now: Instant) -> bool {
+        let Demand { at, remembered } = *self.demand.lock();
+        now.saturating_duration_since(at) >= remembered && !self.leased.is_leased()
+    }
+}

@@ -1,0 +1,158 @@
+//! The keys that are asked for again and again, each with something that is kept for it: in bounded memory, however many keys
+//! there are.
+//!
+//! A key gets its place when it is asked for again soon, and loses it when it is idle and others come: so keys that are asked for
+//! once take no memory.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+const SMALLEST_SWEEP: usize = 64;
+
+/// The most keys with a place.
+pub(super) const MOST_KEYS: usize = 16_384;
+
+/// How many keys are known to have been asked for, one in each place that a hash leads to.
+const ASKED: usize = 4_096;
+
+/// What is kept for a key.
+pub(crate) trait Kept {
+    /// Whether it may go when another key needs its place.
+    fn is_idle(&self, now: Instant) -> bool;
+}
+
+pub(crate) struct HotKeys<T> {
+    places: RwLock<Places<T>>,
+    /// The shortest time between two searches for idle ones while all places are taken.
+    sweep_every: Duration,
+    /// The hash of the key that was last asked for in vain, by place.
+    asked: Box<[AtomicU64]>,
+    hashing: RandomState,
+}
+
+struct Places<T> {
+    by_key: HashMap<Arc<str>, Arc<T>>,
+    sweep_at: usize,
+    swept_at: Option<Instant>,
+    /// The keys that get no place for now, and by how many calls.
+    stopped: HashMap<Arc<str>, usize>,
+    is_closed: bool,
+}
+
+impl<T: Kept> HotKeys<T> {
+    pub(crate) fn new(sweep_every: Duration) -> Self {
+        Self {
+            places: RwLock::new(Places {
+                by_key: HashMap::new(),
+                sweep_at: 0,
+                swept_at: None,
+                stopped: HashMap::new(),
+                is_closed: false,
+            }),
+            sweep_every,
+            asked: (0..ASKED).map(|_| AtomicU64::new(0)).collect(),
+            hashing: RandomState::new(),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Places<T>> {
+        // The map stays whole whatever panics elsewhere.
+        self.places.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Places<T>> {
+        self.places.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<T>> {
+        self.read().by_key.get(key).map(Arc::clone)
+    }
+
+    /// Notes that the key was asked for. Returns what is kept for it, or made if it has earned a place.
+    pub(crate) fn ask(&self, key: &str, make: impl FnOnce() -> T) -> Option<Arc<T>> {
+        if let Some(kept) = self.get(key) {
+            return Some(kept);
+        }
+        if !self.is_asked_again(key) {
+            return None;
+        }
+        let mut idle = Vec::new(); // dropped once the lock is released
+        let mut places = self.write();
+        if places.is_closed || places.stopped.contains_key(key) {
+            return None;
+        }
+        if places.by_key.len() >= places.sweep_at {
+            idle = places.sweep(self.sweep_every, Instant::now())?;
+        }
+        let make = || Arc::new(make());
+        let kept = places.by_key.entry(key.into()).or_insert_with(make);
+        let kept = Arc::clone(kept);
+        drop(places);
+        drop(idle);
+        Some(kept)
+    }
+
+    /// Whether the key was asked for before, and no other one of its place since.
+    fn is_asked_again(&self, key: &str) -> bool {
+        let hash = self.hashing.hash_one(key);
+        let place = &self.asked[hash as usize % ASKED];
+        place.swap(hash, Ordering::Relaxed) == hash
+    }
+
+    /// Gives the place of a key away, if this has it.
+    pub(super) fn remove(&self, key: &str, kept: &Arc<T>) {
+        let mut places = self.write();
+        if { places.by_key.get(key) }.is_some_and(|it| Arc::ptr_eq(it, kept)) {
+            places.by_key.remove(key);
+        }
+    }
+
+    /// The key gets no place until it is [resumed](Self::resume) as often. Returns what was kept for it.
+    pub(super) fn stop(&self, key: &Arc<str>) -> Option<Arc<T>> {
+        let mut places = self.write();
+        *places.stopped.entry(Arc::clone(key)).or_default() += 1;
+        places.by_key.remove(key)
+    }
+
+    pub(super) fn resume(&self, key: &Arc<str>) {
+        let mut places = self.write();
+        if let Some(stops) = places.stopped.get_mut(key) {
+            *stops -= 1;
+            if *stops == 0 {
+                places.stopped.remove(key);
+            }
+        }
+    }
+
+    /// No key gets a place from then on. Returns what was kept.
+    pub(super) fn close(&self) -> Vec<Arc<T>> {
+        let mut places = self.write();
+        places.is_closed = true;
+        std::mem::take(&mut places.by_key).into_values().collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.read().by_key.len()
+    }
+}
+
+impl<T: Kept> Places<T> {
+    /// Takes the places of idle keys. Returns what was kept for them; `None` if no place is free.
+    fn sweep(&mut self, every: Duration, now: Instant) -> Option<Vec<Arc<T>>> {
+        let is_full = self.by_key.len() >= MOST_KEYS;
+        if is_full && self.swept_at.is_some_and(|at| now < at + every) {
+            return None;
+        }
+        self.swept_at = Some(now);
+        let idle = self.by_key.extract_if(|_, kept| kept.is_idle(now));
+        let idle: Vec<_> = idle.map(|(_, kept)| kept).collect();
+        self.sweep_at = SMALLEST_SWEEP.max(self.by_key.len() * 2).min(MOST_KEYS);
+        (self.by_key.len() < MOST_KEYS).then_some(idle)
+    }
+}
