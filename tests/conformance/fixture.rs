@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use redisson_rate_limiter::{
     Clock, Decision, Denied, Granted, Limiter, MemoryStore, Policy, RateLimiter, RedissonClient,
@@ -13,7 +13,7 @@ use redisson_rate_limiter::{
 };
 
 use crate::peer::Peer;
-use crate::stopped_time::StoppedTime;
+use crate::stopped_time::{StoppedTime, at_once, run_until_stalled};
 use crate::support::{Server, has_channels};
 
 /// What a behaviour is shown on. Its clients score grants by its own clock, which starts at 1000 ms.
@@ -125,13 +125,18 @@ impl Fixture {
         tokio::time::advance(time + ms(1)).await;
     }
 
-    /// Until those who wait know what another client freed: at once, after a pause if an older message made them ask in vain, or
-    /// when they ask again where the server has no channels.
-    pub async fn told(&self) {
+    /// The answer of one who waits for what another client has just freed: at once, or after pauses if older messages made it
+    /// ask in vain, or when it asks again where the server has no channels. Time stands still, but for that.
+    pub async fn served<T>(&self, waiting: JoinHandle<T>, other: &RateLimiter) -> T {
         if !self.is_in_memory() {
-            let longest = if has_channels() { ms(10) } else { SECOND };
-            tokio::time::advance(longest).await;
+            let longest = if has_channels() { ms(400) } else { SECOND };
+            let start = tokio::time::Instant::now();
+            while !waiting.is_finished() && start.elapsed() < longest {
+                run_until_stalled(other).await;
+                tokio::time::advance(ms(10)).await;
+            }
         }
+        at_once(waiting).await.unwrap()
     }
 
     /// Another program on the keys of this store.

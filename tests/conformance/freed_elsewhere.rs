@@ -5,7 +5,7 @@ use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, Result};
 use tokio::task::JoinHandle;
 
 use crate::fixture::{Fixture, HOUR};
-use crate::stopped_time::{StoppedTime, at_once, run_until_stalled};
+use crate::stopped_time::{StoppedTime, run_until_stalled};
 
 const RATE: u32 = 10;
 
@@ -29,8 +29,7 @@ async fn waiting(
 pub async fn a_waiter_is_served_as_another_client_releases_permits(fixture: Fixture) {
     let (other, waiting, _stopped) = waiting(&fixture, 1).await;
     other.release(RATE).await.unwrap();
-    fixture.told().await;
-    at_once(waiting).await.unwrap().unwrap();
+    fixture.served(waiting, &other).await.unwrap();
     assert_eq!(other.available_permits().await.unwrap(), 9);
 }
 
@@ -43,8 +42,7 @@ pub async fn a_waiter_is_served_as_another_client_gives_a_grant_back(fixture: Fi
     let waiting = tokio::spawn(async move { limiter.acquire(1).await });
     run_until_stalled(&other).await;
     assert_eq!(other.refund(grant).await.unwrap(), RATE);
-    fixture.told().await;
-    at_once(waiting).await.unwrap().unwrap();
+    fixture.served(waiting, &other).await.unwrap();
 }
 
 pub async fn a_waiter_is_served_as_another_client_raises_or_resets_the_rate(fixture: Fixture) {
@@ -54,23 +52,20 @@ pub async fn a_waiter_is_served_as_another_client_raises_or_resets_the_rate(fixt
         .set_rate_with(raised, PermitsInUse::Keep)
         .await
         .unwrap();
-    fixture.told().await;
-    at_once(first).await.unwrap().unwrap();
+    fixture.served(first, &other).await.unwrap();
     assert_eq!(other.available_permits().await.unwrap(), 9);
     let limiter = fixture.limiter_of("third").await;
     let second = tokio::spawn(async move { limiter.acquire(20).await });
     run_until_stalled(&other).await;
     other.set_rate(Rate::overall(40, HOUR)).await.unwrap();
-    fixture.told().await;
-    at_once(second).await.unwrap().unwrap();
+    fixture.served(second, &other).await.unwrap();
     assert_eq!(other.available_permits().await.unwrap(), 20);
 }
 
 pub async fn a_waiter_learns_at_once_that_another_client_deleted_the_limiter(fixture: Fixture) {
     let (other, waiting, _stopped) = waiting(&fixture, 1).await;
     assert!(other.delete().await.unwrap());
-    fixture.told().await;
-    let answer = at_once(waiting).await.unwrap();
+    let answer = fixture.served(waiting, &other).await;
     assert!(
         matches!(answer, Err(Error::NotInitialized { .. })),
         "{answer:?}"
@@ -85,7 +80,6 @@ pub async fn a_waiter_that_needs_more_than_came_free_waits_for_the_rest(fixture:
         assert!(!waiting.is_finished());
     }
     other.release(7).await.unwrap();
-    fixture.told().await;
-    at_once(waiting).await.unwrap().unwrap();
+    fixture.served(waiting, &other).await.unwrap();
     assert_eq!(other.available_permits().await.unwrap(), 6);
 }

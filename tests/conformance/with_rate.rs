@@ -130,8 +130,7 @@ pub async fn waiters_create_a_limiter_that_was_lost_in_the_meantime(fixture: Fix
         run_until_stalled(&other).await;
         assert!(!waiter.is_finished());
         assert!(other.delete().await.unwrap());
-        fixture.told().await;
-        assert!(at_once(waiter).await.unwrap().unwrap());
+        assert!(fixture.served(waiter, &other).await.unwrap());
         assert!(limiter.try_acquire(1).await.unwrap());
         assert!(!limiter.try_acquire(1).await.unwrap());
     }
