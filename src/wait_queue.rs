@@ -55,7 +55,7 @@ use tokio::time::Instant;
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::same_runtime::SameRuntime;
@@ -174,7 +174,7 @@ impl WaitQueue {
         self.arrive(usize::MAX).expect("there is room")
     }
 
-    /// Waits at its place in the queue until the permits are granted, and returns by whom, or `None` at `until`. `set_up`
+    /// Waits at its place in the queue until the permits are granted, and returns the grant, or `None` at `until`. `set_up`
     /// as for [`check`](Self::check). With `fail_fast`, returns `None` at once if the permits certainly come later than
     /// `until`.
     pub(crate) async fn wait(
@@ -185,7 +185,7 @@ impl WaitQueue {
         set_up: Option<ReadSetUp>,
         fail_fast: bool,
         while_away: WhileAway,
-    ) -> Result<Option<Origin>> {
+    ) -> Result<Option<Grant>> {
         let request = Waits {
             permits,
             set_up: set_up.as_ref().and_then(|read| read()),
@@ -198,7 +198,7 @@ impl WaitQueue {
         let (mut denied, mut late) = (None, None);
         if arrival.arrived.is_first {
             match self.first_try(&mut arrival, &request, &while_away).await? {
-                Tried::Granted(origin) => return Ok(Some(origin)),
+                Tried::Granted(grant) => return Ok(Some(grant)),
                 Tried::TimeIsUp => return Ok(None),
                 Tried::Unanswered => {}
                 Tried::Late(asking) => late = Some(asking),
@@ -234,12 +234,12 @@ impl WaitQueue {
             let waiting = SameRuntime::new(Box::pin(within(until, served)))?.await;
             late = None; // on another runtime it is over
             match waiting {
-                Some(Some(answer)) => return answer.map(|grant| Some(grant.origin)),
+                Some(Some(answer)) => return answer.map(Some),
                 Some(None) => return Ok(None),
                 // Another runtime polls the future. Unless it has its answer, it joins again there, at its old place.
                 None => {
                     if let Some(answer) = place.answer_now() {
-                        return answer.map(|grant| Some(grant.origin));
+                        return answer.map(Some);
                     }
                 }
             }

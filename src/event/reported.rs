@@ -9,7 +9,7 @@ use tracing::Span;
 use super::{AskedLimiter, Event, Events, RequestResult, spans};
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
-use crate::grant::Origin;
+use crate::grant::{Grant, Origin};
 
 /// If it is dropped before it has [ended](Self::ended), the request was cancelled.
 ///
@@ -200,10 +200,10 @@ impl Reports for (bool, DecisionSource) {
     }
 }
 
-/// Who granted a waiter its permits; `None` if its time is up.
-impl Reports for Option<Origin> {
+/// A waiter's permits; `None` if its time is up.
+impl Reports for Option<Grant> {
     fn result(&self) -> RequestResult {
-        match self {
+        match self.as_ref().map(|grant| grant.origin) {
             None => RequestResult::TimedOut,
             Some(Origin::Store) => RequestResult::Granted(DecisionSource::Store),
             Some(Origin::Local | Origin::Nowhere) => {

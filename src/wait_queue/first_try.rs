@@ -17,13 +17,13 @@ use super::{Queue, WaitQueue};
 use crate::batch::longest_hold_up;
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::same_runtime::SameRuntime;
 use crate::window::Requests;
 
 /// How a first try ended.
 pub(super) enum Tried<'a> {
-    Granted(Origin),
+    Granted(Grant),
     /// What its denial says about the next call.
     Denied(Availability),
     TimeIsUp,
@@ -72,7 +72,7 @@ impl WaitQueue {
                 if let Some(heard) = checked.heard {
                     arrival.heard = Some(*heard);
                 }
-                Ok(Tried::Granted(granted.grant.origin))
+                Ok(Tried::Granted(granted.grant))
             }
             Decision::Denied(Denied { remaining, .. }) => {
                 if let Some(heard) = arrival.heard.take() {

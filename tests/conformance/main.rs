@@ -232,6 +232,7 @@ on_every_store! {
             a_missing_limiter_is_created_to_owe_by_a_handle_that_knows_its_rate,
             settling_leaves_the_settings_that_a_limiter_got_since_the_grant,
             a_waiter_waits_until_enough_has_come_back,
+            what_those_who_wait_are_granted_can_be_settled,
             of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyond,
             settling_for_more_than_is_left_locks_nobody_out,
             settling_waits_for_no_turn,

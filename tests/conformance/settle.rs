@@ -5,7 +5,7 @@ use redisson_rate_limiter::{
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
-use crate::stopped_time::run_until_stalled;
+use crate::stopped_time::{at_once, run_until_stalled};
 
 async fn ten(fixture: &Fixture) -> RateLimiter {
     let limiter = fixture.limiter().await;
@@ -130,6 +130,24 @@ pub async fn a_waiter_waits_until_enough_has_come_back(fixture: Fixture) {
     assert!(!waited.unwrap());
     fixture.at(2_000);
     limiter.acquire(10).await.unwrap();
+}
+
+pub async fn what_those_who_wait_are_granted_can_be_settled(fixture: Fixture) {
+    let limiter = ten(&fixture).await;
+    let first = limiter.acquire_grant(10).await.unwrap();
+    let _stopped = fixture.stop_time();
+    let wait = || {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.acquire_grant(5).await })
+    };
+    let waiters = [wait(), wait()];
+    run_until_stalled(&limiter).await;
+    limiter.settle(first, 0).await.unwrap();
+    for (waiter, used) in waiters.into_iter().zip([1, 8]) {
+        let estimate = at_once(waiter).await.unwrap().unwrap();
+        limiter.settle(estimate, used).await.unwrap();
+    }
+    assert_eq!(limiter.available_permits().await.unwrap(), 1);
 }
 
 pub async fn of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyond(

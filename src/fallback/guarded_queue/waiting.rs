@@ -9,7 +9,7 @@ use super::{GuardedQueue, LocalLimiter};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::failure_policy::{FailurePolicy, LocalShare};
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
 use crate::wait_queue::{ReadSetUp, Substitute, Substituted, WhileAway};
 use crate::window::SetUp;
@@ -22,7 +22,7 @@ impl GuardedQueue {
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
         options: &LimiterOptions,
-    ) -> Result<Option<Origin>> {
+    ) -> Result<Option<Grant>> {
         let policy = options.policy();
         self.local.store().note_use(policy);
         let arrival = self.queue.arrive(options.most_waiters())?;

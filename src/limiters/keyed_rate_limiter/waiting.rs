@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::KeyedRateLimiter;
 use crate::error::Result;
-use crate::grant::Origin;
+use crate::grant::Grant;
 use crate::limiters::RateLimiter;
 use crate::limiters::policy_limiter::check_cost;
 use crate::policies::algorithm::Model;
@@ -37,8 +37,35 @@ impl KeyedRateLimiter {
     /// # Cancel safety
     /// Dropping the future keeps no permit.
     pub async fn acquire(&self, key: &str, permits: u32) -> Result<()> {
-        self.wait(key, permits, None).await?;
+        self.acquire_grant(key, permits).await?;
         Ok(())
+    }
+
+    /// Waits as [`acquire`](Self::acquire) does, and returns the grant, to settle or refund it, as
+    /// [`RateLimiter::acquire_grant`](crate::RateLimiter::acquire_grant).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let tokens = RedissonClient::in_memory()
+    ///     .keyed_rate_limiter("model:", Rate::overall(1_000, Duration::from_secs(60)))?;
+    /// let estimate = tokens.acquire_grant("alice", 300).await?;
+    /// tokens.settle("alice", estimate, 100).await?;
+    /// assert_eq!(tokens.check("alice", 900).await?.remaining(), 0);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// As [`RateLimiter::acquire_grant`](crate::RateLimiter::acquire_grant).
+    pub async fn acquire_grant(&self, key: &str, permits: u32) -> Result<Grant> {
+        let grant = self.wait(key, permits, None).await?;
+        // Only the end of a timeout, which there is none, ends the waiting without a grant or an error.
+        Ok(grant.expect("there is no timeout"))
     }
 
     /// Takes permits of a key if they are available now, and returns whether it did. Creates the limiter in the same call.
@@ -107,7 +134,7 @@ impl KeyedRateLimiter {
         key: &str,
         permits: u32,
         timeout: Option<Duration>,
-    ) -> Result<Option<Origin>> {
+    ) -> Result<Option<Grant>> {
         let reported = self.limiter.reported(permits);
         let waiting = async {
             let limiter = self.validated(key, permits)?;

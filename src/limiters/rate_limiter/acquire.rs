@@ -8,7 +8,9 @@ use super::RateLimiter;
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 use crate::fallback::reset;
-use crate::grant::{Grant, Origin};
+use crate::grant::Grant;
+#[cfg(test)]
+use crate::grant::Origin;
 use crate::limiters::Limiter;
 use crate::limiters::joint::peek;
 use crate::permit::CallId;
@@ -145,10 +147,42 @@ impl RateLimiter {
     /// # Cancel safety
     /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
     pub async fn acquire(&self, permits: u32) -> Result<()> {
+        self.acquire_grant(permits).await?;
+        Ok(())
+    }
+
+    /// Waits as [`acquire`](Self::acquire) does, and returns the grant: to [settle](Self::settle) it once it is known what
+    /// was used, or to [refund](Self::refund) it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let minute = Duration::from_secs(60);
+    /// let tokens = RedissonClient::in_memory().rate_limiter("model:tokens");
+    /// tokens.set_rate(Rate::overall(1_000, minute)).await?;
+    /// tokens.acquire(900).await?;
+    /// let start = tokio::time::Instant::now();
+    /// let estimate = tokens.acquire_grant(300).await?; // when the 900 are back
+    /// assert!(start.elapsed() >= minute);
+    /// tokens.settle(estimate, 100).await?;
+    /// assert_eq!(tokens.available_permits().await?, 900);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
+    ///
+    /// # Cancel safety
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout): with a [`timeout`](tokio::time::timeout) around it no permit is
+    /// lost. Once it has returned, the permits count until the grant is given back, also where that is dropped.
+    pub async fn acquire_grant(&self, permits: u32) -> Result<Grant> {
         let reported = self.reported(permits);
         let waiting = self.wait_set_up(permits, None, self.read_set_up());
-        reported.ended(waiting.await)?;
-        Ok(())
+        let grant = reported.ended(waiting.await)?;
+        // Only the end of a timeout, which there is none, ends the waiting without a grant or an error.
+        Ok(grant.expect("there is no timeout"))
     }
 
     /// Takes permits if they are available now, and returns the numbers that a response header or a retry needs: the rate,
@@ -452,14 +486,14 @@ impl RateLimiter {
         Ok(decision)
     }
 
-    /// Waits until the permits are granted, and returns by whom, or `None` after the timeout; creates the limiter as
+    /// Waits until the permits are granted, or returns `None` after the timeout; creates the limiter as
     /// [`decide`](Self::decide) does.
     pub(crate) async fn wait_set_up(
         &self,
         permits: u32,
         timeout: Option<Duration>,
         set_up: Option<ReadSetUp>,
-    ) -> Result<Option<Origin>> {
+    ) -> Result<Option<Grant>> {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let queue = self.requested(permits)?;
@@ -474,6 +508,7 @@ impl RateLimiter {
         until: Option<Instant>,
     ) -> Result<Option<Origin>> {
         let set_up = self.read_set_up();
-        self.queue.wait(permits, until, set_up, &self.options).await
+        let waiting = self.queue.wait(permits, until, set_up, &self.options);
+        Ok(waiting.await?.map(|grant| grant.origin))
     }
 }
