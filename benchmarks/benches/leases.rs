@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use compat_tests::Server;
-use redisson_rate_limiter::{Lease, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{KeyedRateLimiter, Lease, Rate, RateLimiter, RedissonClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -43,6 +43,10 @@ fn main() {
         println!("two threads");
         for lease in [Duration::ZERO, LEASE] {
             two_threads(&server, lease).await;
+        }
+        println!("1,000 keys");
+        for lease in [Duration::ZERO, LEASE] {
+            keys(&server, lease).await;
         }
         println!("32 processes of 16 callers");
         for lease in [Duration::ZERO, LEASE] {
@@ -104,6 +108,28 @@ async fn take(limiter: &RateLimiter) -> u64 {
     while start.elapsed() < RUN {
         for _ in 0..100 {
             taken += u64::from(limiter.try_acquire(1).await.unwrap());
+        }
+        yield_now().await;
+    }
+    taken
+}
+
+/// One caller who asks for the keys in turn.
+async fn keys(server: &Server, lease: Duration) {
+    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let limiter = client.keyed_rate_limiter("keys:", Rate::overall(PLENTY, SECOND));
+    let limiter = limiter.unwrap().leased(Lease::up_to(lease));
+    let names: Vec<String> = (0..1_000).map(|name| format!("user {name}")).collect();
+    round(&limiter, &names, SECOND).await; // until they are hot
+    let a_second = round(&limiter, &names, RUN).await as f64 / RUN.as_secs_f64();
+    println!("  leases of {lease:?}: {a_second:.0} decisions a second");
+}
+
+async fn round(limiter: &KeyedRateLimiter, names: &[String], time: Duration) -> u64 {
+    let (start, mut taken) = (Instant::now(), 0);
+    while start.elapsed() < time {
+        for name in names {
+            taken += u64::from(limiter.try_acquire(name, 1).await.unwrap());
         }
         yield_now().await;
     }
