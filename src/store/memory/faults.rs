@@ -10,6 +10,8 @@ mod limiter;
 #[cfg(test)]
 mod network_tests;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::io;
@@ -117,8 +119,8 @@ impl Faults {
     }
 
     /// Leaves calls without an answer, as a Redis that is stopped does, until this ends: then those are executed that still wait.
-    /// A call for which its response timeout passes first fails, and is never executed. A request for permits that is dropped
-    /// takes none; one to another policy is charged, as it would be in Redis.
+    /// A call whose response timeout passes first fails, and is never executed. A request that is dropped ends as its method says of
+    /// one in flight: one for permits takes none, one to another policy or a joint decision may be charged.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

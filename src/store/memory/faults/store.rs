@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::limiter::FaultyLimiter;
 use super::Faults;
+use super::limiter::FaultyLimiter;
 use crate::error::Result;
 use crate::health::ServerHealth;
 use crate::keys::Keys;
