@@ -11,7 +11,7 @@
 //! | `cluster` | Redis Cluster; implies `redis` |
 //! | `tls` | `rediss://` URLs and `TlsConfig`; implies `redis` |
 //! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and rules from a file: `RulesConfig` |
-//! | `test-util` | for tests: `MemoryStore::advance`, and a `TestLimiter` that denies, fails or stalls on demand |
+//! | `test-util` | for tests: `MemoryStore::advance` moves its clock, and `Faults` have the store of a client fail, stall or deny |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -61,9 +61,6 @@ mod same_runtime;
 #[cfg(feature = "serde")]
 mod serialization;
 
-#[cfg(feature = "test-util")]
-mod test_util;
-
 #[cfg(all(doc, any(feature = "redis", not(doctest))))]
 pub mod guide;
 
@@ -107,14 +104,14 @@ pub use limiters::{RuleConfig, RulesConfig};
 pub use policies::{AnyPolicy, Policy};
 pub use quota::Quota;
 pub use rate::{Rate, RateType};
+#[cfg(any(feature = "test-util", test))]
+pub use store::memory::Faults;
 pub use store::memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use store::redis::connection::Credentials;
 #[cfg(feature = "tls")]
 pub use store::redis::connection::TlsConfig;
 pub use store::{PermitsInUse, TimeToLive};
-#[cfg(feature = "test-util")]
-pub use test_util::TestLimiter;
 
 macro_rules! exports {
     ([] $($name:ident: $Policy:ident,)*) => {

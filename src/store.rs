@@ -3,12 +3,12 @@
 
 pub(crate) mod acquire_call;
 #[cfg_attr(
-    not(any(feature = "redis", test)),
+    not(any(feature = "redis", feature = "test-util", test)),
     expect(dead_code, reason = "a store in memory is asked once")
 )]
 mod backoff;
 #[cfg_attr(
-    not(any(feature = "redis", test)),
+    not(any(feature = "redis", feature = "test-util", test)),
     expect(dead_code, reason = "a store in memory is never unavailable")
 )]
 pub(crate) mod breaker;

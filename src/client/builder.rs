@@ -13,6 +13,10 @@ use crate::event::{Event, Events};
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::{NameMapper, Registry};
 use crate::store::Store;
+#[cfg(any(feature = "test-util", test))]
+use crate::store::breaker::Breakers;
+#[cfg(any(feature = "test-util", test))]
+use crate::store::memory::FaultyStore;
 use crate::store::memory::{MemoryClient, MemoryStore};
 
 /// Settings of a client.
@@ -185,6 +189,43 @@ impl RedissonClientBuilder {
     #[must_use]
     pub fn in_memory(self, store: &MemoryStore) -> RedissonClient {
         let store = MemoryClient::new(store, self.clock.clone());
+        self.build(store)
+    }
+
+    /// The same, with a store that a test loses, stalls or has deny requests: see [`Faults`](crate::Faults). With the feature
+    /// `test-util`.
+    ///
+    /// The client is one of a distant store, like one in Redis: its requests need a tokio runtime, have a response timeout (3 s
+    /// unless the builder has another one) and pass the circuit breaker of a server that is called `memory`.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let (store, faults) = (MemoryStore::new(), Faults::new());
+    /// let cut_off = RedissonClient::builder().in_memory_with_faults(&store, &faults).rate_limiter("shared");
+    /// let other = RedissonClient::builder().in_memory(&store).rate_limiter("shared");
+    /// cut_off.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// faults.lose_store();
+    /// assert!(matches!(cut_off.try_acquire(1).await, Err(Error::StoreUnavailable { .. })));
+    /// assert!(other.try_acquire(5).await?);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(any(feature = "test-util", test))]
+    #[must_use]
+    pub fn in_memory_with_faults(
+        self,
+        store: &MemoryStore,
+        faults: &crate::Faults,
+    ) -> RedissonClient {
+        #[cfg(feature = "redis")]
+        let response_timeout = self.redis.response_timeout();
+        #[cfg(not(feature = "redis"))]
+        let response_timeout = std::time::Duration::from_secs(3);
+        let memory = MemoryClient::new(store, self.clock.clone());
+        let breakers = Breakers::new(self.events.clone());
+        let store = FaultyStore::new(memory, faults, response_timeout, breakers);
         self.build(store)
     }
 

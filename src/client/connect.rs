@@ -32,6 +32,13 @@ impl Default for RedisSettings {
     }
 }
 
+impl RedisSettings {
+    #[cfg(any(feature = "test-util", test))]
+    pub(super) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+}
+
 /// Without credentials and keys.
 impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -127,7 +127,7 @@ async fn take(first: usize, steps: Vec<Step>) {
     let remote = Remote::new();
     let options = LimiterOptions::new().remember_denials(HOUR).fail_fast(true);
     let builder = RedissonClient::builder().default_options(options);
-    let client = builder.build(remote.clone());
+    let client = builder.build(remote.store.clone());
     let truth = remote.at_once();
     let limiter = client.rate_limiter("l");
     limiter.set_rate(rate(first)).await.unwrap();

@@ -1,13 +1,13 @@
 //! Remembered denials, over a store that takes a millisecond for each call and counts the calls, with tokio's time
 //! paused.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use tokio::task::JoinSet;
 use tokio::time::{advance, sleep, timeout};
 
 use super::without_redis_tests::{RESPONSE_TIMEOUT, Remote};
+use crate::store::memory::Loss;
 use crate::{
     Decision, DecisionSource, Denied, Error, FailurePolicy, Granted, LimiterOptions, PermitsInUse,
     Quota, Rate, RateLimiter, RedissonClient,
@@ -443,9 +443,9 @@ async fn a_time_to_live_without_an_answer_bounds_what_is_remembered() {
     let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
     let limiter = limiter.with_options(LimiterOptions::new().remember_denials(MINUTE));
     let life = 2 * RESPONSE_TIMEOUT;
-    remote.is_silent.store(true, Ordering::Relaxed);
+    remote.set_loss(Loss::OfAnswers);
     limiter.expire(life).await.unwrap_err();
-    remote.is_silent.store(false, Ordering::Relaxed);
+    remote.set_loss(Loss::None);
     sleep(life - RESPONSE_TIMEOUT - ms(100)).await;
     assert!(!limiter.try_acquire(1).await.unwrap());
     sleep(ms(200)).await;

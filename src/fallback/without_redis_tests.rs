@@ -8,13 +8,13 @@ mod policies;
 mod remote;
 mod waiters;
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::error::Error;
+use crate::store::memory::Loss;
 use crate::{
     Decision, FailurePolicy, FixedWindow, Granted, Limiter, LimiterOptions, LocalShare, Rate,
     RateLimiter, RedissonClient, TokenBucket,

@@ -99,7 +99,7 @@ impl Call {
     }
 
     /// Notes that the call is about to be sent, or that it was sent but did not run.
-    #[cfg(any(feature = "redis", test))]
+    #[cfg(any(feature = "redis", feature = "test-util", test))]
     pub(crate) fn note_sent(&self, may_have_run: bool) {
         self.may_have_run.store(may_have_run, Ordering::Relaxed);
     }

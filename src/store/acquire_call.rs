@@ -8,33 +8,38 @@ use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-#[cfg(any(feature = "redis", test))]
+#[cfg(any(feature = "redis", feature = "test-util", test))]
 use smallvec::SmallVec;
 
-#[cfg(any(feature = "redis", test))]
+#[cfg(any(feature = "redis", feature = "test-util", test))]
 use crate::error::{Error, Result};
-#[cfg(any(feature = "redis", test))]
+#[cfg(any(feature = "redis", feature = "test-util", test))]
 use crate::lock::Lock;
 #[cfg(all(test, feature = "redis"))]
 use crate::permit::CallId;
 use crate::permit::new_call_id;
+#[cfg(any(feature = "test-util", test))]
+use crate::window::Answer;
 use crate::window::{Acquire, Ahead, Requests, SetUp};
 
 #[derive(Debug)]
 pub(crate) struct AcquireCall {
     acquire: Acquire,
     /// The attempts that may have been executed, or may still be.
-    #[cfg(any(feature = "redis", test))]
+    #[cfg(any(feature = "redis", feature = "test-util", test))]
     attempts: Lock<SmallVec<[Attempt; 1]>>,
     /// How many these are, for readers without the lock.
     made: AtomicUsize,
+    /// The answer of a store in this process that has granted it: later attempts find it.
+    #[cfg(any(feature = "test-util", test))]
+    pub(crate) granted: Lock<Option<Answer>>,
     /// The score of the grant that was delivered.
     granted_at: OnceLock<i64>,
     is_claimed: AtomicBool,
 }
 
 /// An attempt of a call, or several attempts as one.
-#[cfg(any(feature = "redis", test))]
+#[cfg(any(feature = "redis", feature = "test-util", test))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
     /// It does nothing after this time, in ms of the server's clock.
@@ -43,7 +48,7 @@ pub(crate) struct Attempt {
     pub(crate) from: i64,
 }
 
-#[cfg(any(feature = "redis", test))]
+#[cfg(any(feature = "redis", feature = "test-util", test))]
 impl Attempt {
     fn and(self, other: Self) -> Self {
         Self {
@@ -72,9 +77,11 @@ impl AcquireCall {
                 set_up: None,
                 ahead: None,
             },
-            #[cfg(any(feature = "redis", test))]
+            #[cfg(any(feature = "redis", feature = "test-util", test))]
             attempts: Lock::default(),
             made: AtomicUsize::new(0),
+            #[cfg(any(feature = "test-util", test))]
+            granted: Lock::default(),
             granted_at: OnceLock::new(),
             is_claimed: AtomicBool::new(false),
         }
@@ -113,7 +120,7 @@ impl AcquireCall {
     /// at the same time, all but the first wait for the deadlines of the others.
     ///
     /// Fails if the outcome is claimed: nobody would look for what the attempt takes.
-    #[cfg(any(feature = "redis", test))]
+    #[cfg(any(feature = "redis", feature = "test-util", test))]
     pub(crate) fn note_attempt(&self, attempt: Attempt) -> Result<Option<Attempt>> {
         self.change(|attempts| {
             if self.is_claimed.load(Ordering::Relaxed) {
@@ -126,7 +133,7 @@ impl AcquireCall {
     }
 
     /// Removes an attempt that has done nothing, and can no longer do anything.
-    #[cfg(any(feature = "redis", test))]
+    #[cfg(any(feature = "redis", feature = "test-util", test))]
     pub(crate) fn forget_attempt(&self, attempt: Attempt) {
         self.change(|attempts| {
             if let Some(place) = attempts.iter().position(|other| *other == attempt) {
@@ -158,7 +165,7 @@ impl AcquireCall {
     }
 
     /// All attempts that may have been executed, or may still be, as one.
-    #[cfg(any(feature = "redis", test))]
+    #[cfg(any(feature = "redis", feature = "test-util", test))]
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
         self.attempts.lock().iter().copied().reduce(Attempt::and)
     }
@@ -168,7 +175,7 @@ impl AcquireCall {
         self.made.load(Ordering::Acquire) > 0
     }
 
-    #[cfg(any(feature = "redis", test))]
+    #[cfg(any(feature = "redis", feature = "test-util", test))]
     fn change<T>(&self, change: impl FnOnce(&mut SmallVec<[Attempt; 1]>) -> T) -> T {
         let mut attempts = self.attempts.lock();
         let answer = change(&mut attempts);

@@ -41,7 +41,7 @@ pub(crate) struct Breakers {
 }
 
 impl Breakers {
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "redis", feature = "test-util", test))]
     pub(crate) fn new(events: Events) -> Arc<Self> {
         Arc::new(Self {
             events,
@@ -201,7 +201,7 @@ impl Breaker {
     }
 
     #[cfg_attr(
-        not(feature = "redis"),
+        not(any(feature = "redis", feature = "test-util", test)),
         expect(dead_code, reason = "a store in memory is no server")
     )]
     pub(crate) fn health(&self) -> ServerHealth {

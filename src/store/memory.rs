@@ -11,6 +11,8 @@ mod client_limiter;
 mod fast_path;
 #[cfg(test)]
 mod fast_path_tests;
+#[cfg(any(feature = "test-util", test))]
+mod faults;
 mod limiter;
 mod lock;
 mod shard;
@@ -23,6 +25,12 @@ use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) use client::MemoryClient;
+#[cfg(any(feature = "test-util", test))]
+pub use faults::Faults;
+#[cfg(any(feature = "test-util", test))]
+pub(crate) use faults::FaultyStore;
+#[cfg(test)]
+pub(crate) use faults::Loss;
 use limiter::{Held, Limiter};
 use lock::lock;
 use shard::{Shard, Slot, hash_of};

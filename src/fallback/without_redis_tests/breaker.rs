@@ -16,7 +16,7 @@ async fn a_half_open_breaker_lets_one_call_out_and_the_policy_decides_the_rest()
         let _ = limiter.check(1).await.unwrap();
         let _ = keyed.check("key", 1).await.unwrap();
         assert_eq!(remote.take_calls(), 2); // the rate was set and read
-        remote.breaker.connected(); // and it does not answer
+        remote.come_back_silent();
         let mut callers = JoinSet::new();
         for number in 0..100 {
             let (limiter, keyed) = (limiter.clone(), keyed.clone());
@@ -39,7 +39,7 @@ async fn a_half_open_breaker_lets_one_call_out_and_the_policy_decides_the_rest()
         assert_eq!(remote.take_calls(), 1);
         let _ = limiter.check(1).await.unwrap();
         assert_eq!(remote.take_calls(), 0); // open again
-        remote.is_away.store(false, Ordering::Relaxed);
+        remote.set_loss(Loss::None);
         sleep(SECOND).await;
         assert!(!limiter.check(1).await.unwrap().is_by_failure_policy());
         assert!(!keyed.check("key", 1).await.unwrap().is_by_failure_policy());
@@ -52,10 +52,10 @@ async fn a_probe_that_is_dropped_leaves_its_place_to_the_next_request() {
     let client = remote.client(FailurePolicy::Deny);
     let limiter = with_rate(&client, 10).await;
     remote.go_down();
-    remote.breaker.connected();
+    remote.come_back_silent();
     let impatient = timeout(SECOND, limiter.try_acquire(1)).await;
     assert!(impatient.is_err());
-    remote.is_away.store(false, Ordering::Relaxed);
+    remote.set_loss(Loss::None);
     assert!(limiter.try_acquire(1).await.unwrap());
 }
 
@@ -93,7 +93,7 @@ async fn three_calls_in_a_row_without_an_answer_open_the_breaker() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Allow);
     let limiter = with_rate(&client, 10).await;
-    remote.is_away.store(true, Ordering::Relaxed);
+    remote.set_loss(Loss::OfCalls);
     remote.take_calls();
     for _ in 0..10 {
         assert!(limiter.try_acquire(1).await.unwrap());
@@ -106,13 +106,13 @@ async fn a_server_that_refuses_one_call_is_there_for_others() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Deny);
     let limiter = with_rate(&client, 10).await;
-    remote.refuse(Some(Refused::Call));
+    remote.set_loss(Loss::Refused(Refused::Call));
     remote.take_calls();
     for _ in 0..10 {
         assert!(limiter.check(1).await.unwrap().is_by_failure_policy());
     }
     assert_eq!(remote.take_calls(), 10);
-    remote.refuse(None);
+    remote.set_loss(Loss::None);
     assert!(!limiter.check(1).await.unwrap().is_by_failure_policy());
 }
 
@@ -121,7 +121,7 @@ async fn a_server_that_refuses_all_calls_costs_no_timeout_for_each_request() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Allow);
     let limiter = with_rate(&client, 10).await;
-    remote.refuse(Some(Refused::AllCalls));
+    remote.set_loss(Loss::Refused(Refused::AllCalls));
     remote.take_calls();
     for _ in 0..10 {
         assert!(limiter.try_acquire(1).await.unwrap());
@@ -136,7 +136,7 @@ async fn a_probe_that_the_server_refuses_for_its_own_reasons_ends_the_outage() {
     let limiter = with_rate(&client, 10).await;
     remote.go_down();
     remote.come_back();
-    remote.refuse(Some(Refused::Call));
+    remote.set_loss(Loss::Refused(Refused::Call));
     assert!(limiter.check(1).await.unwrap().is_by_failure_policy());
-    assert!(remote.breaker.is_healthy());
+    assert!(remote.breaker().is_healthy());
 }

@@ -215,7 +215,7 @@ impl World {
     async fn set_rate(&self, subject: Subject, terms: Terms) {
         match subject {
             Subject::Set => {
-                if self.mode != Mode::Up || self.remote.breaker.has_outage() {
+                if self.mode != Mode::Up || self.remote.breaker().has_outage() {
                     return;
                 }
                 let limiter = self.limiter(subject);
@@ -234,18 +234,15 @@ impl World {
 
     fn switch(&mut self, mode: Mode) {
         self.mode = mode;
-        let Remote {
-            is_away, is_silent, ..
-        } = &self.remote;
-        is_away.store(matches!(mode, Mode::Down | Mode::Stuck), Ordering::Relaxed);
-        is_silent.store(mode == Mode::Silent, Ordering::Relaxed);
-        self.remote.refuse(match mode {
-            Mode::Refusing(refused) => Some(refused),
-            _ => None,
+        self.remote.set_loss(match mode {
+            Mode::Stuck => Loss::OfCalls,
+            Mode::Silent => Loss::OfAnswers,
+            Mode::Refusing(refused) => Loss::Refused(refused),
+            Mode::Up | Mode::Down => Loss::None,
         });
         match mode {
             Mode::Down => self.remote.go_down(),
-            _ => self.remote.breaker.connected(),
+            _ => self.remote.come_back(),
         }
     }
 

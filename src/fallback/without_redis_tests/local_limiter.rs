@@ -363,7 +363,7 @@ async fn reading_the_rate_takes_no_time_from_the_request_that_needs_it() {
 async fn a_request_whose_rate_cannot_be_read_takes_no_longer_than_any_other() {
     let ms = Duration::from_millis;
     let remote = Remote::new();
-    remote.is_away.store(true, Ordering::Relaxed); // nobody has noticed
+    remote.set_loss(Loss::OfCalls); // nobody has noticed
     let limiter = remote.client(one_of(2)).rate_limiter("limiter");
     let start = Instant::now();
     assert!(!limiter.try_acquire_timeout(1, ms(50)).await.unwrap());

@@ -72,7 +72,7 @@ async fn the_policy_decides_requests_in_flight_and_queued_as_the_breaker_opens()
         let remote = Remote::new();
         let client = remote.client(policy);
         let limiter = with_rate(&client, 1_000).await;
-        remote.is_away.store(true, Ordering::Relaxed);
+        remote.set_loss(Loss::OfCalls);
         let mut callers = JoinSet::new();
         for number in 0..100 {
             let limiter = limiter.clone();
@@ -142,7 +142,7 @@ async fn the_policy_serves_a_waiter_after_an_unanswered_response_timeout() {
         let remote = Remote::new();
         let client = remote.client(policy);
         let limiter = with_rate(&client, 10).await;
-        remote.is_away.store(true, Ordering::Relaxed);
+        remote.set_loss(Loss::OfCalls);
         let start = Instant::now();
         limiter.acquire(1).await.unwrap();
         assert_eq!(start.elapsed(), RESPONSE_TIMEOUT);
@@ -156,7 +156,7 @@ async fn a_silent_probe_holds_up_waiters_for_half_a_second() {
         let client = remote.client(policy);
         let limiter = with_rate(&client, 10).await;
         remote.go_down();
-        remote.breaker.connected(); // and it does not answer
+        remote.come_back_silent();
         let start = Instant::now();
         let (first, second) = tokio::join!(limiter.acquire(1), limiter.acquire(1));
         first.unwrap();
@@ -187,14 +187,14 @@ async fn taken_without_an_answer(policy: FailurePolicy) -> u64 {
     let remote = Remote::new();
     let client = remote.client(policy);
     let limiter = with_rate(&client, 10).await;
-    remote.is_silent.store(true, Ordering::Relaxed);
+    remote.set_loss(Loss::OfAnswers);
     let mut requests = JoinSet::new();
     let waiting = limiter.clone();
     requests.spawn(async move { waiting.acquire(1).await });
     let plain = limiter.clone();
     requests.spawn(async move { plain.try_acquire(2).await.map(drop) });
     sleep(Duration::from_millis(10)).await;
-    remote.is_silent.store(false, Ordering::Relaxed);
+    remote.set_loss(Loss::None);
     while let Some(ended) = requests.join_next().await {
         ended.unwrap().unwrap();
     }
@@ -288,13 +288,13 @@ async fn a_waiter_whose_request_is_lost_is_still_served_before_later_ones() {
         let remote = Remote::new();
         let client = remote.client(FailurePolicy::Deny);
         let limiter = with_rate(&client, 1).await;
-        remote.is_away.store(true, Ordering::Relaxed);
+        remote.set_loss(Loss::OfCalls);
         let mut waiting = JoinSet::new();
         for number in 0..3 {
             let limiter = limiter.clone();
             waiting.spawn(async move { limiter.acquire(1).await.map(|()| number) });
             sleep(Duration::from_millis(late)).await;
-            remote.is_away.store(false, Ordering::Relaxed);
+            remote.set_loss(Loss::None);
         }
         let mut served = Vec::new();
         while let Some(number) = waiting.join_next().await {

@@ -54,8 +54,15 @@ impl MemoryLimiter {
         self.limiter.with(&self.keys.name, passed, read, step)
     }
 
-    fn step<T>(&self, step: impl FnOnce(&mut Window, At) -> T) -> Result<T> {
+    pub(super) fn step<T>(&self, step: impl FnOnce(&mut Window, At) -> T) -> Result<T> {
         self.with(|held, at| Ok(step(&mut held.window, at)))
+    }
+
+    pub(super) fn acquire_call(&self, call: &AcquireCall) -> Result<Answer> {
+        self.with(|held, at| {
+            let answer = held.acquire_call(at, &self.keys.client_id, call);
+            answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
+        })
     }
 
     pub(super) fn refund_now(&self, grant: &Grant) -> Result<u32> {
@@ -144,10 +151,7 @@ impl LimiterStore for MemoryLimiter {
     }
 
     async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
-        self.with(|held, at| {
-            let answer = held.acquire_call(at, &self.keys.client_id, call);
-            answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
-        })
+        self.acquire_call(call)
     }
 
     fn decides_at_once(&self) -> bool {

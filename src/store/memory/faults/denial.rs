@@ -1,0 +1,104 @@
+//! Denials that a test asks for: the limiters say what they are, and none of them is charged.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::client_limiter::MemoryLimiter;
+use super::super::limiter::not_initialized;
+use crate::error::Result;
+use crate::policies::FixedWindow;
+use crate::policies::answer::{Answer as TargetAnswer, Outcome};
+use crate::policies::call::{Answers, Call, Purpose, Target};
+use crate::store::memory::MemoryClient;
+use crate::store::{AcquireCall, LimiterStore};
+use crate::window::Answer;
+
+/// Which requests are denied, and until when.
+pub(super) struct Denial {
+    /// In ms, at least 1.
+    retry_after: i64,
+    is_denied: Box<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+/// A limiter that never grants what it costs: with it in a call, no other is charged.
+const DENIES: &str = "denies what a test denies";
+
+impl Denial {
+    pub(super) fn new(
+        retry_after: Duration,
+        is_denied: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    ) -> Self {
+        /// Added to a time, it is still a number of ms that everything counts exactly.
+        const LONGEST: i64 = 1 << 51;
+        let millis = i64::try_from(retry_after.as_millis()).unwrap_or(LONGEST);
+        Self {
+            retry_after: millis.clamp(1, LONGEST),
+            is_denied,
+        }
+    }
+
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        (self.is_denied)(name)
+    }
+
+    pub(super) fn is_of_any(&self, call: &Call) -> bool {
+        call.limiters.iter().any(|target| self.is_of(&target.key))
+    }
+
+    /// The answers to a call of which a limiter is denied.
+    pub(super) fn answers(&self, memory: &MemoryClient, call: &Call) -> Result<Answers> {
+        let mut limiters = call.limiters.clone();
+        limiters.push(Target {
+            model: Arc::new(FixedWindow::new(1, Duration::from_millis(1))),
+            key: DENIES.into(),
+            penalty: None,
+        });
+        let (mut score, mut answers) = (0, Vec::with_capacity(call.costs.len()));
+        for costs in call.costs.chunks(call.limiters.len()) {
+            let costs = costs.iter().copied().chain([2]).collect();
+            let asked = Call::with_purpose(Purpose::Peek, limiters.clone(), costs);
+            let would_be = memory.check_call(&asked)?;
+            score = would_be.score;
+            let each = call.limiters.iter().zip(would_be.answers);
+            answers.extend(each.map(|(target, answer)| match self.is_of(&target.key) {
+                true => self.denied(answer),
+                false => answer,
+            }));
+        }
+        Ok(Answers { score, answers })
+    }
+
+    fn denied(&self, answer: TargetAnswer) -> TargetAnswer {
+        if answer.outcome == Outcome::Never {
+            return answer;
+        }
+        TargetAnswer {
+            outcome: Outcome::Denied,
+            remaining: 0,
+            retry_after: self.retry_after.max(answer.retry_after),
+            reset: self.retry_after.max(answer.reset),
+            delay: 0,
+            ..answer
+        }
+    }
+
+    /// The answer to a call for permits of a limiter that is denied.
+    pub(super) fn answer(&self, limiter: &MemoryLimiter, call: &AcquireCall) -> Result<Answer> {
+        let (stored, now) = limiter.step(|window, at| (window.config(at.server), at.now))?;
+        let settings = call.set_up.map(|it| it.settings).or(stored);
+        let settings = settings.ok_or_else(|| not_initialized(&limiter.keys().name))?;
+        let (rate, interval) = (settings.rate, settings.interval);
+        let mut answer = Answer::new(now, rate, 0, self.retry_after, interval);
+        answer.until_all = self.retry_after.max(interval);
+        Ok(answer)
+    }
+}
+
+impl fmt::Debug for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Denial")
+            .field("retry_after", &self.retry_after)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,208 @@
+//! One limiter of a store with faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::super::client_limiter::MemoryLimiter;
+use super::FaultyStore;
+use crate::error::Result;
+use crate::grant::Grant;
+use crate::keys::Keys;
+use crate::rate::{Rate, ValidRate};
+use crate::store::acquire_call::Attempt;
+use crate::store::breaker::Breaker;
+use crate::store::{
+    AcquireCall, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Store, Task, TimeToLive,
+};
+use crate::window::{Answer, Condition, Expiry, Settlement};
+
+#[derive(Debug)]
+pub(super) struct FaultyLimiter {
+    store: FaultyStore,
+    memory: Arc<MemoryLimiter>,
+}
+
+/// It is over when it has been executed.
+const ATTEMPT: Attempt = Attempt {
+    deadline: 0,
+    from: 0,
+};
+
+impl FaultyLimiter {
+    pub(super) fn new(store: FaultyStore, keys: Arc<Keys>) -> Self {
+        let memory = &store.memory;
+        Self {
+            memory: Arc::new(MemoryLimiter::new(&memory.store, &memory.clock, keys)),
+            store,
+        }
+    }
+
+    async fn answer<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.store.answer(self.call_deadline(), call).await
+    }
+
+    /// Executes an attempt of a call, which is granted once, and not after its outcome was claimed by who gives back what it took.
+    fn execute(&self, call: &AcquireCall) -> Result<Answer> {
+        let mut granted = call.granted.lock();
+        if let Some(mut answer) = *granted {
+            answer.available = call.requests.taken(&answer);
+            answer.found = true;
+            return Ok(answer);
+        }
+        call.note_attempt(ATTEMPT)?;
+        let answer = match self.store.faults.denial() {
+            Some(denial) if denial.is_of(&self.keys().name) && !call.requests.debt => {
+                denial.answer(&self.memory, call)?
+            }
+            _ => self.memory.acquire_call(call)?,
+        };
+        if call.requests.taken(&answer) > 0 {
+            *granted = Some(answer);
+        }
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl LimiterStore for FaultyLimiter {
+    fn keys(&self) -> &Keys {
+        self.memory.keys()
+    }
+
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    fn call_deadline(&self) -> Instant {
+        self.store.call_deadline()
+    }
+
+    fn breaker(&self) -> Option<Arc<Breaker>> {
+        Some(Arc::clone(&self.store.breaker))
+    }
+
+    fn response_timeout(&self) -> Duration {
+        self.store.response_timeout
+    }
+
+    fn may_have_peers(&self) -> bool {
+        self.memory.may_have_peers()
+    }
+
+    fn changes(&self) -> u64 {
+        self.memory.changes()
+    }
+
+    fn watch(&self, on_freed: &Arc<OnFreed>) {
+        self.memory.watch(on_freed);
+        self.store.faults.watch(on_freed);
+    }
+
+    fn driver_started(&self) {
+        self.memory.driver_started();
+    }
+
+    fn driver_ended(&self) {
+        self.memory.driver_ended();
+    }
+
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+        let acquiring = async { self.execute(call) };
+        self.store.answer(deadline, acquiring).await
+    }
+
+    fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
+        Arc::clone(&self.memory).refund_unclaimed(grant, on_done);
+    }
+
+    fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
+        let granted = call.granted.lock();
+        let is_ours = call.claim() && call.granted_at().is_none();
+        let taken = granted.filter(|_| is_ours);
+        drop(granted);
+        match taken {
+            Some(answer) => {
+                // The grants of one call fit a u32.
+                let permits = call.requests.taken(&answer) as u32;
+                let grant = answer.grant(call.id, permits);
+                Arc::clone(&self.memory).refund_unclaimed(grant, on_done);
+            }
+            None => on_done(),
+        }
+    }
+
+    fn run_in_background(&self, task: Task) {
+        // After the end of the runtime there is nobody left to serve.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(task);
+        }
+    }
+
+    async fn refund(&self, grant: &Grant) -> Result<u32> {
+        self.answer(self.memory.refund(grant)).await
+    }
+
+    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
+        self.answer(self.memory.settle(lease, settlement)).await
+    }
+
+    async fn release(&self, permits: u32) -> Result<()> {
+        self.answer(self.memory.release(permits)).await
+    }
+
+    async fn available_permits(&self) -> Result<i64> {
+        let available = async {
+            let available = self.memory.available_permits().await?;
+            let denial = self.store.faults.denial();
+            let is_denied = denial.is_some_and(|it| it.is_of(&self.keys().name));
+            Ok(if is_denied { 0 } else { available })
+        };
+        self.answer(available).await
+    }
+
+    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
+        self.answer(self.memory.try_set_rate(rate)).await
+    }
+
+    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
+        self.answer(self.memory.set_rate(rate)).await
+    }
+
+    async fn update_rate(
+        &self,
+        rate: ValidRate,
+        in_use: PermitsInUse,
+        if_missing: IfMissing,
+    ) -> Result<bool> {
+        let updating = self.memory.update_rate(rate, in_use, if_missing);
+        self.answer(updating).await
+    }
+
+    async fn config(&self) -> Result<Option<Rate>> {
+        self.answer(self.memory.config()).await
+    }
+
+    async fn exists(&self) -> Result<bool> {
+        self.answer(self.memory.exists()).await
+    }
+
+    async fn delete(&self) -> Result<bool> {
+        self.answer(self.memory.delete()).await
+    }
+
+    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
+        self.answer(self.memory.expire(expiry, condition)).await
+    }
+
+    async fn clear_expire(&self) -> Result<bool> {
+        self.answer(self.memory.clear_expire()).await
+    }
+
+    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
+        self.answer(self.memory.remain_time_to_live()).await
+    }
+}
