@@ -18,6 +18,7 @@ pub(super) struct RedisSettings {
     sentinel_credentials: Option<Provider>,
     tls: TlsConfig,
     wait_for_server: Duration,
+    require_server: bool,
 }
 
 impl Default for RedisSettings {
@@ -28,6 +29,7 @@ impl Default for RedisSettings {
             sentinel_credentials: None,
             tls: TlsConfig::default(),
             wait_for_server: Duration::ZERO,
+            require_server: true,
         }
     }
 }
@@ -45,6 +47,7 @@ impl fmt::Debug for RedisSettings {
         f.debug_struct("RedisSettings")
             .field("response_timeout", &self.response_timeout)
             .field("wait_for_server", &self.wait_for_server)
+            .field("require_server", &self.require_server)
             .finish_non_exhaustive()
     }
 }
@@ -163,6 +166,40 @@ impl RedissonClientBuilder {
         self
     }
 
+    /// Whether [`connect`](Self::connect) fails if no server answers. The default is `true`.
+    ///
+    /// With `false` it returns a client then, whose start is an outage that has not ended yet: at once where nobody listens,
+    /// and after the response timeout where nothing answers, or later by [`wait_for_server`](Self::wait_for_server). The client
+    /// goes on trying to connect. Until there is a server, the [`FailurePolicy`](crate::FailurePolicy) decides, waiters wait as
+    /// it says, other calls fail with [`Error::StoreUnavailable`], and [`health`](RedissonClient::health) and
+    /// [`ping`](RedissonClient::ping) say why. What a server refuses when it is first reached is known as in any outage.
+    ///
+    /// `connect` still returns an error for what is wrong with its arguments, and for credentials or a database that a server
+    /// refuses.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder()
+    ///     .require_server(false)
+    ///     .default_options(LimiterOptions::new().failure_policy(FailurePolicy::Allow))
+    ///     .connect("redis://127.0.0.1:1") // nobody listens there
+    ///     .await?;
+    /// assert!(!client.health().is_healthy());
+    /// let decision = client.rate_limiter("orders:api").check(1).await?;
+    /// assert!(decision.is_granted() && decision.is_by_failure_policy());
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "setLazyInitialization")]
+    #[doc(alias = "connect_lazy")]
+    #[must_use]
+    pub fn require_server(mut self, is_required: bool) -> Self {
+        self.redis.require_server = is_required;
+        self
+    }
+
     /// Connects to a single server, to the primary that Sentinels name, or to a cluster: pass one URL, or several nodes of a
     /// cluster separated by commas. A single server that is part of a cluster is recognized.
     ///
@@ -191,8 +228,8 @@ impl RedissonClientBuilder {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a malformed URL, a URL that needs a feature which is not enabled, or a response
-    /// timeout of 0; [`Error::StoreUnavailable`] if no server answers; [`Error::AuthenticationFailed`] if it refuses the
-    /// credentials; [`Error::NoRuntime`] outside a tokio runtime.
+    /// timeout of 0; [`Error::StoreUnavailable`] if no server answers and one is [required](Self::require_server);
+    /// [`Error::AuthenticationFailed`] if it refuses the credentials; [`Error::NoRuntime`] outside a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections that it opened.
@@ -206,6 +243,7 @@ impl RedissonClientBuilder {
             tls: self.redis.tls.clone(),
             response_timeout: self.redis.response_timeout,
             wait: self.redis.wait_for_server,
+            needs_server: self.redis.require_server,
             breakers: Breakers::new(self.events.clone()),
         };
         let backend = RedisStore::connect(urls, connecting, self.clock.clone()).await?;

@@ -220,9 +220,16 @@ pub(crate) async fn check_all(
     let requests: Arc<[TargetRequest]> = requests.into();
     let limiters = requests.iter().map(|it| (&*it.name, it.cost));
     let reported = reported.asking(limiters);
+    let in_turn = |slots| Box::pin(in_turn::decide_in_turn(registry, slots));
     let decided = match in_turn::slots(&*registry.store, &requests) {
-        None => decide(registry, &requests).await,
-        Some(slots) => Box::pin(in_turn::decide_in_turn(registry, slots)).await,
+        Some(slots) => in_turn(slots).await,
+        None => {
+            let decided = decide(registry, &requests).await;
+            match in_turn::slots_after(&decided, &*registry.store, &requests) {
+                Some(slots) => in_turn(slots).await,
+                None => decided,
+            }
+        }
     };
     let mut decided = decided.map(|decisions| JointDecision::by(&requests, decisions));
     if let Ok(decision) = &mut decided
@@ -289,11 +296,18 @@ pub(crate) async fn peek_all(
 ) -> Result<JointDecision> {
     registry.state.admit()?;
     let requests: Arc<[TargetRequest]> = joint_requests(&registry.store, charges)?.into();
-    let decisions = match in_turn::slots(&*registry.store, &requests) {
-        None => peek_requests(&registry.store, &registry.local_store, &requests).await?,
-        Some(slots) => Box::pin(in_turn::peek(registry, slots)).await?,
+    let in_turn = |slots| Box::pin(in_turn::peek(registry, slots));
+    let decided = match in_turn::slots(&*registry.store, &requests) {
+        Some(slots) => in_turn(slots).await,
+        None => {
+            let decided = peek_requests(&registry.store, &registry.local_store, &requests).await;
+            match in_turn::slots_after(&decided, &*registry.store, &requests) {
+                Some(slots) => in_turn(slots).await,
+                None => decided,
+            }
+        }
     };
-    Ok(JointDecision::by(&requests, decisions))
+    Ok(JointDecision::by(&requests, decided?))
 }
 
 /// What limiters that one call reaches would decide.

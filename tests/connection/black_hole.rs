@@ -57,6 +57,18 @@ async fn connecting_ends_with_the_cause_at_the_response_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_needs_no_server_is_there_at_the_response_timeout() {
+    let hole = BlackHole::open(0);
+    let timeout = Duration::from_secs(3);
+    let builder = RedissonClient::builder().response_timeout(timeout);
+    let start = Instant::now();
+    let url = format!("redis://127.0.0.1:{}", hole.port);
+    let client = builder.require_server(false).connect(&url).await.unwrap();
+    assert_eq!(start.elapsed(), timeout);
+    assert_is_silent(&client.ping().await.unwrap_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_waits_for_a_server_says_what_for() {
     let events = Events::start();
     let hole = BlackHole::open(0);

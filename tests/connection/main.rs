@@ -34,6 +34,7 @@ mod freed_elsewhere;
 mod frozen_connection;
 mod idle_close;
 mod killed_connections;
+mod late_servers;
 mod loading;
 mod lost_writes;
 mod pauses;

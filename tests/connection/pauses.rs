@@ -1,5 +1,6 @@
 //! The pauses between attempts to connect.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use redisson_rate_limiter::{Credentials, Error, RedissonClient};
@@ -35,15 +36,23 @@ async fn attempts_that_fail_at_once_are_made_less_and_less_often() {
 
 #[tokio::test]
 async fn connections_that_are_lost_at_once_are_made_less_and_less_often() {
-    // The answer with which a connection is set up is its last.
-    let server = Scripted::start(|words| match &words[0][..] {
-        "TIME" => Reply::Last(TIME.to_owned()),
+    // The answer with which a connection is set up is its last; only over the first one a second question is asked.
+    let is_first = AtomicBool::new(true);
+    let server = Scripted::start(move |words| match &words[0][..] {
+        "INFO" => {
+            is_first.store(false, Ordering::Relaxed);
+            Reply::Last("+cluster_enabled:0\r\n".to_owned())
+        }
+        "TIME" if !is_first.load(Ordering::Relaxed) => Reply::Last(TIME.to_owned()),
         _ => Reply::Silence,
     });
     let server = server.await;
     let url = format!("redis://127.0.0.1:{}", server.port);
     let builder = RedissonClient::builder().wait_for_server(PATIENT);
-    let connecting = tokio::spawn(async move { builder.connect(&url).await });
+    let connecting = tokio::spawn(async move {
+        let _client = builder.connect(&url).await;
+        std::future::pending::<()>().await;
+    });
     let accepted = server.accepted(8).await;
     connecting.abort();
     // The pauses are half as long at least.

@@ -26,9 +26,13 @@ impl Sentinel {
 
     /// With more lines of configuration, and the login that it asks for.
     pub async fn start(primary_port: u16, config: &str, login: &'static str) -> Self {
+        Self::start_at(ports::reserve(), primary_port, config, login).await
+    }
+
+    /// The same at this port.
+    pub async fn start_at(port: u16, primary_port: u16, config: &str, login: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");
-        let port = ports::reserve();
         let config = format!(
             "port {port}\ndir {}\n{config}\nsentinel monitor orders 127.0.0.1 {primary_port} 1\n\
              sentinel down-after-milliseconds orders 1000\nsentinel failover-timeout orders 2000\n",

@@ -2,7 +2,9 @@
 
 use redisson_rate_limiter::{Error, TlsConfig};
 
+use crate::late_servers::{builder, is_served_by};
 use crate::load::{Load, ample, ms};
+use crate::support::ports;
 use crate::tls_server::{Authority, Identity, TlsServer, assert_certificate_refused, connect};
 
 #[tokio::test]
@@ -27,6 +29,19 @@ async fn a_connection_by_tls_works_and_comes_back() {
         let _: i64 = kill.query_async(&mut raw).await.unwrap();
         limiter.release(1).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_server_that_starts_later_is_reached_by_tls() {
+    let (port, authority) = (ports::reserve(), Authority::new());
+    let url = format!("rediss://127.0.0.1:{port}");
+    let client = builder()
+        .tls(authority.trust())
+        .connect(&url)
+        .await
+        .unwrap();
+    let start = async { TlsServer::start_at(port, authority, "127.0.0.1", "no") };
+    is_served_by(&client, start).await;
 }
 
 #[tokio::test]

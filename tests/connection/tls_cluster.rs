@@ -5,9 +5,10 @@ use redisson_rate_limiter::{RateLimiter, RedissonClient, TlsConfig};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use crate::late_servers::{builder, is_served_by};
 use crate::load::{Load, PATIENT, ample, ms};
-use crate::support::Server;
-use crate::tls_server::{Authority, Identity, assert_certificate_refused, connect, start};
+use crate::support::{Server, ports};
+use crate::tls_server::{Authority, Identity, assert_certificate_refused, connect, start_at};
 
 const NODES: usize = 2;
 
@@ -15,8 +16,12 @@ const NODES: usize = 2;
 struct TlsCluster {
     authorities: [Authority; NODES],
     servers: Vec<Server>,
-    ports: Vec<u16>,
+    ports: [u16; NODES],
     _files: Vec<(Identity, TempDir)>,
+}
+
+fn free_ports() -> [u16; NODES] {
+    [(); NODES].map(|()| ports::reserve_for_node())
 }
 
 async fn run(raw: &mut MultiplexedConnection, command: &str) -> redis::Value {
@@ -30,9 +35,15 @@ async fn run(raw: &mut MultiplexedConnection, command: &str) -> redis::Value {
 impl TlsCluster {
     async fn start() -> Self {
         let authorities = [(); NODES].map(|()| Authority::new());
+        Self::start_at(free_ports(), authorities).await
+    }
+
+    /// At these ports, with certificates by these authorities.
+    async fn start_at(ports: [u16; NODES], authorities: [Authority; NODES]) -> Self {
         let all: Vec<_> = authorities.iter().collect();
-        let (mut servers, mut ports, mut files) = (Vec::new(), Vec::new(), Vec::new());
-        for (authority, slots) in authorities.iter().zip(["0 8191", "8192 16383"]) {
+        let (mut servers, mut files) = (Vec::new(), Vec::new());
+        let each = ports.into_iter().zip(&authorities);
+        for ((port, authority), slots) in each.zip(["0 8191", "8192 16383"]) {
             let identity = Identity::new(authority, "127.0.0.1", &all);
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("nodes.conf");
@@ -42,14 +53,13 @@ impl TlsCluster {
                 ["--tls-cluster", "yes"],
                 ["--tls-auth-clients", "no"],
             ];
-            let (server, port) = start(&identity, &arguments.concat());
+            let server = start_at(port, &identity, &arguments.concat());
             let mut raw = server.connection().await;
             run(&mut raw, &format!("CLUSTER ADDSLOTSRANGE {slots}")).await;
-            if let Some(first) = ports.first() {
-                run(&mut raw, &format!("CLUSTER MEET 127.0.0.1 {first}")).await;
+            if port != ports[0] {
+                run(&mut raw, &format!("CLUSTER MEET 127.0.0.1 {}", ports[0])).await;
             }
             servers.push(server);
-            ports.push(port);
             files.push((identity, folder));
         }
         for server in &servers {
@@ -105,6 +115,19 @@ async fn all_nodes_are_found_by_one_and_lost_connections_come_back() {
         }
         load.until_granted(20).await;
         load.end_taken_once(&mut raw).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_starts_later_is_reached_by_tls() {
+    let (ports, authorities) = (free_ports(), [(); NODES].map(|()| Authority::new()));
+    let [first, second] = &authorities;
+    let trust = TlsConfig::new().ca_pem(first.pem.clone() + &second.pem);
+    let url = format!("rediss://127.0.0.1:{}", ports[0]);
+    let client = builder().tls(trust).connect(&url).await.unwrap();
+    let cluster = is_served_by(&client, TlsCluster::start_at(ports, authorities)).await;
+    for limiter in cluster.limiters(&client).await {
+        ample(&client, limiter.name()).await;
     }
 }
 

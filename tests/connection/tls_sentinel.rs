@@ -2,6 +2,7 @@
 
 use redisson_rate_limiter::TlsConfig;
 
+use crate::late_servers::{builder, is_served_by};
 use crate::load::{Load, ample};
 use crate::sentinels::{Sentinel, stop_once_replicated};
 use crate::support::{Server, ports};
@@ -20,7 +21,12 @@ struct TlsSentinels {
 
 impl TlsSentinels {
     async fn start() -> Self {
-        let (of_servers, of_sentinels) = (Authority::new(), Authority::new());
+        Self::start_at(ports::reserve(), [Authority::new(), Authority::new()]).await
+    }
+
+    /// With the Sentinel at this port, and certificates of servers and Sentinels by these authorities.
+    async fn start_at(sentinel_port: u16, authorities: [Authority; 2]) -> Self {
+        let [of_servers, of_sentinels] = authorities;
         let all = [&of_servers, &of_sentinels];
         let [of_primary, of_replica] =
             [(); 2].map(|()| Identity::new(&of_servers, "127.0.0.1", &all));
@@ -32,7 +38,6 @@ impl TlsSentinels {
         arguments.extend(["--replicaof", "127.0.0.1", &port]);
         let (replica, _) = start(&of_replica, &arguments);
 
-        let sentinel_port = ports::reserve();
         let mut config = "tls-replication yes\ntls-auth-clients no\n".to_owned();
         for (name, value) in of_sentinel.settings(sentinel_port) {
             config += &format!("{name} {value}\n");
@@ -51,12 +56,28 @@ impl TlsSentinels {
     }
 
     fn url(&self) -> String {
-        format!("rediss-sentinel://127.0.0.1:{}/orders", self.sentinel_port)
+        url(self.sentinel_port)
     }
 
     fn trust(&self) -> TlsConfig {
-        TlsConfig::new().ca_pem(self.of_servers.pem.clone() + &self.of_sentinels.pem)
+        trust([&self.of_servers, &self.of_sentinels])
     }
+}
+
+fn url(sentinel_port: u16) -> String {
+    format!("rediss-sentinel://127.0.0.1:{sentinel_port}/orders")
+}
+
+fn trust(authorities: [&Authority; 2]) -> TlsConfig {
+    TlsConfig::new().ca_pem(authorities.map(|it| &*it.pem).concat())
+}
+
+#[tokio::test]
+async fn sentinels_that_start_later_are_reached_by_tls() {
+    let (port, authorities) = (ports::reserve(), [Authority::new(), Authority::new()]);
+    let builder = builder().tls(trust(authorities.each_ref()));
+    let client = builder.connect(&url(port)).await.unwrap();
+    is_served_by(&client, TlsSentinels::start_at(port, authorities)).await;
 }
 
 #[tokio::test]

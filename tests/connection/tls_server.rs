@@ -98,9 +98,13 @@ pub struct TlsServer {
 
 impl TlsServer {
     pub fn start(name: &str, auth_clients: &str) -> Self {
-        let authority = Authority::new();
+        Self::start_at(ports::reserve(), Authority::new(), name, auth_clients)
+    }
+
+    /// The same at this port, with a certificate by this authority.
+    pub fn start_at(port: u16, authority: Authority, name: &str, auth_clients: &str) -> Self {
         let identity = Identity::new(&authority, name, &[&authority]);
-        let (server, port) = start(&identity, &["--tls-auth-clients", auth_clients]);
+        let server = start_at(port, &identity, &["--tls-auth-clients", auth_clients]);
         Self {
             server,
             port,
@@ -132,13 +136,18 @@ impl TlsServer {
 /// A server with this identity and more arguments, and its TLS port.
 pub fn start(identity: &Identity, arguments: &[&str]) -> (Server, u16) {
     let port = ports::reserve_for_node();
+    (start_at(port, identity, arguments), port)
+}
+
+/// The same at this TLS port.
+pub fn start_at(port: u16, identity: &Identity, arguments: &[&str]) -> Server {
     let mut all: Vec<String> = Vec::new();
     for (name, value) in identity.settings(port) {
         all.extend([format!("--{name}"), value]);
     }
     let mut all: Vec<&str> = all.iter().map(String::as_str).collect();
     all.extend(arguments);
-    (Server::start_with(&all), port)
+    Server::start_with(&all)
 }
 
 pub async fn connect(url: &str, tls: TlsConfig) -> Result<RedissonClient> {

@@ -14,6 +14,7 @@ mod support;
 mod told;
 
 mod away_and_back;
+mod before_a_server;
 mod breaker;
 mod each_limiter;
 mod emptied_server;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Connection, Value};
 
-use super::Server;
+use super::{Server, ports};
 
 const SLOTS: usize = 16_384;
 const PRIMARIES: usize = 3;
@@ -25,14 +25,25 @@ impl Cluster {
         Self::of(2 * PRIMARIES)
     }
 
+    /// Three primaries at these ports.
+    pub fn start_at(ports: [u16; PRIMARIES]) -> Self {
+        Self::at(&ports)
+    }
+
     fn of(size: usize) -> Self {
+        let ports: Vec<_> = (0..size).map(|_| ports::reserve_for_node()).collect();
+        Self::at(&ports)
+    }
+
+    fn at(ports: &[u16]) -> Self {
+        let size = ports.len();
         // A busy machine may hold up a node for long: it is no failure unless the test makes it one.
         let arguments = [
             ["--cluster-enabled", "yes"],
             ["--cluster-node-timeout", "60000"],
         ];
-        let nodes: Vec<_> = (0..size)
-            .map(|_| Server::start_with(&arguments.concat()))
+        let nodes: Vec<_> = { ports.iter() }
+            .map(|&port| Server::start_at(port, &arguments.concat()))
             .collect();
         let mut connections: Vec<_> = nodes.iter().map(connection).collect();
         for (place, node) in connections.iter_mut().enumerate() {

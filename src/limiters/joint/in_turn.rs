@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::taken::Taken;
 use super::{Charged, Registry, decide, peek_requests};
 use crate::decision::{Decision, Denied};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fallback::TargetRequest;
 use crate::grant::Grant;
 use crate::keys::hash_tag;
@@ -56,6 +56,19 @@ pub(super) fn slots(store: &dyn Store, requests: &[TargetRequest]) -> Option<Vec
         decisions: Vec::new(),
     });
     Some(slots.collect())
+}
+
+/// The slots of a decision that was refused because of them: until there was a connection, it was not known that the server
+/// is part of a cluster. Nothing was charged.
+pub(super) fn slots_after<T>(
+    decided: &Result<T>,
+    store: &dyn Store,
+    requests: &[TargetRequest],
+) -> Option<Vec<Slot>> {
+    match decided {
+        Err(Error::InvalidName { .. }) => slots(store, requests),
+        _ => None,
+    }
 }
 
 impl Slot {

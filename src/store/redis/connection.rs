@@ -33,7 +33,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Value, from_redis_value};
+use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -74,12 +74,17 @@ pub(crate) struct Connecting {
     pub(crate) tls: TlsConfig,
     /// How long `connect` keeps trying if no server is ready.
     pub(crate) wait: Duration,
+    /// Whether it fails then.
+    pub(crate) needs_server: bool,
     pub(crate) breakers: Arc<Breakers>,
 }
 
 /// A connection that many callers on many runtimes share.
 pub(crate) struct Connection {
     route: Route,
+    /// The cluster that the server of `route` may turn out to be part of.
+    #[cfg(feature = "cluster")]
+    cluster: Option<Route>,
     breakers: Arc<Breakers>,
     /// How many times the source of a script was sent.
     pub(super) sources_sent: AtomicU64,
@@ -105,6 +110,13 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
+    fn by_all_commands(breaker: &Arc<Breaker>) -> Vec<Self> {
+        vec![Self {
+            breaker: Arc::clone(breaker),
+            link: None,
+        }]
+    }
+
     /// Its address, without credentials.
     pub(crate) fn name(&self) -> &str {
         self.breaker.server()
@@ -132,44 +144,14 @@ impl Single {
         let start = || Link::start(Arc::clone(&self.resolver), Arc::clone(&self.settings));
         self.links.current(start)
     }
-
-    /// Connects, and asks whether the server is part of a cluster.
-    async fn first_connection(&self, wait: &mut Wait) -> Result<bool> {
-        let command = redis::cmd("INFO").arg("cluster").take();
-        loop {
-            match self.ask(&command, wait.limits()).await {
-                Ok(info) => {
-                    let info: String = from_redis_value(info).unwrap_or_default();
-                    return Ok(info.lines().any(|line| line.trim() == "cluster_enabled:1"));
-                }
-                // A server that does not permit the question is taken as a single server.
-                Err(Failure::Refused(_)) => return Ok(false),
-                Err(cause) => wait.again(cause).await?,
-            }
-        }
-    }
-
-    async fn ask(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
-        let request = Request {
-            command,
-            asking: false,
-        };
-        let link = self.link()?;
-        link.send(request, limits, WaitUntil::Refused).await
-    }
-}
-
-impl From<Single> for Connection {
-    fn from(single: Single) -> Self {
-        let breakers = Arc::clone(&single.settings.breakers);
-        Self::new(Route::Server(single), breakers)
-    }
 }
 
 impl Connection {
     fn new(route: Route, breakers: Arc<Breakers>) -> Self {
         Self {
             route,
+            #[cfg(feature = "cluster")]
+            cluster: None,
             breakers,
             sources_sent: AtomicU64::new(0),
         }
@@ -202,7 +184,8 @@ impl Connection {
         Self::new(route, breakers)
     }
 
-    /// Connects to one server or primary, or to a cluster if several URLs are given or the server is part of one.
+    /// Connects to one server or primary, or to a cluster if several URLs are given or the server is part of one. A
+    /// client that needs no server starts as in an outage: its links go on trying.
     pub(super) async fn open(
         urls: &str,
         connecting: Connecting,
@@ -222,52 +205,75 @@ impl Connection {
             breakers: connecting.breakers,
             on_push: None,
         });
+        let connection = Self::to(address, &settings)?;
         let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
-        match address {
+        while let Err(cause) = connection.connected(wait.deadline()).await {
+            match wait.again(cause).await {
+                Ok(()) => {}
+                Err(Error::StoreUnavailable { .. }) if !connecting.needs_server => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(connection)
+    }
+
+    /// The way to what the URLs name, before there is a connection.
+    fn to(address: Address, settings: &Arc<Settings>) -> Result<Self> {
+        let breakers = Arc::clone(&settings.breakers);
+        let connection = match address {
             Address::Servers(servers) => match <[Server; 1]>::try_from(servers) {
                 Ok([server]) => {
-                    let single = Single::new(Resolver::Server(server.clone()), &settings);
-                    if !single.first_connection(&mut wait).await? {
-                        return Ok(single.into());
+                    let single = Single::new(Resolver::first(server.clone()), settings);
+                    Self {
+                        #[cfg(feature = "cluster")]
+                        cluster: Some(Self::cluster(vec![server], settings)?),
+                        ..Self::new(Route::Server(single), breakers)
                     }
-                    Self::cluster(vec![server], settings, &mut wait).await
                 }
-                Err(servers) => Self::cluster(servers, settings, &mut wait).await,
+                Err(servers) => Self::new(Self::cluster(servers, settings)?, breakers),
             },
             Address::Sentinels(set) => {
                 let resolver = Resolver::Sentinels(Sentinels::new(set));
-                let primary = Single::new(resolver, &settings);
-                primary.first_connection(&mut wait).await?;
-                Ok(primary.into())
+                Self::new(Route::Server(Single::new(resolver, settings)), breakers)
             }
-        }
+        };
+        Ok(connection)
     }
 
     #[cfg(feature = "cluster")]
-    async fn cluster(
-        servers: Vec<Server>,
-        settings: Arc<Settings>,
-        wait: &mut Wait,
-    ) -> Result<Self> {
-        let breakers = Arc::clone(&settings.breakers);
-        let cluster = Cluster::new(servers, settings);
-        loop {
-            match cluster.refresh(wait.limits().deadline).await {
-                Ok(()) => {
-                    let route = Route::Cluster(cluster);
-                    return Ok(Self::new(route, breakers));
-                }
-                Err(cause) => wait.again(cause).await?,
-            }
-        }
+    fn cluster(servers: Vec<Server>, settings: &Arc<Settings>) -> Result<Route> {
+        Ok(Route::Cluster(Cluster::new(servers, Arc::clone(settings))))
     }
 
     #[cfg(not(feature = "cluster"))]
-    async fn cluster(_: Vec<Server>, _: Arc<Settings>, _: &mut Wait) -> Result<Self> {
-        Err(Error::InvalidArgument {
-            argument: "url",
-            reason: "leads to a cluster, which needs this crate's feature `cluster`",
-        })
+    fn cluster(_: Vec<Server>, _: &Arc<Settings>) -> Result<Route> {
+        Err(failure::of_connecting(failure::needs_cluster()))
+    }
+
+    /// Waits for the first connection, and for what calls must know before they are sent.
+    async fn connected(&self, deadline: Instant) -> Result<(), Failure> {
+        if let Route::Server(server) = self.route() {
+            let ready = server.link()?.ready(deadline, WaitUntil::Refused).await;
+            if !self.is_cluster() {
+                return ready.map(drop);
+            }
+        }
+        #[cfg(feature = "cluster")]
+        if let Route::Cluster(cluster) = self.route() {
+            cluster.refresh(deadline).await?;
+        }
+        Ok(())
+    }
+
+    /// Where calls go now: the first connection to a server may tell that it is part of a cluster.
+    fn route(&self) -> &Route {
+        #[cfg(feature = "cluster")]
+        if let (Route::Server(server), Some(cluster)) = (&self.route, &self.cluster)
+            && server.resolver.is_part_of_cluster()
+        {
+            return cluster;
+        }
+        &self.route
     }
 
     /// The handler of events.
@@ -276,7 +282,7 @@ impl Connection {
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        match self.route {
+        match self.route() {
             #[cfg(feature = "cluster")]
             Route::Cluster(_) => true,
             _ => false,
@@ -285,7 +291,7 @@ impl Connection {
 
     /// Whether one server is known to have all keys; `key` is one that is in use. On a cluster they are in different slots.
     pub(super) fn is_one_server(&self, key: &str) -> bool {
-        match &self.route {
+        match self.route() {
             Route::Server(server) => server.link().is_ok_and(|link| link.is_one_server(key)),
             #[cfg(feature = "cluster")]
             Route::Cluster(_) => false,
@@ -299,7 +305,7 @@ impl Connection {
 
     /// A call on several keys was refused because of their slots.
     pub(super) fn refuses_several_keys(&self) {
-        match &self.route {
+        match self.route() {
             Route::Server(server) => {
                 if let Ok(link) = server.link() {
                     link.refuses_several_keys();
@@ -317,7 +323,7 @@ impl Connection {
         expect(unused_variables, reason = "one server has all keys")
     )]
     fn node_of(&self, key: &str) -> Option<Endpoint> {
-        match &self.route {
+        match self.route() {
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.node_of(key),
             _ => None,
@@ -330,7 +336,7 @@ impl Connection {
         expect(unused_variables, reason = "one server has all keys")
     )]
     fn way_to(&self, node: Option<&Endpoint>) -> Option<(Arc<Resolver>, &Settings)> {
-        match &self.route {
+        match self.route() {
             Route::Server(server) => Some((Arc::clone(&server.resolver), &server.settings)),
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => Some(cluster.way_to(node?)),
@@ -344,7 +350,7 @@ impl Connection {
         expect(unused_variables, reason = "one server has all keys")
     )]
     pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<Pace, Failure> {
-        match &self.route {
+        match self.route() {
             Route::Server(server) => {
                 let link = server.link()?;
                 link.ready(deadline, WaitUntil::Deadline).await
@@ -364,7 +370,7 @@ impl Connection {
         expect(unused_variables, reason = "one server has all keys")
     )]
     pub(super) fn answer_time(&self, key: &[u8]) -> Duration {
-        let pace = match &self.route {
+        let pace = match self.route() {
             Route::Server(server) => server.link().ok().map(|link| link.pace()),
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.pace(key),
@@ -385,7 +391,7 @@ impl Connection {
         expect(unused_variables, reason = "one server has all keys")
     )]
     pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
-        match &self.route {
+        match self.route() {
             Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.breaker(key),
@@ -395,7 +401,7 @@ impl Connection {
 
     /// The breakers of the servers that the current runtime has connections to, or any if it has none.
     pub(super) fn breakers(&self) -> Vec<Arc<Breaker>> {
-        let links = match &self.route {
+        let links = match self.route() {
             Route::Server(server) => server.links.in_use(),
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.links_in_use(),
@@ -407,16 +413,11 @@ impl Connection {
 
     /// The servers, on a cluster the primaries.
     pub(super) fn servers(&self) -> Result<Vec<Reached>, Failure> {
-        let links = match &self.route {
-            Route::Server(server) => vec![server.link()?],
+        let links = match self.route() {
+            Route::Server(server) => return Ok(Reached::by_all_commands(server.link()?.breaker())),
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.links()?,
-            Route::Given { breaker, .. } => {
-                return Ok(vec![Reached {
-                    breaker: Arc::clone(breaker),
-                    link: None,
-                }]);
-            }
+            Route::Given { breaker, .. } => return Ok(Reached::by_all_commands(breaker)),
         };
         let reached = links.into_iter().map(|link| Reached {
             breaker: Arc::clone(link.breaker()),
@@ -441,7 +442,7 @@ impl Connection {
         };
         let answer = link.send(request, limits, WaitUntil::Deadline).await;
         #[cfg(feature = "cluster")]
-        if let (Route::Cluster(cluster), Err(_)) = (&self.route, &answer) {
+        if let (Route::Cluster(cluster), Err(_)) = (self.route(), &answer) {
             cluster.node_failed();
         }
         answer
@@ -449,7 +450,7 @@ impl Connection {
 
     /// Sends a command and waits for its answer until the deadline.
     pub(crate) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
-        match &self.route {
+        match self.route() {
             Route::Server(server) => {
                 let link = server.link()?;
                 let request = Request {

@@ -107,8 +107,22 @@ const NO_DATABASE: [&str; 3] = [
     "SELECT is not allowed in cluster mode",
 ];
 
+/// What the failure [`needs_cluster`] says.
+const NEEDS_CLUSTER: &str = "leads to a cluster, which needs this crate's feature `cluster`";
+
+/// Without the feature, no connection to a cluster can be used.
+pub(super) fn needs_cluster() -> RedisError {
+    (ErrorKind::InvalidClientConfig, NEEDS_CLUSTER).into()
+}
+
 /// The error of a connection that could not be set up, or of a call that never ran.
 pub(super) fn of_connecting(error: RedisError) -> Error {
+    if error.kind() == ErrorKind::InvalidClientConfig && error.to_string().contains(NEEDS_CLUSTER) {
+        return Error::InvalidArgument {
+            argument: "url",
+            reason: NEEDS_CLUSTER,
+        };
+    }
     let text = error.detail().unwrap_or_default();
     if NO_DATABASE.iter().any(|says| text.contains(says)) {
         return Error::InvalidArgument {

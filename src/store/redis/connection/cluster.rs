@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value, cmd};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use super::address::{Endpoint, Server};
@@ -19,6 +20,7 @@ use super::round_trip::Pace;
 use super::settings::Settings;
 use super::slots::{self, SlotMap};
 use crate::escaped::Escaped;
+use crate::lock::Lock;
 use crate::store::breaker::Breaker;
 use crate::store::redis::failure::{Failure, timed_out};
 use crate::store::redis::retry::{Limits, Repeat};
@@ -30,10 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The slot map is read at most this often.
 const PAUSE: Duration = Duration::from_millis(100);
 
-#[derive(Clone)]
-pub(crate) struct Cluster(Arc<Inner>);
+pub(super) struct Cluster(Arc<Inner>);
 
-pub(crate) struct Inner {
+struct Inner {
     seeds: Vec<Server>,
     settings: Arc<Settings>,
     slots: RwLock<Arc<SlotMap>>,
@@ -46,6 +47,18 @@ pub(crate) struct Inner {
 struct Nodes {
     links: Mutex<HashMap<Endpoint, Arc<Link>>>,
     is_refreshing: AtomicBool,
+    /// The task that did so last.
+    refreshing: Lock<Option<AbortHandle>>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for nodes in self.0.nodes.all() {
+            if let Some(task) = nodes.refreshing.lock().take() {
+                task.abort();
+            }
+        }
+    }
 }
 
 impl Cluster {
@@ -72,8 +85,12 @@ impl Cluster {
     }
 
     fn node_for(&self, nodes: &Arc<Nodes>, slot: Option<u16>) -> Result<Endpoint, Failure> {
-        self.0.node_for(slot).ok_or_else(|| {
+        let slots = self.0.slots();
+        let node = self.0.node_in(&slots, slot);
+        if node.is_none() || slots.is_empty() {
             self.refresh_soon(nodes);
+        }
+        node.ok_or_else(|| {
             let error = ServerErrorKind::ClusterDown.into();
             Failure::NotRun((error, "no node serves the slot").into())
         })
@@ -140,14 +157,16 @@ impl Cluster {
         Some(breaker)
     }
 
-    /// The links to all nodes that serve slots.
+    /// The links to all nodes that serve slots, or before the map was read to those that the client was configured with.
     pub(super) fn links(&self) -> Result<Vec<Arc<Link>>, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let slots = self.0.slots();
-        let links = slots
-            .nodes()
-            .into_iter()
-            .map(|node| self.0.link(&nodes, node));
+        let mut all: Vec<_> = slots.nodes().into_iter().collect();
+        if all.is_empty() {
+            all.extend(self.0.seeds.iter().map(|seed| &seed.endpoint));
+            self.refresh_soon(&nodes);
+        }
+        let links = all.into_iter().map(|node| self.0.link(&nodes, node));
         Ok(links.collect())
     }
 
@@ -170,31 +189,34 @@ impl Cluster {
         if nodes.is_refreshing.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (cluster, nodes) = (Arc::downgrade(&self.0), Arc::clone(nodes));
-        tokio::spawn(async move {
-            // The client may be dropped in the meantime.
-            if let Some(inner) = cluster.upgrade() {
-                let result = Self(inner).refresh(Instant::now() + PATIENCE * 4).await;
-                if let Err(failure) = result {
-                    tracing::debug!(failure = ?Escaped(&failure), "the slot map cannot be read");
-                }
+        let (inner, its_nodes) = (Arc::clone(&self.0), Arc::clone(nodes));
+        let task = tokio::spawn(async move {
+            let result = inner.refresh(Instant::now() + PATIENCE * 4).await;
+            if let Err(failure) = result {
+                tracing::debug!(failure = ?Escaped(&failure), "the slot map cannot be read");
             }
             sleep(PAUSE).await;
-            nodes.is_refreshing.store(false, Ordering::Relaxed);
+            its_nodes.is_refreshing.store(false, Ordering::Relaxed);
         });
+        *nodes.refreshing.lock() = Some(task.abort_handle());
     }
 
     /// Reads the slot map from the first node that has it.
     pub(super) async fn refresh(&self, deadline: Instant) -> Result<(), Failure> {
-        let inner = &*self.0;
-        let nodes = inner.nodes.current(Nodes::default)?;
+        self.0.refresh(deadline).await
+    }
+}
+
+impl Inner {
+    async fn refresh(&self, deadline: Instant) -> Result<(), Failure> {
+        let nodes = self.nodes.current(Nodes::default)?;
         let slots = cmd("CLUSTER").arg("SLOTS").take();
         let mut last_failure = Failure::NotSent(timed_out());
-        for node in inner.nodes_to_ask(&nodes) {
+        for node in self.nodes_to_ask(&nodes) {
             if Instant::now() >= deadline {
                 break;
             }
-            let link = inner.link(&nodes, &node);
+            let link = self.link(&nodes, &node);
             let limits = Limits::new(deadline.min(Instant::now() + PATIENCE), Repeat::Safe);
             let request = Request {
                 command: &slots,
@@ -205,7 +227,7 @@ impl Cluster {
                 answer.and_then(|answer| SlotMap::read(answer, &node).map_err(Failure::Refused));
             match read {
                 Ok(map) if !map.is_empty() => {
-                    inner.adopt(map);
+                    self.adopt(map);
                     return Ok(());
                 }
                 Ok(_) => {
@@ -220,17 +242,22 @@ impl Cluster {
         }
         Err(last_failure)
     }
-}
 
-impl Inner {
     fn slots(&self) -> Arc<SlotMap> {
         // The map is replaced as a whole.
         Arc::clone(&self.slots.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The node that serves a slot, or any node for a command without keys.
     fn node_for(&self, slot: Option<u16>) -> Option<Endpoint> {
-        let slots = self.slots();
+        self.node_in(&self.slots(), slot)
+    }
+
+    /// The node that serves a slot, or any node for a command without keys. Before a map was read, a node that the client was
+    /// configured with: it redirects commands.
+    fn node_in(&self, slots: &SlotMap, slot: Option<u16>) -> Option<Endpoint> {
+        if slots.is_empty() {
+            return self.seeds.first().map(|seed| seed.endpoint.clone());
+        }
         match slot {
             Some(slot) => slots.owner(slot).cloned(),
             None => slots.owner(0).cloned(),

@@ -13,7 +13,7 @@ use super::round_trip::RoundTrip;
 use super::settings::Settings;
 use super::traffic::Traffic;
 use super::transport;
-use crate::store::redis::failure::timed_out;
+use crate::store::redis::failure::{Failure, timed_out};
 use crate::store::redis::server_time;
 
 /// Opens a connection and logs in. Each step may be silent for `step`.
@@ -182,6 +182,20 @@ pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), Re
         Ok(Err(error)) if error.is_io_error() => Err(error),
         Ok(_) => Ok(()),
         Err(_elapsed) => Err(timed_out()),
+    }
+}
+
+/// Whether the server is part of a cluster. One that does not permit the question is taken as a single server.
+pub(super) async fn is_part_of_cluster(open: &Open, step: Duration) -> Result<bool, RedisError> {
+    let info = cmd("INFO").arg("cluster").take();
+    let answer = timeout(step, open.ask(&info));
+    match answer.await.map_err(|_elapsed| timed_out())? {
+        Ok(info) => {
+            let info: String = from_redis_value(info).unwrap_or_default();
+            Ok(info.lines().any(|line| line.trim() == "cluster_enabled:1"))
+        }
+        Err(error) if matches!(Failure::from(error.clone()), Failure::Refused(_)) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::store::redis::after;
 use crate::store::redis::failure::{self, Failure};
-use crate::store::redis::retry::{Limits, Repeat};
 
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -35,10 +34,9 @@ impl Wait {
         }
     }
 
-    /// What an attempt to connect must observe.
-    pub(super) fn limits(&self) -> Limits {
-        let deadline = after(Instant::now(), self.response_timeout).min(self.until);
-        Limits::new(deadline, Repeat::Safe)
+    /// When the wait for a connection ends, or the next attempt begins.
+    pub(super) fn deadline(&self) -> Instant {
+        after(Instant::now(), self.response_timeout).min(self.until)
     }
 
     /// Waits before the next attempt, or returns the error that ends the connecting.
