@@ -21,6 +21,7 @@ async fn store_on(server: &Server) -> RedisStore {
         sentinel_credentials: None,
         response_timeout: RESPONSE_TIMEOUT,
         tls: TlsConfig::default(),
+        needs_server: true,
         wait: Duration::ZERO,
         breakers: Arc::default(),
     };
