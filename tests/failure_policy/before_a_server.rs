@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::fixture::{AT_LAST, HOUR, ms, policies, restart};
 use crate::support::cluster::Cluster;
 use crate::support::{Server, ports};
+use crate::told::Told;
 
 /// Permits an hour.
 const RATE: usize = 20;
@@ -239,9 +240,15 @@ fn ways_to_a_cluster() -> [([u16; 3], String); 2] {
 #[tokio::test]
 async fn a_cluster_that_starts_later_decides_on_each_of_its_nodes() {
     for (ports, urls) in ways_to_a_cluster() {
-        let client = client(&urls, FailurePolicy::Wait).await;
+        let told = Told::default();
+        let builder = told.by(builder(FailurePolicy::Wait));
+        let client = builder.connect(&urls).await.unwrap();
         assert!(!client.health().is_healthy());
         let limiter = keyed(&client);
+        let denying = LimiterOptions::new().failure_policy(FailurePolicy::Deny);
+        let denying = limiter.clone().with_options(denying);
+        let denied = timeout(AT_LAST / 2, denying.try_acquire("key", 1)).await;
+        assert!(!denied.expect("it does not wait for a server").unwrap());
         let keys: Vec<_> = (0..16).map(|key| key.to_string()).collect();
         let mut waiting = JoinSet::new();
         for key in keys.clone() {
@@ -263,11 +270,17 @@ async fn a_cluster_that_starts_later_decides_on_each_of_its_nodes() {
         let health = client.health();
         assert_eq!(health.servers.len(), cluster.nodes().len(), "{health:?}");
         assert!(health.is_healthy(), "{health:?}");
+        if !urls.contains(',') {
+            // The outage is over too for the way to the server before it was known to be part of a cluster.
+            let changes = told.take_changes();
+            let closed = format!("127.0.0.1:{} closed", ports[0]);
+            assert!(changes.contains(&closed), "{changes:#?}");
+        }
     }
 }
 
 #[tokio::test]
-async fn a_joint_decision_of_before_is_made_by_the_slots_of_a_later_cluster() {
+async fn what_was_asked_before_a_cluster_started_is_answered_by_its_slots() {
     for (ports, urls) in ways_to_a_cluster() {
         let client = client(&urls, FailurePolicy::Error).await;
         let policy = FixedWindow::new(1, HOUR);
@@ -277,8 +290,11 @@ async fn a_joint_decision_of_before_is_made_by_the_slots_of_a_later_cluster() {
         let (asked, peeked) = (charges(), charges());
         let peeking = tokio::spawn(async move { peeking.peek_all(peeked).await });
         let asking = tokio::spawn(async move { asking.check_all(asked).await });
+        let pinging = client.clone();
+        let pinging = tokio::spawn(async move { pinging.ping().await });
         sleep(ms(50)).await;
         let _cluster = Cluster::start_at(ports);
+        pinging.await.unwrap().unwrap();
         assert!(asking.await.unwrap().unwrap().is_granted());
         assert!(!peeking.await.unwrap().unwrap().is_by_failure_policy());
         for key in ["a", "b", "c", "d"] {
