@@ -52,6 +52,48 @@ fn a_limiter_is_shown_with_its_window_and_its_times_to_live() {
 }
 
 #[test]
+fn the_timeline_marks_who_has_taken_what_comes_back() {
+    let cli = Cli::start();
+    cli.run("set orders 100/1h");
+    let now = cli.now();
+    let id = |process: u64, call: u64| {
+        let mut id = [7; 16];
+        id[..8].copy_from_slice(&((process << 40) + call).to_be_bytes());
+        id
+    };
+    for (minutes, id, permits) in [
+        (59, id(1, 1), 2),
+        (30, id(1, 2), 2),
+        (29, id(2, 1), 9),
+        (1, id(2, 2), 9),
+        (1, id(3, 1), 8),
+    ] {
+        let (score, bytes) = ((now - minutes * 60_000).to_string(), member(&id, permits));
+        let words: [&[u8]; 4] = [b"ZADD", b"{orders}:permits", score.as_bytes(), &bytes];
+        cli.redis(&words);
+    }
+    cli.redis(&["SET", "{orders}:value", "70"]);
+    let text = cli.run("show orders").out;
+    let taken: Vec<_> = text.lines().filter(|it| it.contains("taken by")).collect();
+    assert!(
+        taken[0].contains(" a process") && taken[0].ends_with("18 permits in 2 grants"),
+        "{text}"
+    );
+    assert!(
+        taken[1].contains(" b process") && taken[1].ends_with("4 permits in 2 grants"),
+        "{text}"
+    );
+    assert!(
+        taken[2].contains(" - clients that cannot be told apart: 8 permits"),
+        "{text}"
+    );
+    let lines: Vec<_> = text.lines().collect();
+    let timeline = lines.iter().position(|it| it.starts_with("  |")).unwrap();
+    let marks: String = lines[timeline + 1].split_whitespace().collect();
+    assert_eq!(marks, "bbaa", "{text}");
+}
+
+#[test]
 fn members_of_each_generation_and_what_does_not_add_up_are_shown() {
     let cli = Cli::start();
     cli.run("set orders 100/1h");

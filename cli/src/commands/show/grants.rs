@@ -32,11 +32,24 @@ pub(super) struct Noted {
 }
 
 /// A process of the Rust crate.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Taker {
-    pub(super) last: u64,
+    last: u64,
     pub(super) grants: u64,
     pub(super) permits: u64,
+    /// As those of all.
+    pub(super) parts: Box<[u64; PARTS]>,
+}
+
+impl Default for Taker {
+    fn default() -> Self {
+        Self {
+            last: 0,
+            grants: 0,
+            permits: 0,
+            parts: Box::new([0; PARTS]),
+        }
+    }
 }
 
 impl Noted {
@@ -82,12 +95,12 @@ impl Noted {
             grant.member.generation,
             Generation::Current | Generation::Lease
         ) {
-            self.note_taker(&grant.member.id, held);
+            self.note_taker(&grant.member.id, held, part);
         }
     }
 
     /// The first eight bytes of an id of the Rust crate are a counter of its process.
-    fn note_taker(&mut self, id: &[u8], held: u64) {
+    fn note_taker(&mut self, id: &[u8], held: u64, part: usize) {
         const MOST_TAKERS: usize = 4_096;
         let Some(counter) = id.first_chunk().copied().map(u64::from_be_bytes) else {
             return;
@@ -107,6 +120,7 @@ impl Noted {
         taker.last = taker.last.max(counter);
         taker.grants += 1;
         taker.permits += held;
+        taker.parts[part] += held;
     }
 
     /// The processes of the Rust crate that hold the most, and what all others hold: Redisson's grants, and single ones.
@@ -188,5 +202,8 @@ mod tests {
         ]);
         let (told, others) = noted.takers();
         assert_eq!((told.len(), told[0].1.permits, others), (1, 3, 5));
+        // Each of them has a part of its own.
+        let parts = (told[0].1.parts.iter().filter(|held| **held > 0)).count();
+        assert_eq!(parts, 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::timeline::draw;
+use super::timeline::{OTHERS, draw, mark};
 use super::{MOST_CLIENTS, Shown};
 use crate::failure::Failure;
 use crate::inspect::member::Generation;
@@ -110,25 +110,26 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
         output.text(terminal.paint(Color::Warning, &line))?;
     }
     let (takers, others) = it.noted.takers();
-    for (process, taker) in takers {
+    for (place, (process, taker)) in takers.iter().enumerate() {
         let (permits, grants) = (
             number_of(taker.permits, "permit"),
             number_of(taker.grants, "grant"),
         );
         output.text(format!(
-            "  taken by    process {process:016x}: {permits} in {grants}"
+            "  taken by    {} process {process:016x}: {permits} in {grants}",
+            mark(place)
         ))?;
     }
     if others > 0 && it.client.is_none() {
         output.text(format!(
-            "  taken by    clients that cannot be told apart: {}",
+            "  taken by    {OTHERS} clients that cannot be told apart: {}",
             number_of(others, "permit")
         ))?;
     }
     if it.noted.live > 0 {
         output.text("  comes back:")?;
         let interval = Duration::from_millis(interval.unsigned_abs());
-        for line in draw(&it.noted.parts, interval, &terminal) {
+        for line in draw(&it.noted.parts, &takers, interval, &terminal) {
             output.text(line)?;
         }
         let next = it.noted.returns.iter().take(5);

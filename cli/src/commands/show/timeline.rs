@@ -1,19 +1,36 @@
-//! The window as a timeline: how many permits come back when.
+//! The window as a timeline: how many permits come back when, and who has taken them.
 
-use super::grants::PARTS;
+use super::grants::{PARTS, Taker};
 use crate::report::lasting;
 use crate::terminal::Terminal;
 use std::time::Duration;
 
-/// Two lines: a column for each part of the time from now on, and the scale.
-pub(super) fn draw(parts: &[u64], interval: Duration, terminal: &Terminal) -> [String; 2] {
+/// What clients that cannot be told apart have taken.
+pub(super) const OTHERS: char = '-';
+
+/// The mark of a process in the timeline, by its place in the list.
+pub(super) fn mark(place: usize) -> char {
+    // A list that is longer than the alphabet has marks that repeat.
+    char::from(b'a' + (place % 26) as u8)
+}
+
+/// Lines: a column for each part of the time from now on, under each the mark of the one who holds the most of it, if some can be
+/// told, and the scale.
+pub(super) fn draw(
+    parts: &[u64],
+    takers: &[(u64, Taker)],
+    interval: Duration,
+    terminal: &Terminal,
+) -> Vec<String> {
     let width = terminal.width.saturating_sub(4).min(PARTS);
-    let columns: Vec<u64> = (0..width)
-        .map(|column| {
+    let in_columns = |parts: &[u64]| -> Vec<u64> {
+        let column = |column| {
             let (from, to) = (column * PARTS / width, (column + 1) * PARTS / width);
             parts[from..to].iter().sum()
-        })
-        .collect();
+        };
+        (0..width).map(column).collect()
+    };
+    let columns = in_columns(parts);
     let most = columns.iter().copied().max().unwrap_or(0).max(1);
     let column = |permits: &u64| {
         let eighths = (u128::from(*permits) * 8).div_ceil(u128::from(most));
@@ -27,7 +44,32 @@ pub(super) fn draw(parts: &[u64], interval: Duration, terminal: &Terminal) -> [S
         before = middle.saturating_sub(3),
         after = width - middle.max(3)
     );
-    [format!("  |{line}|"), format!("   {scale}")]
+    let mut lines = vec![format!("  |{line}|")];
+    if !takers.is_empty() {
+        let by_taker: Vec<_> = { takers.iter() }
+            .map(|(_, taker)| in_columns(&taker.parts[..]))
+            .collect();
+        let marks: String = { columns.iter().enumerate() }
+            .map(|(column, all)| mark_of(column, *all, &by_taker))
+            .collect();
+        lines.push(format!("   {}", marks.trim_end()));
+    }
+    lines.push(format!("   {scale}"));
+    lines
+}
+
+/// The mark of the one who holds the most permits of a column; a space if there are none.
+fn mark_of(column: usize, all: u64, by_taker: &[Vec<u64>]) -> char {
+    let held = by_taker.iter().map(|columns| columns[column]);
+    let others = all.saturating_sub(held.clone().sum());
+    let most = held
+        .enumerate()
+        .max_by_key(|(place, held)| (*held, std::cmp::Reverse(*place)));
+    match most {
+        _ if all == 0 => ' ',
+        Some((place, held)) if held >= others => mark(place),
+        _ => OTHERS,
+    }
 }
 
 #[cfg(test)]
@@ -40,7 +82,10 @@ mod tests {
         (parts[0], parts[PARTS - 1]) = (8, 1);
         for width in [40, 80, 160] {
             let terminal = Terminal::plain(width);
-            let [line, scale] = draw(&parts, Duration::from_secs(10), &terminal);
+            let lines = draw(&parts, &[], Duration::from_secs(10), &terminal);
+            let [line, scale] = &lines[..] else {
+                panic!("{lines:?}");
+            };
             assert_eq!(
                 (line.chars().count(), scale.chars().count()),
                 (width, width - 1)
@@ -48,5 +93,32 @@ mod tests {
             assert!(line.starts_with("  |# ") && line.ends_with(" .|"), "{line}");
             assert!(scale.ends_with("10s") && scale.contains(" 5s"), "{scale}");
         }
+    }
+
+    #[test]
+    fn each_column_has_the_mark_of_the_one_who_holds_the_most_of_it() {
+        let holding = |held: &[(usize, u64)]| {
+            let mut taker = Taker::default();
+            held.iter()
+                .for_each(|(part, held)| taker.parts[*part] = *held);
+            taker
+        };
+        let mut parts = vec![0; PARTS];
+        (parts[0], parts[60], parts[120], parts[239]) = (5, 5, 5, 5);
+        let takers = [
+            (7, holding(&[(0, 5), (60, 2), (239, 1)])),
+            (9, holding(&[(60, 3), (239, 1)])),
+        ];
+        let lines = draw(
+            &parts,
+            &takers,
+            Duration::from_secs(10),
+            &Terminal::plain(84),
+        );
+        let marks: String = lines[1].chars().skip(3).collect();
+        assert_eq!(marks.len(), 80);
+        let at = |column: usize| marks.as_bytes()[column] as char;
+        assert_eq!([at(0), at(20), at(40), at(79)], ['a', 'b', '-', '-']);
+        assert_eq!(marks.chars().filter(|it| *it == ' ').count(), 76);
     }
 }
