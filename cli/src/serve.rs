@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use redisson_rate_limiter::{FailurePolicy, LimiterOptions, MemoryStore, RedissonClient};
+use redisson_rate_limiter::{LimiterOptions, MemoryStore, RedissonClient};
 use redisson_rate_limiter_metrics::Metrics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -108,16 +108,13 @@ async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Ser
             log::event(event);
         });
     let client: RedissonClient = match store.url() {
-        // Without a server it starts as in an outage.
-        Some(url) => builder.require_server(false).connect(url).await?,
+        Some(url) => builder.connect(url).await?,
         None => builder.in_memory(&MemoryStore::new()),
     };
     let rules = RulesFile::open(&client, settings.rules.clone()).map_err(Failure::usage)?;
     service::count_first_read();
     let credentials = Credentials::read(&settings).map_err(Failure::usage)?;
-    let is_store_there =
-        settings.failure_policy != FailurePolicy::Error || client.health().is_healthy();
-    let service = Service {
+    Ok(Service {
         client,
         rules,
         credentials,
@@ -128,10 +125,8 @@ async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Ser
         metrics,
         prometheus,
         closing: watch::channel(false).0,
-        is_store_there: AtomicBool::new(is_store_there),
-    };
-    service.grpc_health.set(service.is_ready()).await;
-    Ok(service)
+        is_store_there: AtomicBool::new(true),
+    })
 }
 
 async fn doors(service: &Arc<Service>) -> io::Result<Vec<Door>> {

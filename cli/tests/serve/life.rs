@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::http::RULES;
-use crate::support::servers::{Server, ports};
+use crate::support::servers::Server;
 use crate::support::{Serve, command};
 
 #[test]
@@ -114,34 +114,6 @@ async fn it_is_ready_while_the_store_is_there_and_healthy_while_it_runs() {
     );
     let failed = serve.check(json!({ "user": "alice" })).await;
     assert_eq!(failed, StatusCode::SERVICE_UNAVAILABLE);
-}
-
-#[tokio::test]
-async fn it_starts_without_the_store_and_decides_by_the_policy_until_it_is_there() {
-    for (policy, ready, decided) in [
-        (
-            "error",
-            StatusCode::SERVICE_UNAVAILABLE,
-            StatusCode::SERVICE_UNAVAILABLE,
-        ),
-        ("allow", StatusCode::OK, StatusCode::OK),
-    ] {
-        let port = ports::reserve();
-        let url = format!("redis://127.0.0.1:{port}");
-        let arguments = ["--failure-policy", policy];
-        let serve = Serve::start_with(RULES, &arguments, |command| {
-            command.env("REDIS_URL", url);
-        });
-        let health = serve.get(&serve.http, "/healthz").await;
-        assert_eq!(health.status(), StatusCode::OK);
-        assert_eq!(serve.get(&serve.http, "/readyz").await.status(), ready);
-        for _ in 0..10 {
-            assert_eq!(serve.check(json!({ "user": "alice" })).await, decided);
-        }
-        let _server = Server::start_at(port, &[]);
-        while serve.check(json!({ "user": "bob" })).await != StatusCode::TOO_MANY_REQUESTS {}
-        while serve.get(&serve.http, "/readyz").await.status() != StatusCode::OK {}
-    }
 }
 
 #[tokio::test]
