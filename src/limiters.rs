@@ -395,6 +395,10 @@ impl<L: Chargeable + ?Sized> sealed::Chargeable for Arc<L> {
     fn rate_limiter_of(&self, key: &str, internal: Internal) -> Option<Arc<str>> {
         L::rate_limiter_of(self, key, internal)
     }
+
+    fn gives_turns(&self, internal: Internal) -> bool {
+        L::gives_turns(self, internal)
+    }
 }
 
 mod sealed {
@@ -405,5 +409,10 @@ mod sealed {
     pub trait Chargeable {
         /// The name in the store of the RRateLimiter that decides for a key; `None` of a policy, which knows no single grants.
         fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>>;
+
+        /// Whether a granted request may have to wait for its turn.
+        fn gives_turns(&self, _: Internal) -> bool {
+            false
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, mem};
 
+use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
 use super::turn::wait_for_turn;
@@ -195,9 +196,9 @@ const MOST_LIMITERS: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a request that was denied must not go on"]
 pub struct JointDecision {
-    limiters: Vec<Charged>,
+    limiters: SmallVec<[Charged; 1]>,
     /// Theirs, in the same order.
-    decisions: Vec<Decision>,
+    decisions: SmallVec<[Decision; 1]>,
     /// The place of the one that decides.
     deciding: usize,
     /// Those whose rule has a stricter one.
@@ -251,7 +252,14 @@ async fn decide(
     registry: &Arc<Registry>,
     requests: &Arc<[TargetRequest]>,
 ) -> Result<Vec<Decision>> {
-    let call = call_of(requests, Purpose::Decide);
+    if let Some(memory) = registry.store.in_memory() {
+        let changing = set_up_by(registry, requests, registry.store.call_deadline());
+        let call = call_of(requests, Purpose::Decide);
+        let answers = memory.check_call(&call)?;
+        changing.into_iter().for_each(Sending::done);
+        return answers.decisions(&call);
+    }
+    let call = Arc::new(call_of(requests, Purpose::Decide));
     // Boxed, because the future of the failure policy has room for it several times.
     let asking = Box::pin({
         let (registry, requests, call) = (
@@ -316,7 +324,7 @@ async fn peek_requests(
     local: &Arc<LocalStore>,
     requests: &Arc<[TargetRequest]>,
 ) -> Result<Vec<Decision>> {
-    let call = call_of(requests, Purpose::Peek);
+    let call = Arc::new(call_of(requests, Purpose::Peek));
     let asking = Box::pin({
         let (store, call) = (Arc::clone(store), Arc::clone(&call));
         async move {
@@ -368,10 +376,10 @@ pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> 
     failure.map_or(Ok(refunded), Err)
 }
 
-fn call_of(requests: &[TargetRequest], purpose: Purpose) -> Arc<Call> {
-    let each = requests.iter();
-    let (limiters, costs) = each.map(|it| (it.target.clone(), it.cost)).unzip();
-    Arc::new(Call::with_purpose(purpose, limiters, costs))
+fn call_of(requests: &[TargetRequest], purpose: Purpose) -> Call {
+    let limiters = requests.iter().map(|it| it.target.clone()).collect();
+    let costs = requests.iter().map(|it| it.cost).collect();
+    Call::with_purpose(purpose, limiters, costs)
 }
 
 /// The changes that a joint decision makes to the settings of limiters in use.
@@ -395,20 +403,25 @@ fn joint_requests(
             reason,
         })
     };
-    let charges: Vec<_> = charges.into_iter().take(MOST_LIMITERS + 1).collect();
+    let charges = charges.into_iter().take(MOST_LIMITERS + 1);
+    let charges: SmallVec<[_; 4]> = charges.collect();
     check_limiters(store, &charges, "charges")?;
     if charges.is_empty() {
         return refuse("must be at least one");
     }
     let requests: Vec<_> = charges.into_iter().map(|charge| charge.request).collect();
-    let mut keys: Vec<_> = { requests.iter() }
-        .flat_map(|request| request.target.all_keys())
-        .collect();
-    let mut names: Vec<&str> = requests.iter().map(|it| &*it.target.key).collect();
+    let mut names: SmallVec<[&str; 4]> = requests.iter().map(|it| &*it.target.key).collect();
     names.sort_unstable();
     if has_twins(&names) {
         return refuse("must all have different names");
     }
+    // Otherwise a key is the name, or begins with it in braces: then it is of one name only.
+    let have_braces = names.iter().any(|name| name.contains(['{', '}']));
+    drop(names);
+    let named = requests.iter().filter(|_| have_braces);
+    let mut keys: Vec<_> = named
+        .flat_map(|request| request.target.all_keys())
+        .collect();
     keys.sort_unstable();
     if has_twins(&keys) {
         return refuse("must all use different keys");
@@ -452,15 +465,15 @@ fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
 impl JointDecision {
     fn by(requests: &[TargetRequest], decisions: Vec<Decision>) -> Self {
         let limiters = requests.iter().map(Charged::by).collect();
-        Self::new(limiters, decisions)
+        Self::new(limiters, decisions.into())
     }
 
     /// The decision of one limiter, as one of several.
     pub(super) fn of_one(limiter: Charged, decision: Decision) -> Self {
-        Self::new(vec![limiter], vec![decision])
+        Self::new(smallvec![limiter], smallvec![decision])
     }
 
-    fn new(limiters: Vec<Charged>, decisions: Vec<Decision>) -> Self {
+    fn new(limiters: SmallVec<[Charged; 1]>, decisions: SmallVec<[Decision; 1]>) -> Self {
         let deciding = (0..decisions.len())
             .max_by_key(|&place| strictness(&decisions[place]))
             .unwrap_or(0);
@@ -474,11 +487,20 @@ impl JointDecision {
 
     /// The same decision, with one answer of each rule for each part, that of its strictest limiter. Limiters of one rule for
     /// one part follow each other, its own first.
-    pub(super) fn by_rule(self, asked: impl Iterator<Item = Asked>) -> Self {
-        let (mut limiters, mut decisions) = (Vec::<Charged>::new(), Vec::new());
+    pub(super) fn by_rule(mut self, asked: SmallVec<[Asked; 4]>) -> Self {
+        let is_same = |pair: &[Asked]| pair[0].rule == pair[1].rule && pair[0].part == pair[1].part;
+        if !asked.windows(2).any(is_same) {
+            for (limiter, asked) in self.limiters.iter_mut().zip(asked) {
+                limiter.asked = Some(asked.by);
+                limiter.part = asked.part;
+            }
+            return self;
+        }
+        let mut limiters = SmallVec::<[Charged; 1]>::new();
+        let mut decisions = SmallVec::<[Decision; 1]>::new();
         let (mut others, mut last) = (Vec::new(), None);
         let each = self.limiters.into_iter().zip(self.decisions);
-        for (asked, (mut limiter, mut decision)) in asked.zip(each) {
+        for (asked, (mut limiter, mut decision)) in asked.into_iter().zip(each) {
             let Asked { rule, part, by } = asked;
             let rule = (rule, part);
             limiter.asked = Some(by);
@@ -632,7 +654,7 @@ impl JointDecision {
     /// ```
     #[must_use]
     pub fn into_decisions(self) -> Vec<Decision> {
-        self.decisions
+        self.decisions.into_vec()
     }
 
     /// The place of the answer that decides.

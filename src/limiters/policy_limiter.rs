@@ -615,6 +615,11 @@ impl<P: Policy> sealed::Chargeable for PolicyLimiter<P> {
     fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>> {
         self.is_shared().then(|| self.mapped_name(key).into())
     }
+
+    fn gives_turns(&self, _: Internal) -> bool {
+        self.policies
+            .read(|it| it.algorithm().properties().gives_turns)
+    }
 }
 
 impl<P> Clone for PolicyLimiter<P> {

@@ -253,6 +253,8 @@ pub(crate) struct Properties {
     pub(crate) largest_cost: u32,
     /// Whether a foreign lock denies even if this limiter has no penalty.
     pub(crate) honours_foreign_locks: bool,
+    /// Whether a granted request may have to wait for its turn.
+    pub(crate) gives_turns: bool,
     /// Why nothing can be leased; `None` if something can.
     pub(crate) not_leasable: Option<&'static str>,
 }
@@ -264,6 +266,7 @@ impl Properties {
         logs_requests: false,
         largest_cost: u32::MAX,
         honours_foreign_locks: false,
+        gives_turns: false,
         not_leasable: Some(
             "goes on filling while a lease is held, so that both together may exceed its capacity",
         ),

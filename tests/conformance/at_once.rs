@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, FixedWindow, LeakyBucket, Limiter, Rate};
+use redisson_rate_limiter::{Decision, FixedWindow, LeakyBucket, Limiter, Rate, Rule, Verdict};
 
 use crate::fixture::{Fixture, SECOND};
 
@@ -26,6 +26,61 @@ pub async fn what_is_in_memory_decides_at_once_and_redis_is_not_asked(fixture: F
         let has_two = limiter.check("alice", 2).await.unwrap().is_granted();
         assert_eq!(has_two, !fixture.is_in_memory(), "nothing else is charged");
     }
+}
+
+pub async fn rules_in_memory_decide_at_once_where_none_gives_turns(fixture: Fixture) {
+    let client = fixture.client("a").await;
+    let window = client
+        .policy_limiter(FixedWindow::new(2, 60 * SECOND))
+        .unwrap();
+    let window = window.with_prefix(fixture.name()).with_name("window");
+    let bucket = client
+        .policy_limiter(LeakyBucket::new(9, 60 * SECOND))
+        .unwrap();
+    let bucket = bucket.with_prefix(format!("{}:bucket:", fixture.name()));
+    let by_user = |user: &&str| Some((*user).to_owned());
+    let alone = || {
+        vec![Rule::new(
+            window.clone(),
+            by_user,
+            |_: &&str, _: &Decision| (),
+        )]
+    };
+    let rules = client.rules(alone()).unwrap();
+    for expected in [true, true, false] {
+        let decided = rules.check_now(&"alice");
+        assert_eq!(decided.is_some(), fixture.is_in_memory());
+        if let Some(verdict) = decided {
+            assert_eq!(matches!(verdict.unwrap(), Verdict::Granted(_)), expected);
+        }
+    }
+    // Nothing is charged where it would have to wait, be it for the bucket or for one that was replaced.
+    let mut both = alone();
+    both.push(Rule::new(bucket.clone(), by_user, |_, _| ()));
+    rules.replace(both).unwrap();
+    assert!(rules.check_now(&"bob").is_none());
+    rules.replace(alone()).unwrap();
+    let window = client
+        .policy_limiter(FixedWindow::new(2, 60 * SECOND))
+        .unwrap();
+    let other = window.with_prefix(format!("{}:other:", fixture.name()));
+    let other = Rule::new(
+        other.with_name("window"),
+        by_user,
+        |_: &&str, _: &Decision| (),
+    );
+    rules.replace([other]).unwrap();
+    assert!(rules.check_now(&"bob").is_none());
+    for (verdict, is_granted) in [(2, true), (1, false)] {
+        for _ in 0..verdict {
+            let verdict = rules.check(&"bob").await.unwrap();
+            assert_eq!(matches!(verdict, Verdict::Granted(_)), is_granted);
+        }
+    }
+    let Decision::Granted(first) = bucket.peek("bob", 1).await.unwrap() else {
+        panic!("the bucket is empty")
+    };
+    assert_eq!(first.delay, Duration::ZERO);
 }
 
 pub async fn who_is_decided_at_once_waits_for_the_turn_by_itself(fixture: Fixture) {

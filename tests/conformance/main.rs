@@ -202,6 +202,7 @@ on_every_store! {
         }
         at_once {
             what_is_in_memory_decides_at_once_and_redis_is_not_asked,
+            rules_in_memory_decide_at_once_where_none_gives_turns,
             who_is_decided_at_once_waits_for_the_turn_by_itself,
         }
         up_to {

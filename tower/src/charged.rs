@@ -200,7 +200,10 @@ impl Charged {
                 limiter, decision, ..
             } => Limits::One(Limit::of(limiter.name(), decision)),
             By::Rules { decision, .. } => {
-                let (strictest, _) = decision.deciding();
+                let (strictest, decided) = decision.deciding();
+                if decision.decisions().len() == 1 {
+                    return Limits::One(Limit::of(strictest, decided));
+                }
                 let mut limits: Vec<_> = decision
                     .by_limiter()
                     .filter_map(|(name, it)| Limit::of(name, it))

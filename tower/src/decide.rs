@@ -11,7 +11,7 @@ use redisson_rate_limiter::{Decision, DecisionSource, Error, Limiter, Result, Ru
 use tokio::time::{Instant, sleep};
 
 use crate::charged::Charged;
-use crate::key::{KeptKey, Key, bounded, found};
+use crate::key::{AsyncKey, KeptKey, Key, bounded, found};
 
 /// The decision on a request, and its head, which the decision has needed.
 #[expect(
@@ -46,7 +46,7 @@ pub(crate) mod sealed {
 /// The key of a request that has none.
 const UNKNOWN: &str = "unknown";
 
-type AsyncKey =
+pub(crate) type FindKey =
     dyn Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> + Send + Sync;
 type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
 
@@ -61,7 +61,7 @@ pub struct OneLimiter {
 #[derive(Clone)]
 enum KeyOf {
     Now(Arc<dyn Key>),
-    Later(Arc<AsyncKey>),
+    Later(Arc<FindKey>),
 }
 
 impl OneLimiter {
@@ -173,24 +173,30 @@ async fn decide_in_time(
     Ok(decision)
 }
 
+/// The same, by rules.
 async fn apply_in_time(
     rules: &Rules<Parts, ()>,
     request: &Parts,
     wait: Duration,
+    first: Option<Result<Verdict<()>>>,
 ) -> Result<Verdict<()>> {
     let start = Instant::now();
-    loop {
-        let verdict = rules.check(request).await?;
-        let pause = match &verdict {
-            Verdict::Granted(_) => None,
-            Verdict::Rejected((), joint) => {
-                left(start, wait).and_then(|left| retry_in(joint.deciding().1, left))
-            }
-        };
-        let Some(pause) = pause else {
-            return Ok(verdict);
-        };
+    let mut verdict = match first {
+        Some(first) => first?,
+        None => rules.check(request).await?,
+    };
+    while let Some(pause) = left(start, wait).and_then(|left| rejected_for(&verdict, left)) {
         sleep(pause).await;
+        verdict = rules.check(request).await?;
+    }
+    Ok(verdict)
+}
+
+/// When to ask again, as [`retry_in`].
+fn rejected_for(verdict: &Verdict<()>, left: Duration) -> Option<Duration> {
+    match verdict {
+        Verdict::Granted(_) => None,
+        Verdict::Rejected((), joint) => retry_in(joint.deciding().1, left),
     }
 }
 
@@ -224,24 +230,62 @@ impl fmt::Debug for OneLimiter {
 
 /// Rules decide: see [`RateLimitLayer::by_rules`](crate::RateLimitLayer::by_rules).
 #[derive(Clone)]
-pub struct ByRules(pub(crate) Arc<Rules<Parts, ()>>);
+pub struct ByRules {
+    rules: Arc<Rules<Parts, ()>>,
+    /// Finds the key of [`AsyncKey`].
+    key: Option<Arc<FindKey>>,
+}
+
+impl ByRules {
+    pub(crate) fn new(rules: Arc<Rules<Parts, ()>>) -> Self {
+        Self { rules, key: None }
+    }
+
+    pub(crate) fn with_async_key<F>(rules: Arc<Rules<Parts, ()>>, key: F) -> Self
+    where
+        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        Self {
+            rules,
+            key: Some(Arc::new(key)),
+        }
+    }
+
+    fn answer(rules: Arc<Rules<Parts, ()>>, verdict: Result<Verdict<()>>) -> Answer {
+        match verdict {
+            Ok(Verdict::Granted(None)) => Answer::Free,
+            Ok(Verdict::Granted(Some(joint))) => Answer::Granted(Charged::by_rules(rules, joint)),
+            Ok(Verdict::Rejected((), joint)) => Answer::Denied(Charged::by_rules(rules, joint)),
+            Err(error) => Answer::Failed(error),
+        }
+    }
+}
 
 impl sealed::Decide for ByRules {
     #[allow(private_interfaces, reason = "the trait is sealed")]
-    fn decide(&self, request: Parts, wait: Duration) -> Deciding {
-        let rules = Arc::clone(&self.0);
-        Deciding::Later(Box::pin(async move {
-            let verdict = apply_in_time(&rules, &request, wait).await;
-            let answer = match verdict {
-                Ok(Verdict::Granted(None)) => Answer::Free,
-                Ok(Verdict::Granted(Some(joint))) => {
-                    Answer::Granted(Charged::by_rules(rules, joint))
-                }
-                Ok(Verdict::Rejected((), joint)) => Answer::Denied(Charged::by_rules(rules, joint)),
-                Err(error) => Answer::Failed(error),
-            };
-            (request, answer)
-        }))
+    fn decide(&self, mut request: Parts, wait: Duration) -> Deciding {
+        let rules = Arc::clone(&self.rules);
+        if let Some(key) = &self.key {
+            let key = Arc::clone(key);
+            return Deciding::Later(Box::pin(async move {
+                let outer = AsyncKey::set(key(&request).await, &mut request);
+                let verdict = apply_in_time(&rules, &request, wait, None).await;
+                AsyncKey::set(outer, &mut request);
+                (request, Self::answer(rules, verdict))
+            }));
+        }
+        match rules.check_now(&request) {
+            Some(Ok(verdict)) if rejected_for(&verdict, wait).is_none() => {
+                Deciding::Now(request, Self::answer(rules, Ok(verdict)))
+            }
+            first => Deciding::Later(Box::pin(async move {
+                let verdict = apply_in_time(&rules, &request, wait, first).await;
+                (request, Self::answer(rules, verdict))
+            })),
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 //! ```
 
 mod address;
+mod awaited;
 mod combined;
 mod forwarded;
 mod hashed;
@@ -27,6 +28,7 @@ use std::borrow::Cow;
 use http::request::Parts;
 
 pub use address::{ClientAddress, InvalidNetwork};
+pub use awaited::AsyncKey;
 pub use combined::{And, Or};
 pub use hashed::{Hashed, bounded};
 pub(crate) use kept::KeptKey;

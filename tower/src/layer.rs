@@ -141,7 +141,54 @@ impl RateLimitLayer<ByRules> {
     /// # Ok(()) }
     /// ```
     pub fn by_rules(rules: Arc<Rules<Parts, ()>>) -> Self {
-        Self::deciding(ByRules(rules))
+        Self::deciding(ByRules::new(rules))
+    }
+
+    /// As [`by_rules`](Self::by_rules), with a key that takes time to find, such as the user of a session in a database. It is
+    /// found once for each request, before the rules decide, and is the key [`AsyncKey`](crate::key::AsyncKey) of those rules that
+    /// count by it.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use http::{Request, Response};
+    /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
+    /// use redisson_rate_limiter_tower::RateLimitLayer;
+    /// use redisson_rate_limiter_tower::key::{AsyncKey, ClientAddress, by};
+    /// use std::convert::Infallible;
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// async fn user_of_session(request: &Parts) -> Option<String> {
+    ///     # tokio::task::yield_now().await;
+    ///     // ask the database
+    ///     Some("alice".to_owned())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let minute = Duration::from_secs(60);
+    /// let per_user = client.policy_limiter(FixedWindow::new(10, minute))?.with_prefix("user:").with_name("user");
+    /// let per_address = client.policy_limiter(FixedWindow::new(900, minute))?.with_prefix("address:").with_name("address");
+    /// let rules = client.rules([
+    ///     Rule::new(per_user.clone(), by(AsyncKey), |_, _| ()),
+    ///     Rule::new(per_address, by(ClientAddress::peer()), |_, _| ()), // needs no session
+    /// ])?;
+    /// let layer = RateLimitLayer::by_rules_with_async_key(Arc::new(rules), |request| Box::pin(user_of_session(request)));
+    /// let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    /// layer.layer(handler).oneshot(Request::new(())).await.expect("infallible");
+    /// assert_eq!(per_user.peek("alice", 1).await?.remaining(), 8); // the request, and the peek
+    /// # Ok(()) }
+    /// ```
+    pub fn by_rules_with_async_key<F>(rules: Arc<Rules<Parts, ()>>, key: F) -> Self
+    where
+        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        Self::deciding(ByRules::with_async_key(rules, key))
     }
 }
 

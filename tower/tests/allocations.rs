@@ -6,15 +6,16 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response};
-use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
+use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, Rule, TokenBucket};
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::fields::Fields;
-use redisson_rate_limiter_tower::key::Header;
+use redisson_rate_limiter_tower::key::{Header, by};
 use tower::{Layer, Service, service_fn};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -134,6 +135,43 @@ fn the_layer_allocates_for_the_fields_and_for_an_extension_with_the_key() {
     let long = "the address of a user who has a long name in a long domain";
     let expected = [CHARGED + 3, CHARGED + 1, CHARGED + 4, 0];
     assert_eq!(of_layers(long), expected);
+}
+
+/// How often the layer allocates for a request that so many rules apply to, each by the same key.
+fn of_rules(rules: &[&'static str], user: &'static str) -> u32 {
+    let client = RedissonClient::in_memory();
+    let rules = rules.iter().map(|&name| {
+        let limiter = client.policy_limiter(TokenBucket::per_second(1_000_000));
+        let limiter = limiter.unwrap().with_prefix(name).with_name(name);
+        Rule::new(limiter, by(Header::new("x-user")), |_, _| ())
+    });
+    let rules = client.rules(rules.collect::<Vec<_>>()).unwrap();
+    let layer = RateLimitLayer::by_rules(Arc::new(rules)).fields(Fields::None);
+    let alone = allocations(service_fn(handle), user);
+    allocations(layer.layer(service_fn(handle)), user) - alone
+}
+
+/// The key by which a rule counts, and its name in the store, which begins with the prefix.
+const KEY: u32 = 2;
+
+#[test]
+fn a_single_rule_allocates_for_its_key_and_the_extension() {
+    assert_eq!(of_rules(&["user:"], "alice"), KEY + CHARGED);
+    assert_eq!(of_rules(&["user:", "address:"], ""), 0); // none applies
+}
+
+#[test]
+fn rules_that_decide_together_allocate_for_their_keys_and_a_few_lists() {
+    const NAME: u32 = 1; // shared with the call
+    const LISTS: u32 = 8; // two each of requests, call and answers; the limiters, and what fields state of them
+    for rules in [
+        &["a:", "b:"][..],
+        &["a:", "b:", "c:"],
+        &["a:", "b:", "c:", "d:"],
+    ] {
+        let expected = (KEY + NAME) * rules.len() as u32 + CHARGED + LISTS;
+        assert_eq!(of_rules(rules, "alice"), expected, "{rules:?}");
+    }
 }
 
 #[test]

@@ -2,14 +2,17 @@
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use std::{mem, slice};
+
+use smallvec::SmallVec;
 
 use super::in_force::InForce;
 use super::rule::{Applied, Limited};
 use super::{Rule, Rules, Verdict};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::Result;
-use crate::limiters::Charge;
 use crate::limiters::joint::{Asked, Charged, JointDecision, Mode, Taken, check_all, peek_all};
+use crate::limiters::{Charge, at_once};
 use crate::policies::algorithm::INTERNAL;
 
 /// What a blocked request is told to wait: no end is known.
@@ -28,9 +31,12 @@ struct Place {
     part: usize,
 }
 
+/// Few rules apply to a request: the list of them needs no memory of its own.
+type Few<T> = SmallVec<[T; 4]>;
+
 /// The rules that apply to a request.
 struct AllApplying<'a> {
-    enforced: Vec<Applying<'a>>,
+    enforced: Few<Applying<'a>>,
     in_shadow: Vec<Applying<'a>>,
     /// One that is enforced, and blocks the request.
     blocks: Option<Applying<'a>>,
@@ -38,19 +44,28 @@ struct AllApplying<'a> {
 
 /// A limiter that is asked because a rule applies.
 struct AskedFor<'a> {
-    applying: &'a Applying<'a>,
+    /// The place of the rule among those that apply.
+    applying: usize,
     limited: &'a Limited,
+    /// Whether it is the last one of its rule.
+    is_last: bool,
 }
 
-impl AskedFor<'_> {
-    fn by(self) -> Asked {
-        let Applying { place, applied } = self.applying;
+/// What each limiter was asked for.
+fn asked(asked: Few<AskedFor<'_>>, mut applying: Few<Applying<'_>>) -> Few<Asked> {
+    let each = asked.into_iter().map(|it| {
+        let Applying { place, applied } = &mut applying[it.applying];
+        let key = match it.is_last {
+            true => mem::take(&mut applied.key),
+            false => applied.key.clone(),
+        };
         Asked {
             rule: place.rule,
             part: place.part,
-            by: (Arc::clone(&self.limited.limiter), applied.key.clone()),
+            by: (Arc::clone(&it.limited.limiter), key),
         }
-    }
+    });
+    each.collect()
 }
 
 impl<R, E> Rules<R, E> {
@@ -84,17 +99,54 @@ impl<R, E> Rules<R, E> {
     pub async fn check_all(&self, parts: &[R]) -> Result<Verdict<E>> {
         let in_force = self.in_force();
         let all = Self::applying(&in_force, parts);
+        self.verdict(&in_force, all, parts).await
+    }
+
+    /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory, unless a limiter may have the
+    /// request wait for its turn. `None` otherwise; nothing is charged then. It is for middleware, as
+    /// [`Limiter::check_now`](crate::Limiter::check_now).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
+    /// assert!(matches!(rules.check_now(&"alice"), Some(Ok(Verdict::Granted(_)))));
+    /// assert!(matches!(rules.check_now(&"alice"), Some(Ok(Verdict::Rejected(429, _)))));
+    /// # Ok(()) }
+    /// ```
+    pub fn check_now(&self, request: &R) -> Option<Result<Verdict<E>>> {
+        self.registry.store.in_memory()?;
+        let in_force = self.in_force();
+        let parts = slice::from_ref(request);
+        let all = Self::applying(&in_force, parts);
+        let limited = all.enforced.iter().filter_map(|it| it.applied.limited);
+        let mut limiters = limited.map(|it| &it.limiter);
+        if in_force.has_replaced() || limiters.any(|it| it.gives_turns(INTERNAL)) {
+            return None;
+        }
+        at_once(self.verdict(&in_force, all, parts))
+    }
+
+    async fn verdict(
+        &self,
+        in_force: &InForce<R, E>,
+        all: AllApplying<'_>,
+        parts: &[R],
+    ) -> Result<Verdict<E>> {
         if let Some(blocks) = &all.blocks {
-            let joint = self.blocked(&in_force, blocks, Mode::Enforced)?;
+            let joint = self.blocked(in_force, blocks, Mode::Enforced)?;
             return Ok(in_force.rejected(parts, blocks.place, joint));
         }
-        let joint = match self.decide(&in_force, all.enforced).await? {
+        let joint = match self.decide(in_force, all.enforced).await? {
             Some((deciding, joint)) if !joint.is_granted() => {
                 return Ok(in_force.rejected(parts, deciding, joint));
             }
             decided => decided.map(|(_, joint)| joint),
         };
-        self.decide_in_shadow(&in_force, &all.in_shadow, joint.as_ref())
+        self.decide_in_shadow(in_force, &all.in_shadow, joint.as_ref())
             .await;
         Ok(Verdict::Granted(joint))
     }
@@ -130,10 +182,10 @@ impl<R, E> Rules<R, E> {
         if all.enforced.is_empty() {
             return Ok(Verdict::Granted(None));
         }
-        let (asked, charges) = in_force.charges(&all.enforced)?;
+        let (asked_for, charges) = in_force.charges(&all.enforced)?;
         let joint = peek_all(&self.registry, charges).await?;
-        let deciding = asked[joint.deciding_place()].applying.place;
-        let joint = joint.by_rule(asked.into_iter().map(AskedFor::by));
+        let deciding = all.enforced[asked_for[joint.deciding_place()].applying].place;
+        let joint = joint.by_rule(asked(asked_for, all.enforced));
         Ok(match joint.is_granted() {
             true => Verdict::Granted(Some(joint)),
             false => in_force.rejected(parts, deciding, joint),
@@ -189,7 +241,7 @@ impl<R, E> Rules<R, E> {
 
     fn applying<'a>(in_force: &'a InForce<R, E>, parts: &[R]) -> AllApplying<'a> {
         let mut all = AllApplying {
-            enforced: Vec::new(),
+            enforced: SmallVec::new(),
             in_shadow: Vec::new(),
             blocks: None,
         };
@@ -218,13 +270,13 @@ impl<R, E> Rules<R, E> {
     async fn decide(
         &self,
         in_force: &InForce<R, E>,
-        mut applying: Vec<Applying<'_>>,
+        mut applying: Few<Applying<'_>>,
     ) -> Result<Option<(Place, JointDecision)>> {
         if applying.len() > 1 || !applying.is_empty() && in_force.has_replaced() {
-            let (asked, charges) = self.charges(in_force, &applying, Mode::Enforced)?;
+            let (asked_for, charges) = self.charges(in_force, &applying, Mode::Enforced)?;
             let joint = check_all(&self.registry, charges, Mode::Enforced).await?;
-            let deciding = asked[joint.deciding_place()].applying.place;
-            let joint = joint.by_rule(asked.into_iter().map(AskedFor::by));
+            let deciding = applying[asked_for[joint.deciding_place()].applying].place;
+            let joint = joint.by_rule(asked(asked_for, applying));
             return Ok(Some((deciding, joint)));
         }
         let Some(Applying { place, applied }) = applying.pop() else {
@@ -233,7 +285,15 @@ impl<R, E> Rules<R, E> {
         let Some(limited) = applied.limited else {
             return Ok(None);
         };
-        let decision = limited.limiter.check(&applied.key, applied.cost).await?;
+        let limiter = &limited.limiter;
+        let decided = match limiter.gives_turns(INTERNAL) {
+            true => None,
+            false => limiter.check_now(&applied.key, applied.cost),
+        };
+        let decision = match decided {
+            Some(decision) => decision?,
+            None => limiter.check(&applied.key, applied.cost).await?,
+        };
         let charged = Charged {
             part: place.part,
             ..limited.charged(applied.key)
@@ -268,9 +328,9 @@ impl<R, E> Rules<R, E> {
     fn charges<'a>(
         &self,
         in_force: &'a InForce<R, E>,
-        applying: &'a [Applying<'a>],
+        applying: &[Applying<'a>],
         mode: Mode,
-    ) -> Result<(Vec<AskedFor<'a>>, Vec<Charge>)> {
+    ) -> Result<(Few<AskedFor<'a>>, Few<Charge>)> {
         in_force.charges(applying).map_err(|error| {
             let events = &self.registry.state.events;
             events.joint_request().in_mode(mode).failed(error)
@@ -294,22 +354,29 @@ impl<R, E> Rules<R, E> {
 impl<R, E> InForce<R, E> {
     fn charges<'a>(
         &'a self,
-        applying: &'a [Applying<'a>],
-    ) -> Result<(Vec<AskedFor<'a>>, Vec<Charge>)> {
-        let (mut asked, mut charges) = (Vec::new(), Vec::new());
-        for applying in applying {
-            let Applying { place, applied } = applying;
+        applying: &[Applying<'a>],
+    ) -> Result<(Few<AskedFor<'a>>, Few<Charge>)> {
+        let (mut asked, mut charges) = (Few::<AskedFor<'_>>::new(), Few::new());
+        for (applying, Applying { place, applied }) in applying.iter().enumerate() {
             let Some(limited) = applied.limited else {
                 continue;
             };
+            let asked_for = |limited| AskedFor {
+                applying,
+                limited,
+                is_last: false,
+            };
             charges.push(applied.charge(limited)?);
-            asked.push(AskedFor { applying, limited });
+            asked.push(asked_for(limited));
             for limited in self.replaced(place.rule, applied.plan) {
                 // One that could never grant the request does not know it.
                 if let Ok(charge) = applied.charge(limited) {
                     charges.push(charge);
-                    asked.push(AskedFor { applying, limited });
+                    asked.push(asked_for(limited));
                 }
+            }
+            if let Some(last) = asked.last_mut() {
+                last.is_last = true;
             }
         }
         Ok((asked, charges))

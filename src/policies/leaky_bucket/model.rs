@@ -7,7 +7,7 @@ use super::LeakyBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{LONGEST, Model, Unusable, div_ceil};
+use crate::policies::algorithm::{LONGEST, Model, Properties, Unusable, div_ceil};
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::bucket::{Bucket, Flow, Open};
 use crate::rate::whole_millis;
@@ -60,6 +60,11 @@ impl LeakyBucket {
 
 impl Model for LeakyBucket {
     type State = Bucket;
+
+    const PROPERTIES: Properties = Properties {
+        gives_turns: true,
+        ..Properties::USUAL
+    };
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.quantity, "quantity")?;

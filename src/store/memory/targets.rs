@@ -15,6 +15,9 @@ use crate::policies::stored_target::StoredTarget;
 use crate::policies::target_keys::TargetKeys;
 use crate::window::At;
 
+/// So many limiters decide together without memory of their own for each list of them.
+const FEW: usize = 4;
+
 impl MemoryClient {
     /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their calls: one look-up in
     /// the map, and then one lock.
@@ -54,11 +57,11 @@ impl MemoryClient {
             self.store
                 .with_limiter(&target.key, read, |limiter| Arc::clone(limiter))
         });
-        let found: Vec<Arc<Limiter>> = found.collect();
+        let found: SmallVec<[Arc<Limiter>; FEW]> = found.collect();
         // In the order of their names, as everywhere, so that no two decisions wait for each other.
-        let mut order: Vec<usize> = (0..found.len()).collect();
+        let mut order: SmallVec<[usize; FEW]> = (0..found.len()).collect();
         order.sort_unstable_by_key(|&place| &call.limiters[place].key);
-        let mut guards: Vec<(usize, MutexGuard<'_, Held>)> = order
+        let mut guards: SmallVec<[(usize, MutexGuard<'_, Held>); FEW]> = order
             .into_iter()
             .map(|place| (place, found[place].held()))
             .collect();
@@ -74,8 +77,8 @@ impl MemoryClient {
         let at = At { now, server };
         let settings =
             |(_, held): &(usize, MutexGuard<'_, Held>)| held.window.settings.get().copied();
-        let before: SmallVec<[_; 4]> = guards.iter().map(settings).collect();
-        let mut opened = Vec::with_capacity(call.limiters.len());
+        let before: SmallVec<[_; FEW]> = guards.iter().map(settings).collect();
+        let mut opened = SmallVec::<[Opened<'_>; FEW]>::new();
         for (target, (_, held)) in call.limiters.iter().zip(&mut guards) {
             match held.open(target.by_ref(), server) {
                 Ok(limiter) => opened.push(limiter),

@@ -1,14 +1,18 @@
 //! Keys of requests, and what a client can forge.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderValue, Request};
-use redisson_rate_limiter::RedissonClient;
+use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
 use redisson_rate_limiter_tower::RateLimitLayer;
-use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, Key, Path, by};
+use redisson_rate_limiter_tower::key::{
+    AsyncKey, ClientAddress, Everyone, Header, Key, Path, bounded, by,
+};
+use tower::{Layer, ServiceExt};
 
-use crate::fixture::{ask, left, of, per_minute, request};
+use crate::fixture::{Handled, MINUTE, ask, left, of, per_minute, request};
 
 fn from(peer: &str, name: &'static str, lines: &[&str]) -> Parts {
     let mut request = Request::builder();
@@ -245,6 +249,42 @@ async fn a_key_may_be_found_by_a_task() {
     assert_eq!(left(&limiter, "ALICE").await, 0);
     assert_eq!(ask(&layer, request()).await.status(), 200);
     assert_eq!(left(&limiter, "unknown").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_rules_may_be_found_by_a_task() {
+    async fn session(request: &Parts) -> Option<String> {
+        tokio::task::yield_now().await;
+        let user = request.headers.get("x-user")?;
+        user.to_str().ok().map(str::to_uppercase)
+    }
+
+    let client = RedissonClient::in_memory();
+    let all = client.policy_limiter(FixedWindow::new(9, MINUTE)).unwrap();
+    let (users, all) = (per_minute(&client, 1), all.with_prefix("all:"));
+    let rules = client.rules([
+        Rule::new(users.clone(), by(AsyncKey), |_, _| ()),
+        Rule::new(all.clone(), by(Everyone), |_, _| ()),
+    ]);
+    let rules = Arc::new(rules.unwrap());
+    let shared = Arc::clone(&rules);
+    let layer = RateLimitLayer::by_rules_with_async_key(shared, |it| Box::pin(session(it)));
+    let long = "k".repeat(300);
+    for (user, status) in [("alice", 200), ("alice", 429), (&long, 200), ("", 200)] {
+        let response = ask(&layer, of(user)).await;
+        assert_eq!(response.status(), status, "{user}");
+    }
+    assert_eq!(ask(&layer, request()).await.status(), 200); // only the other rule applies
+    assert_eq!(left(&users, "ALICE").await, 0);
+    assert_eq!(left(&users, &bounded(long.to_uppercase().into())).await, 0);
+    assert_eq!(left(&all, "everyone").await, 5);
+
+    // The key is that of one layer: one inside has its own, and none without.
+    let without = RateLimitLayer::by_rules(Arc::clone(&rules));
+    let nested = layer.layer(without.layer(Handled::default().service()));
+    let response = nested.oneshot(of("bob")).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(left(&all, "everyone").await, 3);
 }
 
 #[test]
