@@ -36,7 +36,8 @@
 --            request's if it is granted, else fewer. With the rate it determines which
 --            requests were granted
 --         3  ms until the oldest live grant with permits expires, the interval if there was none
---         4  interval in ms
+--         4  interval in ms. With `reserve`, of an earlier attempt that was granted: the one that it was granted under, and
+--            for which its permits may be used before the score; 0 if that is not known any more
 --         5  if a request was denied, ms until what was in use before the list is back, at most the interval. Else the
 --            interval; may then be left out, with all that follows
 --         6  rate; may be left out, with all that follows, if it is ARGV[3]

@@ -30,7 +30,6 @@ use breaker::Breaker;
 use leased_windows::LeasedWindows;
 use memory::MemoryClient;
 
-use crate::clock::system_millis;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::health::ServerHealth;
@@ -203,10 +202,8 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         true
     }
 
-    /// The time by a clock of this process, in ms since the epoch: the one that scores the grants, if that is not the store's.
-    fn wall_millis(&self) -> i64 {
-        system_millis()
-    }
+    /// The time by a clock of this process, in ms since the epoch: the one that scores the grants, if that is not another machine's.
+    fn wall_millis(&self) -> i64;
 
     /// How often the limiter may have been changed past this client's queue. A store in memory counts changes of its
     /// settings, by any client; a client of Redis the audits that it has made.

@@ -168,6 +168,13 @@ if not is_common then
     if taken then
       rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
       local first_back = window.until_first(permits_key, now, interval)
+      if reserve then
+        -- It can be used from the time of its fence on, whatever the interval is now.
+        local call_id = string.sub(member, 2, 17)
+        --! include shared/fence.lua name
+        local usable_at = call('zscore', permits_key, fence)
+        interval = usable_at and math.max(score - usable_at, 0) or 0
+      end
       return pack('<dddddddddddd', server_now, tonumber(taken), first_back, interval, interval, rate, 0, 0, 1,
         math.floor(tonumber(score)), -1, -1)
     end

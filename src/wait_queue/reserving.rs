@@ -56,38 +56,44 @@ impl WaitQueue {
         set_up: Option<SetUp>,
     ) -> Result<Option<Reserved>> {
         let queue = &self.queue;
-        let call = AcquireCall::new(Requests::one(permits)).with_set_up(set_up);
-        let call = Arc::new(call.with_ahead(Some(Ahead::Reservation { within })));
-        let sent = queue.moment();
-        let mut calling = Calling {
-            queue,
-            call: Some(Arc::clone(&call)),
-        };
-        let asking = queue.call(&call, queue.store.call_deadline());
-        let (answer, heard) = asking.await?;
-        calling.call = None;
-        queue.note(heard);
-        check_fits(queue.name(), permits, answer.rate)?;
-        let until_score = millis(answer.until_score);
-        let until_usable = until_score.saturating_sub(answer.interval());
-        if call.requests.taken(&answer) == 0 {
-            return match until_usable <= millis(within) {
-                true => Err(Error::ExpiresTooSoon {
-                    name: queue.name().to_owned(),
-                }),
-                false => Ok(None),
+        let deadline = queue.store.call_deadline();
+        loop {
+            let call = AcquireCall::new(Requests::one(permits)).with_set_up(set_up);
+            let call = Arc::new(call.with_ahead(Some(Ahead::Reservation { within })));
+            let sent = queue.moment();
+            let mut calling = Calling {
+                queue,
+                call: Some(Arc::clone(&call)),
             };
+            let (answer, heard) = queue.call(&call, deadline).await?;
+            queue.note(heard);
+            let is_granted = call.requests.taken(&answer) > 0;
+            if is_granted && answer.interval().is_zero() {
+                continue; // nothing says any more from when on it can be used: it goes back
+            }
+            calling.call = None;
+            let until_score = millis(answer.until_score);
+            let until_usable = until_score.saturating_sub(answer.interval());
+            if !is_granted {
+                check_fits(queue.name(), permits, answer.rate)?;
+                return match until_usable <= millis(within) {
+                    true => Err(Error::ExpiresTooSoon {
+                        name: queue.name().to_owned(),
+                    }),
+                    false => Ok(None),
+                };
+            }
+            // It can be used from then on.
+            let grant = Grant::new(answer.score, call.id, permits).with_span(answer.interval);
+            return Ok(Some(Reserved {
+                queue: Arc::clone(queue),
+                grant,
+                usable_at: Instant::now() + until_usable.min(LATE),
+                expires_at: sent.at + until_score.min(LATE),
+                sent,
+                lasts: answer.until_score,
+            }));
         }
-        // It can be used from then on.
-        let grant = Grant::new(answer.score, call.id, permits).with_span(answer.interval);
-        Ok(Some(Reserved {
-            queue: Arc::clone(queue),
-            grant,
-            usable_at: Instant::now() + until_usable.min(LATE),
-            expires_at: sent.at + until_score.min(LATE),
-            sent,
-            lasts: answer.until_score,
-        }))
     }
 }
 

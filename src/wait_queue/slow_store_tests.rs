@@ -94,6 +94,10 @@ impl LimiterStore for SlowStore {
         self.response_timeout
     }
 
+    fn wall_millis(&self) -> i64 {
+        self.memory.wall_millis()
+    }
+
     fn may_have_peers(&self) -> bool {
         self.may_have_peers.load(Ordering::Relaxed)
     }

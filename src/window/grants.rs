@@ -335,6 +335,14 @@ impl Grants {
         })
     }
 
+    /// The score of the fence of the lease with this name.
+    #[cfg(all(test, feature = "redis"))]
+    pub(super) fn fence(&self, call_id: &CallId) -> Option<i64> {
+        let fence = Member::fence(call_id);
+        let mut entries = self.entries.iter();
+        { entries.find(|entry| entry.member == fence) }.map(|entry| entry.score)
+    }
+
     /// Takes permits out of the oldest grants from the index `place` on, and removes the members without permits that it
     /// passes. Visits up to a page of them; returns how many permits it took, and whether there are more grants.
     pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {

@@ -27,7 +27,7 @@ impl Window {
             && let Some(found) = self.find(settings, client, call, retry)
             && (wait <= 0 || self.is_found_at_once(settings, client, call, retry, found))
         {
-            return Ok(Ok(self.granted_before(at, settings, client, found)));
+            return Ok(Ok(self.granted_before(at, settings, client, call, found)));
         }
         if wait > 0 {
             return Ok(Err(Early(wait)));
@@ -49,20 +49,33 @@ impl Window {
             && wanted_type.is_none_or(|wanted| settings.rate_type == wanted)
             && let Some(found) = self.find_whole(settings, client, call)
         {
-            return Ok(self.granted_before(at, settings, client, found));
+            return Ok(self.granted_before(at, settings, client, call, found));
         }
         self.acquire(at, client, call)
     }
 
-    fn granted_before(&self, at: At, settings: Settings, client: &str, found: Found) -> Answer {
-        let (permits, interval) = (i64::from(found.permits), settings.interval);
-        let oldest = { self.grants(settings, client) }.and_then(|grants| {
+    fn granted_before(
+        &self,
+        at: At,
+        settings: Settings,
+        client: &str,
+        call: &Acquire,
+        found: Found,
+    ) -> Answer {
+        let (permits, mut interval) = (i64::from(found.permits), settings.interval);
+        let grants = self.grants(settings, client);
+        let oldest = grants.and_then(|grants| {
             let expired = grants.expired(at.now - interval);
             grants.oldest(expired)
         });
         let until_first = oldest.map_or(interval, |oldest| {
             (interval - at.now + oldest).min(interval)
         });
+        if matches!(call.ahead, Some(Ahead::Reservation { .. })) {
+            // It can be used from the time of its fence on, whatever the interval is now.
+            let usable_at = grants.and_then(|grants| grants.fence(&call.id));
+            interval = usable_at.map_or(0, |usable_at| (found.score - usable_at).max(0));
+        }
         Answer {
             found: true,
             until_score: (found.score - at.now).max(0),

@@ -194,6 +194,8 @@ on_every_store! {
             one_that_is_shrunk_cancelled_or_dropped_gives_its_permits_back,
             who_no_longer_waits_for_a_reservation_gives_it_back,
             a_reservation_that_is_used_too_late_fails_and_gives_its_permits_back,
+            a_reservation_counts_from_its_use_though_the_machine_was_suspended,
+            a_reservation_ends_when_the_clock_is_set_back,
             a_closed_client_ends_the_wait_for_a_reservation,
             bad_arguments_and_a_limiter_that_expires_too_soon_are_errors,
             a_handle_with_a_rate_creates_the_limiter_for_a_reservation,

@@ -199,6 +199,34 @@ pub async fn a_reservation_that_is_used_too_late_fails_and_gives_its_permits_bac
     gives_back(&limiter, 10).await;
 }
 
+pub async fn a_reservation_counts_from_its_use_though_the_machine_was_suspended(fixture: Fixture) {
+    let limiter = fixture.limiter().await;
+    limiter.set_rate(Rate::overall(10, SECOND)).await.unwrap();
+    let _stopped = fixture.stop_time();
+    let reservation = reserve(&limiter, 4, Duration::ZERO).await;
+    fixture.at(1_700); // the monotonic clock has stood
+    advance(ms(1)).await; // a timer may be late by a millisecond
+    assert_eq!(at_once(reservation.ready()).await.unwrap().permits(), 4);
+    is_told(&limiter, 10).await;
+    let late = reserve(&limiter, 6, Duration::ZERO).await;
+    fixture.at(2_700);
+    advance(ms(1)).await;
+    let late = late.ready().await;
+    assert!(matches!(late, Err(Error::ReservationExpired { .. })));
+}
+
+pub async fn a_reservation_ends_when_the_clock_is_set_back(fixture: Fixture) {
+    let limiter = fixture.limiter().await;
+    limiter.set_rate(Rate::overall(10, SECOND)).await.unwrap();
+    let _stopped = fixture.stop_time();
+    let reservation = reserve(&limiter, 10, Duration::ZERO).await;
+    fixture.at(999);
+    advance(ms(1)).await;
+    let ended = reservation.ready().await;
+    assert!(matches!(ended, Err(Error::ReservationExpired { .. })));
+    gives_back(&limiter, 10).await;
+}
+
 pub async fn a_closed_client_ends_the_wait_for_a_reservation(fixture: Fixture) {
     let (limiter, _stopped) = used_up(&fixture).await;
     let client: RedissonClient = fixture.client("closed").await;

@@ -6,6 +6,8 @@ use redisson_rate_limiter::{Lease, Rate, RateLimiter, RedissonClient};
 use tokio::time::{sleep, timeout};
 
 use crate::clients::patient;
+use crate::keys;
+use crate::support::Server;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 
@@ -71,6 +73,14 @@ impl Fixture {
         timeout(AT_LAST, leasing).await.expect("a lease");
     }
 
+    /// The permits left, and those of all grants.
+    pub async fn state(&self, server: &Server) -> (i64, i64) {
+        let mut raw = server.connection().await;
+        let both = keys::left_and_used(&mut raw, "{limiter}:value", "{limiter}:permits");
+        let (left, used) = both.await;
+        (left.expect("a value"), used)
+    }
+
     /// Waits until so many permits are left in Redis.
     pub async fn until_left(&self, permits: u64) {
         let (mut left, plain) = (0, &self.plain);
@@ -87,6 +97,21 @@ impl Fixture {
             panic!("{left} left, not {permits}");
         }
     }
+}
+
+/// Takes all that there is.
+pub async fn all(limiter: &RateLimiter) -> u64 {
+    let (mut taken, mut denied) = (0, 0);
+    while denied < 50 {
+        match limiter.try_acquire(1).await.unwrap() {
+            true => taken += 1,
+            false => {
+                denied += 1;
+                sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+    taken
 }
 
 fn leased(client: &RedissonClient) -> RateLimiter {

@@ -4,18 +4,30 @@
 mod clients;
 mod fixed_window;
 mod fixture;
+#[path = "../support/keys.rs"]
+mod keys;
+#[path = "../support/load.rs"]
+mod load;
+mod parties;
 #[path = "../support/proxy.rs"]
 mod proxy;
 #[path = "../support/seeded.rs"]
 mod seeded;
+#[path = "../support/state.rs"]
+mod state;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/told.rs"]
 mod told;
+#[path = "../support/uses.rs"]
+mod uses;
 
+mod changes;
 mod keyed;
 mod outage;
 mod permits;
 mod process;
+mod reservations;
 mod settings;
+mod settled;
 mod windows;

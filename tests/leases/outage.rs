@@ -1,12 +1,139 @@
-//! Redis goes away under a lease.
+//! Redis goes away under a lease, for good or for a while, with its data or without.
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{FailurePolicy, LimiterOptions, RedissonClient};
-use tokio::time::timeout;
+use redis::aio::MultiplexedConnection;
+use redisson_rate_limiter::{FailurePolicy, LimiterOptions, Rate, RedissonClient};
+use tokio::time::{sleep, timeout};
 
-use crate::fixture::Fixture;
-use crate::support::Server;
+use crate::clients::PATIENCE;
+use crate::fixture::{Fixture, HOUR, all};
+use crate::parties::{INTERVAL, Parties, RATE, until_leased};
+use crate::proxy::Proxy;
+use crate::seeded::Seeded;
+use crate::support::{KEEPS_DATA, Server};
+use crate::uses::most_in_a_window;
+
+/// How the server goes away for a while.
+#[derive(Debug, Clone, Copy)]
+enum Outage {
+    /// It is killed and started again with its data.
+    Killed,
+    /// The connections are closed, and new ones refused.
+    Cut,
+    /// The connections are silent, and new ones refused.
+    Frozen,
+}
+
+const OUTAGES: [Outage; 3] = [Outage::Killed, Outage::Cut, Outage::Frozen];
+
+impl Outage {
+    async fn begin(self, server: &Server, proxy: &Proxy) {
+        match self {
+            Self::Killed => server.signal("KILL"),
+            Self::Cut => {
+                proxy.refuse_new(true);
+                let mut raw = server.connection().await;
+                for kind in ["normal", "pubsub"] {
+                    let mut kill = redis::cmd("CLIENT");
+                    kill.arg("KILL").arg("TYPE").arg(kind);
+                    kill.exec_async(&mut raw).await.unwrap();
+                }
+            }
+            Self::Frozen => {
+                proxy.refuse_new(true);
+                proxy.freeze();
+            }
+        }
+    }
+
+    fn end(self, server: &mut Server, proxy: &Proxy) {
+        match self {
+            Self::Killed => server.start_again(),
+            Self::Cut | Self::Frozen => proxy.refuse_new(false),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_used_through_an_outage_and_settled_once_after_it() {
+    for (outage, ends_within) in OUTAGES.map(|it| [(it, false), (it, true)]).concat() {
+        println!("{outage:?}, the lease ends within: {ends_within}");
+        let mut server = Server::start_with(&KEEPS_DATA);
+        let proxy = Proxy::to(server.port()).await;
+        let mut fixture = Fixture::new(&proxy.url(), &server.url(), 10_000).await;
+        fixture.lease(20).await;
+        outage.begin(&server, &proxy).await;
+        fixture.take(8).await;
+        if ends_within {
+            fixture.leased = fixture.plain.clone();
+        }
+        outage.end(&mut server, &proxy);
+        if !ends_within {
+            fixture.take(8).await;
+            fixture.leased = fixture.plain.clone();
+        }
+        fixture.until_left(10_000 - fixture.taken).await;
+    }
+}
+
+#[tokio::test]
+async fn through_outages_no_window_exceeds_the_rate_and_nothing_is_lost() {
+    let mut random = Seeded::new();
+    println!("{random}");
+    let mut server = Server::start_with(&KEEPS_DATA);
+    let proxy = Proxy::to(server.port()).await;
+    let parties = Parties::start(&server, [&proxy.url(), &server.url()]).await;
+    for outage in [OUTAGES, OUTAGES].concat() {
+        until_leased(&mut server.connection().await).await;
+        outage.begin(&server, &proxy).await;
+        sleep(Duration::from_millis(random.below(150))).await;
+        outage.end(&mut server, &proxy);
+        parties.press().await;
+    }
+    let used = parties.uses();
+    assert!(used.len() > 2 * RATE as usize, "{} were used", used.len());
+    let most = most_in_a_window(used, INTERVAL);
+    assert!(most <= RATE as usize, "{most} in a window");
+    parties.end_whole(&server, RATE, INTERVAL).await;
+}
+
+/// Has the server lose its data, and returns the permits that all grants held.
+async fn lose_data(raw: &mut MultiplexedConnection) -> u64 {
+    let mut lose = redis::pipe();
+    lose.atomic().zrange("{limiter}:permits", 0, -1);
+    lose.cmd("FLUSHALL").ignore();
+    let (members,): (Vec<Vec<u8>>,) = lose.query_async(raw).await.unwrap();
+    let permits = |it: Vec<u8>| u32::from_le_bytes(it[it.len() - 4..].try_into().unwrap());
+    members.into_iter().map(permits).map(u64::from).sum()
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_data_counts_nothing_of_a_lease_of_before() {
+    for ends_within in [false, true] {
+        let mut server = Server::start();
+        let mut fixture = Fixture::new(&server.url(), &server.url(), 1_000).await;
+        fixture.lease(20).await;
+        let leased = lose_data(&mut server.connection().await).await - fixture.taken;
+        server.signal("KILL");
+        fixture.take(8).await;
+        if ends_within {
+            fixture.leased = fixture.plain.clone();
+        }
+        server.start_again();
+        fixture
+            .plain
+            .set_rate(Rate::overall(1_000, HOUR))
+            .await
+            .unwrap();
+        // What was leased was taken of the limiter of before, and its rest goes to none.
+        let left = if ends_within { 0 } else { leased - 8 };
+        assert_eq!(all(&fixture.leased).await, 1_000 + left);
+        assert!(fixture.client.close(PATIENCE).await);
+        let (value, grants) = fixture.state(&server).await;
+        assert_eq!((value, grants), (0, 1_000));
+    }
+}
 
 #[tokio::test]
 async fn a_lease_outlives_an_outage_until_it_is_used_up() {

@@ -4,26 +4,23 @@ use std::env;
 use std::io::{self, BufRead, Write};
 use std::process::{self, Stdio};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use redisson_rate_limiter::{FixedWindow, Lease};
+use redisson_rate_limiter::{Error, FixedWindow, Lease, RateLimiter, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::clients::patient;
 use crate::seeded::Seeded;
+use crate::uses::{Use, micros, micros_of};
 
 const TASK: &str = "LEASES_TASK";
 const USED: &str = "used: ";
-
-/// When a permit was used: after the first of these times and before the second, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Use {
-    pub after: i64,
-    pub before: i64,
-}
+/// What the line begins with that says when the permits of a reservation are usable, in microseconds since the epoch.
+const RESERVED: &str = "reserved: ";
 
 /// What a child does.
 #[derive(Debug, Clone)]
@@ -37,11 +34,8 @@ pub struct Task {
     pub waits: bool,
     /// The limit of a policy's windows of a second; 0 if they use the limiter instead.
     pub in_windows: u32,
-}
-
-fn micros() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    i64::try_from(now.as_micros()).unwrap()
+    /// How many permits it reserves at a time; 0 if it takes single ones.
+    pub reserves: u32,
 }
 
 /// Where a child process starts. Does nothing where no other test has started it.
@@ -51,7 +45,7 @@ async fn a_child_process_takes_permits() {
         return;
     };
     let words: Vec<&str> = task.split(' ').collect();
-    let [url, lease, pause, waits, in_windows] = words[..] else {
+    let [url, lease, pause, waits, in_windows, reserves] = words[..] else {
         panic!("no task: {task}");
     };
     let (lease, pause): (u64, u64) = (lease.parse().unwrap(), pause.parse().unwrap());
@@ -72,18 +66,17 @@ async fn a_child_process_takes_permits() {
         .leased(lease)
         .unwrap();
     let mut random = Seeded::new().branch(u64::from(process::id()));
+    let reserves = reserves.parse().unwrap();
     loop {
         let after = micros();
         let is_granted = match waits == "true" {
+            _ if reserves > 0 => use_reserved(&limiter, reserves).await.map(|()| false),
             _ if limit > 0 => windows.check("windows", 1).await.map(|it| it.is_granted()),
             true => limiter.acquire(1).await.map(|()| true),
             false => limiter.try_acquire(1).await,
         };
         if is_granted.unwrap() {
-            let mut stdout = io::stdout().lock();
-            let before = micros();
-            let written = write!(stdout, "\n{USED}{after} {before}\n");
-            written.and_then(|()| stdout.flush()).unwrap();
+            report_use(after, 1);
         }
         let pause = random.below(pause);
         if pause > 0 {
@@ -92,10 +85,42 @@ async fn a_child_process_takes_permits() {
     }
 }
 
+fn report(line: &str) {
+    let mut stdout = io::stdout().lock();
+    // The test harness may have started a line.
+    let written = write!(stdout, "\n{line}\n");
+    written.and_then(|()| stdout.flush()).unwrap();
+}
+
+fn report_use(after: i64, permits: u32) {
+    let before = micros();
+    for _ in 0..permits {
+        report(&format!("{USED}{after} {before}"));
+    }
+}
+
+/// Reserves permits, and uses them when they are usable, unless that is missed.
+async fn use_reserved(limiter: &RateLimiter, permits: u32) -> Result<()> {
+    let reserved = limiter.reserve(permits, Duration::from_secs(60)).await?;
+    let reservation = reserved.expect("within a minute");
+    let usable_at = reservation.usable_at();
+    let until = usable_at.saturating_duration_since(Instant::now());
+    report(&format!("{RESERVED}{}", micros() + micros_of(until)));
+    sleep_until(usable_at).await;
+    let after = micros();
+    match reservation.ready().await {
+        Ok(grant) => report_use(after, grant.permits()),
+        Err(Error::ReservationExpired { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
 /// Dropping it kills the child.
 pub struct ChildProcess {
     child: Child,
     used: JoinHandle<Vec<Use>>,
+    reserved: mpsc::UnboundedReceiver<i64>,
 }
 
 impl ChildProcess {
@@ -106,6 +131,7 @@ impl ChildProcess {
             pause,
             waits,
             in_windows,
+            reserves,
         } = task;
         let mut child = Command::new(env::current_exe().expect("this program"))
             .args([
@@ -113,7 +139,10 @@ impl ChildProcess {
                 "process::a_child_process_takes_permits",
                 "--nocapture",
             ])
-            .env(TASK, format!("{url} {lease} {pause} {waits} {in_windows}"))
+            .env(
+                TASK,
+                format!("{url} {lease} {pause} {waits} {in_windows} {reserves}"),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -121,14 +150,29 @@ impl ChildProcess {
             .expect("a child process");
         let stdout = child.stdout.take().expect("its stdout is a pipe");
         let mut lines = BufReader::new(stdout).lines();
+        let (usable, reserved) = mpsc::unbounded_channel();
         let used = tokio::spawn(async move {
             let mut used = Vec::new();
             while let Some(line) = lines.next_line().await.expect("its stdout") {
-                used.extend(Use::from_line(&line));
+                used.extend(use_from(&line));
+                if let Some(time) = line.strip_prefix(RESERVED).and_then(|it| it.parse().ok()) {
+                    let _ = usable.send(time); // nobody may wait for it
+                }
             }
             used
         });
-        Self { child, used }
+        Self {
+            child,
+            used,
+            reserved,
+        }
+    }
+
+    /// When the permits of its next reservation are usable, in microseconds since the epoch.
+    pub async fn reserved(&mut self) -> i64 {
+        let reserved = timeout(Duration::from_secs(60), self.reserved.recv());
+        let reserved = reserved.await.expect("a reservation");
+        reserved.expect("the child has ended; see its stderr")
     }
 
     pub fn signal(&self, signal: &str) {
@@ -145,12 +189,10 @@ impl ChildProcess {
     }
 }
 
-impl Use {
-    fn from_line(line: &str) -> Option<Self> {
-        let (after, before) = line.strip_prefix(USED)?.split_once(' ')?;
-        Some(Self {
-            after: after.parse().ok()?,
-            before: before.parse().ok()?, // the last line may be cut off
-        })
-    }
+fn use_from(line: &str) -> Option<Use> {
+    let (after, before) = line.strip_prefix(USED)?.split_once(' ')?;
+    Some(Use {
+        after: after.parse().ok()?,
+        before: before.parse().ok()?, // the last line may be cut off
+    })
 }

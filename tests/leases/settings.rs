@@ -1,32 +1,14 @@
 //! The limiter changes under a lease.
 
-use std::time::Duration;
+use redisson_rate_limiter::{Error, PermitsInUse, Rate};
 
-use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter};
-use tokio::time::sleep;
-
-use crate::fixture::{Fixture, HOUR};
+use crate::fixture::{Fixture, HOUR, all};
 use crate::support::Server;
 
 async fn with_lease(server: &Server) -> Fixture {
     let mut fixture = Fixture::new(&server.url(), &server.url(), 1_000).await;
     fixture.lease(20).await;
     fixture
-}
-
-/// Takes all that there is.
-async fn all(limiter: &RateLimiter) -> u64 {
-    let (mut taken, mut denied) = (0, 0);
-    while denied < 50 {
-        match limiter.try_acquire(1).await.unwrap() {
-            true => taken += 1,
-            false => {
-                denied += 1;
-                sleep(Duration::from_millis(1)).await;
-            }
-        }
-    }
-    taken
 }
 
 #[tokio::test]

@@ -8,15 +8,13 @@ use redisson_rate_limiter::Rate;
 use tokio::time::sleep;
 
 use crate::clients::patient;
-use crate::process::{ChildProcess, Task, Use};
+use crate::process::{ChildProcess, Task};
 use crate::seeded::Seeded;
 use crate::support::Server;
+use crate::uses::{TICK, Use, most_in_a_window};
 
 const RATE: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(300);
-
-/// The server counts whole ms.
-const TICK: i64 = 1_000;
 
 fn task(server: &Server, lease: u64) -> Task {
     Task {
@@ -25,21 +23,8 @@ fn task(server: &Server, lease: u64) -> Task {
         pause: 8_000,
         waits: false,
         in_windows: 0,
+        reserves: 0,
     }
-}
-
-/// The most permits that were certainly used within one interval.
-fn most_in_a_window(mut used: Vec<Use>) -> usize {
-    let interval = i64::try_from(INTERVAL.as_micros()).unwrap() - TICK;
-    used.sort_unstable();
-    let counts = (0..used.len()).map(|first| {
-        let start = used[first].after;
-        let within = used[first..]
-            .iter()
-            .take_while(|it| it.after < start + interval);
-        within.filter(|it| it.before < start + interval).count()
-    });
-    counts.max().unwrap_or(0)
 }
 
 async fn limiter(server: &Server) {
@@ -58,7 +43,7 @@ async fn assert_within_the_rate(processes: Vec<ChildProcess>, mut used: Vec<Use>
         used.extend(process.kill().await);
     }
     assert!(used.len() > 2 * RATE, "{} were used", used.len());
-    let most = most_in_a_window(used);
+    let most = most_in_a_window(used, INTERVAL);
     assert!(most <= RATE, "{most} in a window");
 }
 

@@ -11,6 +11,7 @@ mod parent;
 mod proxy;
 #[path = "../support/seeded.rs"]
 mod seeded;
+#[path = "../support/state.rs"]
 mod state;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,9 +1,12 @@
-//! Reservations through an outage, beside clocks that stand or are set back, on several runtimes and on a cluster.
+//! Reservations through an outage, through lost answers, on several runtimes and on a cluster.
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, Grant, Rate, RateLimiter, RedissonClient, Reservation};
+use redisson_rate_limiter::{
+    Grant, PermitsInUse, Rate, RateLimiter, RedissonClient, Reservation, Result,
+};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
 use crate::clients::patient;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND};
@@ -69,39 +72,62 @@ async fn a_reservation_is_used_though_the_server_has_lost_it() {
     assert_eq!(keys::grants(&mut raw, PERMITS).await, []);
 }
 
-/// Ten permits a minute, all of which are reserved at 1,000 ms.
-async fn reserved_by_clock(fixture: &Fixture) -> (RateLimiter, Reservation) {
-    let limiter = fixture.with(Rate::overall(10, 60 * SECOND)).await;
-    let reserved = limiter.reserve(10, Duration::ZERO).await.unwrap();
-    (limiter, reserved.expect("there are ten"))
+/// Five permits of ten a minute are reserved, which eight in use hold back for a minute. Between the first attempt, whose answer is
+/// lost, and the next one, another client does something.
+async fn answered_late(
+    fixture: &Fixture,
+    proxy: &mut Proxy,
+    between: impl AsyncFnOnce(RateLimiter),
+) -> (RateLimiter, Instant, Result<Option<Reservation>>) {
+    let client = fixture.builder().connect(&proxy.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    let rate = Rate::overall(10, 60 * SECOND);
+    limiter.set_rate(rate).await.unwrap();
+    assert!(limiter.try_acquire(8).await.unwrap());
+    let peer = fixture.limiter().await;
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    proxy.next("EVALSHA", Fate::Held);
+    let start = Instant::now();
+    let (reserved, ()) = tokio::join!(limiter.reserve(5, HOUR), async {
+        let retry = proxy.held().await;
+        between(peer).await;
+        retry.let_through().await;
+    });
+    (limiter, start, reserved)
 }
 
 #[tokio::test]
-async fn a_reservation_counts_from_its_use_though_the_machine_was_suspended() {
-    let fixture = Fixture::start().await;
-    let (limiter, reservation) = reserved_by_clock(&fixture).await;
-    fixture.at(41_000); // the monotonic clock has stood
-    assert_eq!(reservation.ready().await.unwrap().permits(), 10);
-    until("the use is told", async || {
-        let mut raw = fixture.server.connection().await;
-        keys::grants(&mut raw, PERMITS).await == [(41_001, 10)]
-    })
-    .await;
-    fixture.at(101_000);
-    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+async fn a_reservation_keeps_its_time_if_the_rate_changes_before_the_answer() {
+    for (permits, seconds) in [(10, 90), (10, 30), (3, 60)] {
+        let fixture = Fixture::start().await;
+        let rate = Rate::overall(permits, seconds * SECOND);
+        let change = async |peer: RateLimiter| {
+            assert!(peer.update_rate(rate, PermitsInUse::Keep).await.unwrap());
+        };
+        let mut proxy = Proxy::to(fixture.server.port()).await;
+        let (_limiter, start, reserved) = answered_late(&fixture, &mut proxy, change).await;
+        let reservation = reserved.unwrap().expect("in a minute");
+        let (usable_at, expires_at) = (reservation.usable_at(), reservation.expires_at());
+        assert!(usable_at >= start + 60 * SECOND, "{permits}, {seconds}");
+        assert!(expires_at <= Instant::now() + 120 * SECOND);
+        assert!(expires_at > usable_at, "{permits}, {seconds}");
+        assert_eq!(reservation.cancel().await.unwrap(), 5);
+    }
 }
 
 #[tokio::test]
-async fn a_reservation_ends_when_the_clock_is_set_back() {
-    let fixture = Fixture::start().await;
-    let (limiter, reservation) = reserved_by_clock(&fixture).await;
-    fixture.at(999);
-    let ended = reservation.ready().await;
-    assert!(matches!(ended, Err(Error::ReservationExpired { .. })));
-    until("it is given back", async || {
-        limiter.available_permits().await.unwrap() == 10
+async fn a_reservation_whose_time_is_lost_goes_back_and_is_made_anew() {
+    let mut fixture = Fixture::start().await;
+    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let release = async |peer: RateLimiter| peer.release(9).await.unwrap();
+    let (limiter, _start, reserved) = answered_late(&fixture, &mut proxy, release).await;
+    let reservation = reserved.unwrap().expect("it is released");
+    until("the first one is given back", async || {
+        limiter.available_permits().await.unwrap() == 5
     })
     .await;
+    assert_eq!(reservation.cancel().await.unwrap(), 5);
+    assert_eq!(fixture.grants().await, []);
 }
 
 #[tokio::test]
@@ -129,8 +155,9 @@ async fn a_shrink_that_arrives_when_the_use_is_told_gives_nothing_back() {
 #[tokio::test]
 async fn a_reservation_that_is_cancelled_leaves_nothing() {
     let mut fixture = Fixture::start().await;
-    let (_limiter, reservation) = reserved_by_clock(&fixture).await;
-    assert_eq!(reservation.cancel().await.unwrap(), 10);
+    let client = fixture.client().await;
+    let (_limiter, reservation) = reserved(&client).await;
+    assert_eq!(reservation.cancel().await.unwrap(), 5);
     assert_eq!(fixture.grants().await, []);
 }
 

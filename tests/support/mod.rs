@@ -39,9 +39,13 @@ pub fn has_channels() -> bool {
 pub struct Server {
     process: Process,
     port: u16,
+    arguments: Vec<String>,
     /// Where it keeps its data.
-    _folder: TempDir,
+    folder: TempDir,
 }
+
+/// Arguments with which a server has its data again when it was killed.
+pub const KEEPS_DATA: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "no"];
 
 impl Server {
     pub fn start() -> Self {
@@ -61,27 +65,19 @@ impl Server {
     /// Starts a server on a port that is reserved, as that of an earlier server is. Returns when it takes connections.
     pub fn start_at(port: u16, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the server");
-        let mut command = Command::new(server_program());
-        command
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--dir"])
-            .arg(folder.path())
-            .args(arguments);
-        let mut process = Process::start(&command, Stdio::piped());
-        let stdout = process.0.stdout.take().expect("its stdout is a pipe");
-        let mut log = String::new();
-        for line in BufReader::new(stdout).lines() {
-            let line = line.expect("its log");
-            if line.contains("Ready to accept connections") {
-                return Self {
-                    process,
-                    port,
-                    _folder: folder,
-                };
-            }
-            log += &(line + "\n");
+        let arguments: Vec<_> = arguments.iter().map(|&it| it.to_owned()).collect();
+        Self {
+            process: run(port, &folder, &arguments),
+            port,
+            arguments,
+            folder,
         }
-        panic!("{command:?} has ended:\n{log}");
+    }
+
+    /// Kills it, and starts it again with the data that it has kept: none, unless its arguments say so.
+    pub fn start_again(&mut self) {
+        self.process.end(); // its port must be free
+        self.process = run(self.port, &self.folder, &self.arguments);
     }
 
     /// Sends the process a signal, such as `KILL`.
@@ -104,6 +100,27 @@ impl Server {
         let connection = client.get_multiplexed_async_connection_with_config(&config);
         connection.await.unwrap()
     }
+}
+
+/// Returns when it takes connections.
+fn run(port: u16, folder: &TempDir, arguments: &[String]) -> Process {
+    let mut command = Command::new(server_program());
+    command
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--dir"])
+        .arg(folder.path())
+        .args(arguments);
+    let mut process = Process::start(&command, Stdio::piped());
+    let stdout = process.0.stdout.take().expect("its stdout is a pipe");
+    let mut log = String::new();
+    for line in BufReader::new(stdout).lines() {
+        let line = line.expect("its log");
+        if line.contains("Ready to accept connections") {
+            return process;
+        }
+        log += &(line + "\n");
+    }
+    panic!("{command:?} has ended:\n{log}");
 }
 
 /// The settings of a connection to a server that may be slow on a busy machine.
@@ -133,12 +150,16 @@ impl Process {
         let started = spawn(command, stdout);
         Self(started.unwrap_or_else(|error| panic!("{command:?} did not start: {error}")))
     }
+
+    fn end(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended
-        let _ = self.0.wait();
+        self.end();
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Fate {
     Garbled,
     /// It waits, and all behind it, until the test lets it through.
     Held,
+    /// The server gets it twice, and the client the first answer.
+    Twice,
 }
 
 /// Listens on a free port and forwards what arrives, until it is dropped.
@@ -199,6 +201,19 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
+/// `None` if the connection is lost.
+async fn ask(server: &mut TcpStream, request: &[u8], answer: &mut Vec<u8>) -> Option<()> {
+    server.write_all(request).await.ok()?;
+    answer.clear();
+    while answer_end(answer, 0).is_none() {
+        match server.read_buf(answer).await {
+            Ok(1..) => {}
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
 /// One command at a time: the next one goes to the server when this one's answer is there.
 async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
     let ports = shared.servers.lock().unwrap().clone();
@@ -222,21 +237,19 @@ async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
                     Some((command, tell)) => (command, Some(tell)),
                     None => return, // nobody will let it through
                 },
-                Some(Fate::CutBeforeAnswer | Fate::CutWithinAnswer | Fate::Garbled) | None => {
-                    (command, None)
-                }
+                Some(
+                    Fate::CutBeforeAnswer | Fate::CutWithinAnswer | Fate::Garbled | Fate::Twice,
+                )
+                | None => (command, None),
             };
             let place = command.place_of_key(servers.len());
             let server = &mut servers[place];
-            if server.write_all(&command.wire_form()).await.is_err() {
+            let request = command.wire_form();
+            if ask(server, &request, &mut answer).await.is_none() {
                 return;
             }
-            answer.clear();
-            while answer_end(&answer, 0).is_none() {
-                match server.read_buf(&mut answer).await {
-                    Ok(1..) => {}
-                    _ => return,
-                }
+            if fate == Some(Fate::Twice) && ask(server, &request, &mut Vec::new()).await.is_none() {
+                return;
             }
             if fate == Some(Fate::CutBeforeAnswer) {
                 return;

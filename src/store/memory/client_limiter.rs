@@ -132,6 +132,11 @@ impl LimiterStore for MemoryLimiter {
         self.limiter.drivers.load(Ordering::Relaxed) > self.drivers.load(Ordering::Relaxed)
     }
 
+    fn wall_millis(&self) -> i64 {
+        let passed = self.clock.now();
+        passed.unwrap_or_else(|| self.store.0.clock.now())
+    }
+
     fn changes(&self) -> u64 {
         self.limiter.changes.load(Ordering::Acquire)
     }

@@ -127,6 +127,10 @@ impl LimiterStore for LedgerStore {
         Instant::now() + Duration::from_secs(3)
     }
 
+    fn wall_millis(&self) -> i64 {
+        START
+    }
+
     fn may_have_peers(&self) -> bool {
         false
     }

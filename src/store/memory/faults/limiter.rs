@@ -81,6 +81,10 @@ impl LimiterStore for FaultyLimiter {
         self.store.call_deadline()
     }
 
+    fn wall_millis(&self) -> i64 {
+        self.memory.wall_millis()
+    }
+
     fn breaker(&self) -> Option<Arc<Breaker>> {
         Some(Arc::clone(&self.store.breaker))
     }
