@@ -24,7 +24,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use redisson_rate_limiter::{LimiterOptions, MemoryStore, RedissonClient};
+use redisson_rate_limiter::{
+    BreakerState, FailurePolicy, LimiterOptions, MemoryStore, RedissonClient,
+};
 use redisson_rate_limiter_metrics::Metrics;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -108,24 +110,27 @@ async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Ser
             log::event(event);
         });
     let client: RedissonClient = match store.url() {
-        Some(url) => builder.connect(url).await?,
+        // While there is none, requests are decided as whenever it is away.
+        Some(url) => builder.require_server(false).connect(url).await?,
         None => builder.in_memory(&MemoryStore::new()),
     };
     let rules = RulesFile::open(&client, settings.rules.clone()).map_err(Failure::usage)?;
     service::count_first_read();
     let credentials = Credentials::read(&settings).map_err(Failure::usage)?;
+    let is_store_there =
+        settings.failure_policy != FailurePolicy::Error || client.health().is_healthy();
     Ok(Service {
         client,
         rules,
         credentials,
         response_timeout: store.response_timeout(),
-        grpc_health: GrpcHealth::new().await,
+        grpc_health: GrpcHealth::new(is_store_there).await,
         settings,
         usage,
         metrics,
         prometheus,
         closing: watch::channel(false).0,
-        is_store_there: AtomicBool::new(true),
+        is_store_there: AtomicBool::new(is_store_there),
     })
 }
 
@@ -158,6 +163,11 @@ fn warn(service: &Service) {
     }
     if is_open(settings.admin) {
         log::line("warning: anyone who reaches the admin address sees the keys");
+    }
+    for server in service.client.health().servers {
+        if let (true, Some(cause)) = (server.breaker != BreakerState::Closed, server.last_cause) {
+            log::line(format_args!("warning: the store is away: {cause}"));
+        }
     }
     let rules = service.rules.shown().rules.len();
     let store = if service.client.health().servers.is_empty() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use redisson_rate_limiter::{
-    DecisionSource, Error, FailurePolicy, RedissonClient, Result, Verdict,
+    DecisionSource, Error, ErrorKind, FailurePolicy, RedissonClient, Result, Verdict,
 };
 use redisson_rate_limiter_metrics::Metrics;
 use tokio::sync::watch;
@@ -128,6 +128,14 @@ impl Service {
                 }
             }
         }
+    }
+}
+
+/// Whether a request failed because it is wrong itself. That a server does not have the database of the URL is not its fault.
+pub(super) fn is_wrong_request(error: &Error) -> bool {
+    match error {
+        Error::InvalidArgument { argument, .. } => *argument != "url",
+        error => error.kind() == ErrorKind::InvalidName,
     }
 }
 

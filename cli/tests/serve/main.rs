@@ -3,6 +3,7 @@
 mod clients;
 mod grpc;
 mod http;
+mod late_store;
 mod life;
 mod nginx;
 mod openapi;

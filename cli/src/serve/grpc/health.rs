@@ -16,15 +16,15 @@ pub(in crate::serve) struct GrpcHealth {
 }
 
 impl GrpcHealth {
-    pub(in crate::serve) async fn new() -> Self {
+    pub(in crate::serve) async fn new(is_serving: bool) -> Self {
         let reporter = HealthReporter::new();
         let service = HealthService::from_health_reporter(reporter.clone());
         let health = Self {
             reporter,
             server: HealthServer::new(service),
-            is_serving: AtomicBool::new(false),
+            is_serving: AtomicBool::new(!is_serving),
         };
-        health.set(true).await;
+        health.set(is_serving).await;
         health
     }
 

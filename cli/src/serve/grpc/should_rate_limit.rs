@@ -18,7 +18,7 @@ use super::messages::{
 };
 use crate::serve::joint::{denies, state_limits};
 use crate::serve::part::Part;
-use crate::serve::service::Service;
+use crate::serve::service::{Service, is_wrong_request};
 
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -228,7 +228,7 @@ fn headers(joint: &JointDecision) -> Vec<HeaderValue> {
 fn status(error: &Error) -> Status {
     let text = error.to_string();
     match error.kind() {
-        ErrorKind::InvalidArgument | ErrorKind::InvalidName => Status::invalid_argument(text),
+        _ if is_wrong_request(error) => Status::invalid_argument(text),
         ErrorKind::StoreUnavailable
         | ErrorKind::Indeterminate
         | ErrorKind::AuthenticationFailed

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::report::millis;
 use crate::serve::joint::{denies, state_limits, strictest_first};
-use crate::serve::service::Service;
+use crate::serve::service::{Service, is_wrong_request};
 
 /// An answer, whose header fields state the limits.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Answer {
         let detail = error.to_string();
         let (status, mut body) = match error.kind() {
             ErrorKind::ExceedsLimit => (StatusCode::TOO_MANY_REQUESTS, quota_exceeded()),
-            ErrorKind::InvalidArgument | ErrorKind::InvalidName => {
+            _ if is_wrong_request(error) => {
                 return Self::problem(StatusCode::BAD_REQUEST, &detail);
             }
             ErrorKind::StoreUnavailable
