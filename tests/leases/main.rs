@@ -2,7 +2,8 @@
 
 #[path = "../support/clients.rs"]
 mod clients;
-mod fixed_window;
+#[path = "../support/eras.rs"]
+mod eras;
 mod fixture;
 #[path = "../support/keys.rs"]
 mod keys;
@@ -23,6 +24,7 @@ mod told;
 mod uses;
 
 mod changes;
+mod fixed_window;
 mod keyed;
 mod outage;
 mod permits;
