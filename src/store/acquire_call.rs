@@ -133,7 +133,7 @@ impl AcquireCall {
     }
 
     /// Removes an attempt that has done nothing, and can no longer do anything.
-    #[cfg(any(feature = "redis", feature = "test-util", test))]
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn forget_attempt(&self, attempt: Attempt) {
         self.change(|attempts| {
             if let Some(place) = attempts.iter().position(|other| *other == attempt) {
@@ -165,7 +165,7 @@ impl AcquireCall {
     }
 
     /// All attempts that may have been executed, or may still be, as one.
-    #[cfg(any(feature = "redis", feature = "test-util", test))]
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
         self.attempts.lock().iter().copied().reduce(Attempt::and)
     }

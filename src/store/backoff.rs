@@ -4,6 +4,7 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Backoff {
+    #[cfg(any(feature = "redis", test))]
     start: Duration,
     first: Duration,
     longest: Duration,
@@ -13,6 +14,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self {
+            #[cfg(any(feature = "redis", test))]
             start: first,
             first,
             longest,
@@ -21,6 +23,7 @@ impl Backoff {
     }
 
     /// The same, with an attempt at once before the first pause.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn at_once_first(self) -> Self {
         Self {
             start: Duration::ZERO,
@@ -29,6 +32,7 @@ impl Backoff {
         }
     }
 
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn reset(&mut self) {
         self.next = self.start;
     }

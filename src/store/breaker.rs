@@ -49,6 +49,7 @@ impl Breakers {
         })
     }
 
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn are_healthy(&self) -> bool {
         self.unhealthy.load(Ordering::Relaxed) == 0
     }
