@@ -2,10 +2,6 @@
 //! methods is one atomic step.
 
 pub(crate) mod acquire_call;
-#[cfg_attr(
-    not(any(feature = "redis", feature = "test-util", test)),
-    expect(dead_code, reason = "a store in memory is asked once")
-)]
 mod backoff;
 #[cfg_attr(
     not(any(feature = "redis", feature = "test-util", test)),
