@@ -42,6 +42,24 @@ async fn one_node_of_a_cluster_needs_the_feature_cluster() {
 
 #[cfg(feature = "redis")]
 #[tokio::test]
+async fn a_node_of_a_cluster_that_starts_later_needs_the_feature_cluster() {
+    let port = support::ports::reserve_for_node();
+    let builder = RedissonClient::builder().require_server(false);
+    let client = builder.connect(&format!("redis://127.0.0.1:{port}")).await;
+    let client = client.unwrap();
+    let _node = Server::start_at(port, &["--cluster-enabled", "yes"]);
+    let error = loop {
+        match client.ping().await.unwrap_err() {
+            Error::StoreUnavailable { .. } => {} // not yet connected
+            error => break error,
+        }
+    };
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error:?}");
+    assert!(error.to_string().contains("feature `cluster`"), "{error}");
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
 async fn a_tls_url_needs_the_feature_tls() {
     for url in [
         "rediss://localhost",

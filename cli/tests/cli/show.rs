@@ -91,6 +91,59 @@ fn the_timeline_marks_who_has_taken_what_comes_back() {
     let timeline = lines.iter().position(|it| it.starts_with("  |")).unwrap();
     let marks: String = lines[timeline + 1].split_whitespace().collect();
     assert_eq!(marks, "bbaa", "{text}");
+    fits_in_80_columns(&text);
+}
+
+#[test]
+fn processes_of_the_program_have_marks_where_they_took_permits() {
+    let cli = Cli::start();
+    cli.run("set orders 100/100h");
+    // What each process takes is a third of the window older when the next one comes.
+    let age = "for _, it in ipairs(redis.call('zrange', KEYS[1], 0, -1)) do redis.call('zincrby', KEYS[1], -120000000, it) end";
+    for permits in [5, 4, 3] {
+        cli.redis(&["EVAL", age, "1", "{orders}:permits"]);
+        let run = format!("run orders --permits {permits} --each -- true");
+        cli.run_with(&run, "a\nb\n");
+    }
+    let text = cli.run("show orders").out;
+    let lines: Vec<_> = text.lines().collect();
+    let timeline = lines.iter().position(|it| it.starts_with("  |")).unwrap();
+    let marks = lines[timeline + 1].char_indices();
+    let marks: Vec<_> = marks.filter(|(_, mark)| *mark != ' ').collect();
+    assert_eq!(marks, [(28, 'a'), (53, 'b'), (78, 'c')], "{text}");
+    assert!(!text.contains("cannot be told apart"), "{text}");
+    fits_in_80_columns(&text);
+}
+
+#[test]
+fn of_many_takers_eight_have_marks_and_the_others_one() {
+    let cli = Cli::start();
+    cli.run("set orders 500/1h");
+    let now = cli.now().to_string();
+    let mut add = vec![b"ZADD".to_vec(), b"{orders}:permits".to_vec()];
+    for process in 1..=20_u64 {
+        for call in 0..2 {
+            let counter = ((process << 40) + call).to_be_bytes();
+            let id = [counter, [9; 8]].concat();
+            add.extend([now.clone().into_bytes(), member(&id, process as u32)]);
+        }
+    }
+    cli.redis(&add);
+    cli.redis(&["SET", "{orders}:value", "80"]);
+    let text = cli.run("show orders").out;
+    let takers: Vec<_> = text.lines().filter(|it| it.contains("taken by")).collect();
+    assert_eq!(takers.len(), 9, "{text}");
+    assert!(takers[7].contains(" h process"), "{text}");
+    assert!(
+        takers[8].ends_with(" - all other clients: 156 permits"),
+        "{text}"
+    );
+    fits_in_80_columns(&text);
+}
+
+fn fits_in_80_columns(text: &str) {
+    let mut lines = text.lines();
+    assert!(lines.all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]

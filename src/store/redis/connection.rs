@@ -110,13 +110,6 @@ pub(crate) struct Reached {
 }
 
 impl Reached {
-    fn by_all_commands(breaker: &Arc<Breaker>) -> Vec<Self> {
-        vec![Self {
-            breaker: Arc::clone(breaker),
-            link: None,
-        }]
-    }
-
     /// Its address, without credentials.
     pub(crate) fn name(&self) -> &str {
         self.breaker.server()
@@ -247,7 +240,9 @@ impl Connection {
 
     #[cfg(not(feature = "cluster"))]
     fn cluster(_: Vec<Server>, _: &Arc<Settings>) -> Result<Route> {
-        Err(failure::of_connecting(failure::needs_cluster()))
+        use super::failure::{needs_cluster, of_connecting};
+
+        Err(of_connecting(needs_cluster()))
     }
 
     /// Waits for the first connection, and for what calls must know before they are sent.
@@ -269,7 +264,7 @@ impl Connection {
     fn route(&self) -> &Route {
         #[cfg(feature = "cluster")]
         if let (Route::Server(server), Some(cluster)) = (&self.route, &self.cluster)
-            && server.resolver.is_part_of_cluster()
+            && server.resolver.leads_to_cluster()
         {
             return cluster;
         }
@@ -413,17 +408,23 @@ impl Connection {
 
     /// The servers, on a cluster the primaries.
     pub(super) fn servers(&self) -> Result<Vec<Reached>, Failure> {
-        let links = match self.route() {
-            Route::Server(server) => return Ok(Reached::by_all_commands(server.link()?.breaker())),
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => cluster.links()?,
-            Route::Given { breaker, .. } => return Ok(Reached::by_all_commands(breaker)),
+        let the_one = |breaker: &Arc<Breaker>| Reached {
+            breaker: Arc::clone(breaker),
+            link: None,
         };
-        let reached = links.into_iter().map(|link| Reached {
-            breaker: Arc::clone(link.breaker()),
-            link: Some(link),
-        });
-        Ok(reached.collect())
+        match self.route() {
+            Route::Server(server) => Ok(vec![the_one(server.link()?.breaker())]),
+            #[cfg(feature = "cluster")]
+            Route::Cluster(cluster) => {
+                let links = cluster.links()?.into_iter();
+                let reached = links.map(|link| Reached {
+                    breaker: Arc::clone(link.breaker()),
+                    link: Some(link),
+                });
+                Ok(reached.collect())
+            }
+            Route::Given { breaker, .. } => Ok(vec![the_one(breaker)]),
+        }
     }
 
     /// Sends a command to one server.

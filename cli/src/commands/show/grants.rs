@@ -10,7 +10,7 @@ use crate::inspect::member::Generation;
 /// How many parts of the window are told apart.
 pub(super) const PARTS: usize = 240;
 /// How many of the next returns and of the takers are kept.
-const KEPT: usize = 8;
+pub(super) const KEPT: usize = 8;
 /// Calls of one process whose ids are this close: it makes them one after another.
 const NEAR: u64 = 1 << 20;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::grants::KEPT;
 use super::timeline::{OTHERS, draw, mark};
 use super::{MOST_CLIENTS, Shown};
 use crate::failure::Failure;
@@ -121,8 +122,17 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
         ))?;
     }
     if others > 0 && it.client.is_none() {
+        // Where no process has a mark, nothing else needs one.
+        let mark = match takers.is_empty() {
+            true => String::new(),
+            false => format!("{OTHERS} "),
+        };
+        let clients = match takers.len() {
+            KEPT => "all other clients",
+            _ => "clients that cannot be told apart",
+        };
         output.text(format!(
-            "  taken by    {OTHERS} clients that cannot be told apart: {}",
+            "  taken by    {mark}{clients}: {}",
             number_of(others, "permit")
         ))?;
     }
@@ -132,12 +142,16 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
         for line in draw(&it.noted.parts, &takers, interval, &terminal) {
             output.text(line)?;
         }
-        let next = it.noted.returns.iter().take(5);
-        let next = next.map(|(at, permits)| format!("{permits} in {}", in_words(*at)));
-        output.text(format!(
-            "  next        {}",
-            next.collect::<Vec<_>>().join(", ")
-        ))?;
+        let mut next = "  next        ".to_owned();
+        for (place, (at, permits)) in it.noted.returns.iter().take(5).enumerate() {
+            let comma = if place == 0 { "" } else { ", " };
+            let more = format!("{comma}{permits} in {}", in_words(*at));
+            if place > 0 && next.len() + more.len() > terminal.width {
+                break;
+            }
+            next += &more;
+        }
+        output.text(next)?;
     }
     Ok(())
 }

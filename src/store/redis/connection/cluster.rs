@@ -277,7 +277,7 @@ impl Inner {
 
     fn resolver(&self, node: &Endpoint) -> Arc<Resolver> {
         let options = self.seeds.first().map(|seed| seed.options.clone());
-        Arc::new(Resolver::Server(Server {
+        Arc::new(Resolver::node(Server {
             endpoint: node.clone(),
             options: options.unwrap_or_default(),
         }))

@@ -249,7 +249,7 @@ impl Keeper {
         let mut wants_primary = false;
         loop {
             let (open, endpoint) = self.connect(wants_primary).await;
-            if self.resolver.is_part_of_cluster() {
+            if self.resolver.leads_to_cluster() {
                 // The server has answered, and from now on calls go to the nodes.
                 self.breaker.connected();
                 self.breaker.note(&Ok(()), Instant::now());

@@ -16,31 +16,39 @@ use crate::store::redis::failure;
 
 #[derive(Debug)]
 pub(super) enum Resolver {
-    Server(Server),
-    /// The one server of a URL, which may be part of a cluster.
-    First {
+    Server {
         server: Server,
-        /// Known once there was a connection.
-        is_part_of_cluster: OnceLock<bool>,
+        /// Whether calls go on from it to the nodes of a cluster, once that is known.
+        leads_to_cluster: OnceLock<bool>,
     },
     Sentinels(Sentinels),
 }
 
 impl Resolver {
+    /// The one server of a URL. Its first connection tells whether it is part of a cluster.
     pub(super) fn first(server: Server) -> Self {
-        Self::First {
+        Self::Server {
             server,
-            is_part_of_cluster: OnceLock::new(),
+            leads_to_cluster: OnceLock::new(),
         }
     }
 
-    /// Whether the server is known to be part of a cluster, whose nodes have links of their own.
-    pub(super) fn is_part_of_cluster(&self) -> bool {
+    /// A node of a cluster.
+    #[cfg(feature = "cluster")]
+    pub(super) fn node(server: Server) -> Self {
+        Self::Server {
+            server,
+            leads_to_cluster: false.into(),
+        }
+    }
+
+    /// Whether its server is known to be part of a cluster, whose nodes have links of their own.
+    pub(super) fn leads_to_cluster(&self) -> bool {
         match self {
-            Self::First {
-                is_part_of_cluster, ..
-            } => is_part_of_cluster.get() == Some(&true),
-            Self::Server(_) | Self::Sentinels(_) => false,
+            Self::Server {
+                leads_to_cluster, ..
+            } => leads_to_cluster.get() == Some(&true),
+            Self::Sentinels(_) => false,
         }
     }
 
@@ -53,42 +61,33 @@ impl Resolver {
         wants_primary: bool,
     ) -> Result<(Open, Endpoint), RedisError> {
         match self {
-            Self::Server(server) | Self::First { server, .. } => {
+            Self::Server {
+                server,
+                leads_to_cluster,
+            } => {
                 let open = setup::open(server, settings, round_trip, step).await?;
                 if wants_primary {
                     setup::expect_primary(&open, step).await?;
                 }
-                self.learn(&open, step).await?;
+                if leads_to_cluster.get().is_none() {
+                    let answer = setup::is_part_of_cluster(&open, step).await?;
+                    if answer && !cfg!(feature = "cluster") {
+                        return Err(failure::needs_cluster());
+                    }
+                    // Another runtime may have learnt it first.
+                    let _ = leads_to_cluster.set(answer);
+                }
                 Ok((open, server.endpoint.clone()))
             }
             Self::Sentinels(sentinels) => sentinels.open(settings, round_trip, step).await,
         }
-    }
-
-    /// Asks what must be known before a call is sent, unless it is.
-    async fn learn(&self, open: &Open, step: Duration) -> Result<(), RedisError> {
-        let Self::First {
-            is_part_of_cluster, ..
-        } = self
-        else {
-            return Ok(());
-        };
-        if is_part_of_cluster.get().is_none() {
-            let answer = setup::is_part_of_cluster(open, step).await?;
-            if answer && !cfg!(feature = "cluster") {
-                return Err(failure::needs_cluster());
-            }
-            // Another runtime may have learnt it first.
-            let _ = is_part_of_cluster.set(answer);
-        }
-        Ok(())
     }
 }
 
 impl fmt::Display for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Server(server) | Self::First { server, .. } => server.endpoint.fmt(f),
+            Self::Server { server, .. } => server.endpoint.fmt(f),
             Self::Sentinels(sentinels) => sentinels.fmt(f),
         }
     }
