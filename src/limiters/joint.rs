@@ -221,6 +221,7 @@ pub(crate) async fn check_all(
     let requests: Arc<[TargetRequest]> = requests.into();
     let limiters = requests.iter().map(|it| (&*it.name, it.cost));
     let reported = reported.asking(limiters);
+    reported.queue_time().ends_now();
     let in_turn = |slots| Box::pin(in_turn::decide_in_turn(registry, slots));
     let decided = match in_turn::slots(&*registry.store, &requests) {
         Some(slots) => in_turn(slots).await,
