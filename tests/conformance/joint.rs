@@ -255,7 +255,7 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
     for name in ["{a}", "a"] {
         let bucket = LeakyBucket::new(1, HOUR);
         let bucket = three.client.policy_limiter(bucket).unwrap();
-        let names = [name.to_owned(), format!("{{a}}-st")];
+        let names = [name.to_owned(), "{a}-st".to_owned()];
         let charges = names.map(|name| bucket.charge(&name, 1).unwrap());
         let reason = refused(charges.to_vec()).await;
         assert_eq!(reason, "must all use different keys", "{name}");
