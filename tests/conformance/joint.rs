@@ -1,9 +1,8 @@
 //! Joint decisions: granted by all limiters, or charged to none.
 
 use redisson_rate_limiter::{
-    Charge, Decision, Denied, Error, FixedWindow, Granted, JointDecision, LeakyBucket,
-    PolicyLimiter, Rate, RateLimiter, RedissonClient, SlidingWindowCounter, SlidingWindowLog,
-    TokenBucket,
+    Charge, Decision, Denied, Error, FixedWindow, Granted, JointDecision, PolicyLimiter, Rate,
+    RateLimiter, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
@@ -252,13 +251,13 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
         refused(vec![charge(), other]).await,
         "must all be of this client"
     );
-    for name in ["{a}", "a"] {
-        let bucket = LeakyBucket::new(1, HOUR);
-        let bucket = three.client.policy_limiter(bucket).unwrap();
-        let names = [name.to_owned(), "{a}-st".to_owned()];
-        let charges = names.map(|name| bucket.charge(&name, 1).unwrap());
+    let name = fixture.name();
+    for one in [name.to_owned(), format!("{{{name}}}")] {
+        // The value of one is the hash of the other.
+        let names = [one.clone(), format!("{{{name}}}:value")];
+        let charges = names.map(|it| three.client.rate_limiter(&it).charge(1).unwrap());
         let reason = refused(charges.to_vec()).await;
-        assert_eq!(reason, "must all use different keys", "{name}");
+        assert_eq!(reason, "must all use different keys", "{one}");
     }
     assert!(three.user.charge(&three.user_key(), 0).is_err());
     assert!(three.application.charge(0).is_err());
