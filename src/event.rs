@@ -1,6 +1,9 @@
 //! What a client tells the application: the end of each request and call, and each change of a connection.
 
 mod events;
+mod queue_time;
+#[cfg(test)]
+mod queue_time_tests;
 mod reported;
 pub(crate) mod spans;
 
@@ -12,6 +15,7 @@ use crate::error::ErrorKind;
 use crate::health::BreakerState;
 
 pub(crate) use events::Events;
+pub(crate) use queue_time::QueueTime;
 pub(crate) use reported::{Mode, Reported, Reports};
 
 /// What has happened in a client: the argument of the handler that
@@ -79,6 +83,13 @@ pub enum Event<'a> {
         /// The time from the call of the method until it returned, or until its future was dropped: waiting for permits,
         /// for the turn that a [`LeakyBucket`](crate::LeakyBucket) gives, and for Redis.
         took: Duration,
+        /// How much of it the request spent in a queue of this process: until a call was made that carried it. In the queue of
+        /// those who wait for permits it lasts until the call that granted them, and while a call for the same key is in
+        /// flight, whose next one several requests share, until that one. Zero if the request went out at once; a connection
+        /// that is waited for is part of the call, and so are attempts. Where no call carried the request in the end, because
+        /// it was decided in this process, timed out or was dropped while it waited, it is the time until then. A
+        /// [turn](crate::LeakyBucket) is waited for after that.
+        queued: Duration,
         /// Whether the limiters are those of rules in [shadow mode](crate::Rule::in_shadow): the request goes on, whatever
         /// they decide. Those that are enforced have an event of their own.
         is_shadow: bool,

@@ -55,6 +55,8 @@ use tokio::time::Instant;
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
+#[cfg(test)]
+use crate::event::QueueTime;
 use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::permit::CallId;
@@ -152,7 +154,9 @@ impl WaitQueue {
         match self.acquire_now(permits, set_up)? {
             Some((id, answer)) => self.decided(id, permits, &answer),
             None => {
-                let asking = self.check_remembering(permits, set_up, Duration::ZERO, false);
+                let queue_time = QueueTime::default();
+                let asking =
+                    self.check_remembering(permits, set_up, Duration::ZERO, false, &queue_time);
                 Ok(asking.await?.decision)
             }
         }
@@ -213,8 +217,12 @@ impl WaitQueue {
         let sequence = arrival.arrived.sequence;
         loop {
             let joined = late.as_ref().map_or_else(Instant::now, |_| started);
+            if late.is_none() {
+                arrival.queue_time.goes_on();
+            }
             let waiter = |answer| {
                 Waiter::new(permits, set_up.clone(), sequence, answer)
+                    .timed(&arrival.queue_time)
                     .joined(joined)
                     .until(until)
                     .while_away(while_away.clone())

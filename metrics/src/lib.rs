@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use metrics::{
-    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use redisson_rate_limiter::{AskedLimiter, BreakerState, Event, RedissonClient, RequestResult};
 
@@ -71,6 +71,11 @@ impl Metrics {
             Unit::Seconds,
             "How long requests took, with waiting for permits and for Redis"
         );
+        describe_histogram!(
+            REQUEST_QUEUE_DURATION,
+            Unit::Seconds,
+            "How long requests were queued before the call that carried them"
+        );
         describe_counter!(
             NEAR_LIMIT,
             "How often a key has used the set share of its limit"
@@ -100,12 +105,13 @@ impl Metrics {
                 limiters,
                 result,
                 took,
+                queued,
                 is_shadow,
                 ..
             } => {
                 let mode = if is_shadow { "shadow" } else { "enforced" };
                 for limiter in limiters.iter().filter(|it| it.is_deciding) {
-                    note_request(limiter, result, took, mode);
+                    note_request(limiter, result, (took, queued), mode);
                 }
                 let share = self.near_limit.into_iter();
                 let near =
@@ -154,6 +160,7 @@ impl Metrics {
 
 const REQUESTS: &str = "rate_limiter.requests";
 const REQUEST_DURATION: &str = "rate_limiter.request.duration";
+const REQUEST_QUEUE_DURATION: &str = "rate_limiter.request.queue.duration";
 const NEAR_LIMIT: &str = "rate_limiter.near_limit";
 const WAITERS: &str = "rate_limiter.waiters";
 const CALLS: &str = "rate_limiter.calls";
@@ -168,7 +175,7 @@ const CLOCK_AHEAD: &str = "rate_limiter.clock_ahead";
 fn note_request(
     limiter: &AskedLimiter<'_>,
     result: RequestResult,
-    took: Duration,
+    (took, queued): (Duration, Duration),
     mode: &'static str,
 ) {
     let source = result.source().map_or("none", |it| it.as_str());
@@ -181,7 +188,12 @@ fn note_request(
         "mode" => mode
     )
     .increment(1);
-    histogram!(REQUEST_DURATION, "limiter" => name, "result" => result.as_str()).record(took);
+    let labels = [
+        Label::new("limiter", name),
+        Label::from_static_parts("result", result.as_str()),
+    ];
+    histogram!(REQUEST_DURATION, labels.iter()).record(took);
+    histogram!(REQUEST_QUEUE_DURATION, labels.iter()).record(queued);
 }
 
 fn set_breaker(server: &str, state: BreakerState) {

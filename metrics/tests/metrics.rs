@@ -58,6 +58,7 @@ async fn requests_are_counted_by_limiter_result_source_and_mode() {
     metrics.sample(&client);
     let scrape = Scrape::of(&recorder.handle().render());
     assert_eq!(scrape.value("rate_limiter_waiters", ""), Some(1.0));
+    tokio::time::advance(Duration::from_secs(5)).await;
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     metrics.sample(&client);
@@ -99,11 +100,14 @@ async fn requests_are_counted_by_limiter_result_source_and_mode() {
     let near = |labels| scrape.value("rate_limiter_near_limit", labels);
     assert_eq!(near("limiter=login:, mode=enforced"), Some(1.0));
     assert_eq!(near("limiter=strict, mode=shadow"), Some(1.0));
-    let took = scrape.value(
-        "rate_limiter_request_duration_count",
-        "limiter=orders, result=granted",
-    );
-    assert_eq!(took, Some(1.0));
+    for (result, seconds) in [("granted", 0.0), ("cancelled", 5.0)] {
+        let labels = format!("limiter=orders, result={result}");
+        for metric in ["request_duration", "request_queue_duration"] {
+            let value = |of: &str| scrape.value(&format!("rate_limiter_{metric}_{of}"), &labels);
+            assert_eq!(value("count"), Some(1.0), "{metric}, {result}");
+            assert_eq!(value("sum"), Some(seconds), "{metric}, {result}");
+        }
+    }
     assert_eq!(scrape.value("rate_limiter_waiters", ""), Some(0.0));
     let text = recorder.handle().render();
     assert!(!text.contains("alice"), "{text}");

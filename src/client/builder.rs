@@ -16,7 +16,7 @@ use crate::store::Store;
 #[cfg(any(feature = "test-util", test))]
 use crate::store::breaker::Breakers;
 #[cfg(any(feature = "test-util", test))]
-use crate::store::memory::FaultyStore;
+use crate::store::memory::{Faults, FaultyStore};
 use crate::store::memory::{MemoryClient, MemoryStore};
 
 /// Settings of a client.
@@ -214,11 +214,7 @@ impl RedissonClientBuilder {
     /// ```
     #[cfg(any(feature = "test-util", test))]
     #[must_use]
-    pub fn in_memory_with_faults(
-        self,
-        store: &MemoryStore,
-        faults: &crate::Faults,
-    ) -> RedissonClient {
+    pub fn in_memory_with_faults(self, store: &MemoryStore, faults: &Faults) -> RedissonClient {
         #[cfg(feature = "redis")]
         let response_timeout = self.redis.response_timeout();
         #[cfg(not(feature = "redis"))]

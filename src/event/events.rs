@@ -32,6 +32,11 @@ impl Events {
         }
     }
 
+    /// Whether there is a handler.
+    pub(super) fn is_handled(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// When something starts whose end is an event.
     #[inline]
     pub(crate) fn start(&self) -> Option<Instant> {

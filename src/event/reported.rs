@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::{AskedLimiter, Event, Events, RequestResult, spans};
+use super::{AskedLimiter, Event, Events, QueueTime, RequestResult, spans};
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
@@ -24,6 +24,7 @@ struct Started<'a> {
     at: Instant,
     limiters: Limiters<'a>,
     mode: Mode,
+    queue_time: QueueTime,
     span: Span,
 }
 
@@ -66,6 +67,10 @@ impl<'a> Reported<'a> {
             at,
             limiters,
             mode: Mode::Enforced,
+            queue_time: match events.is_handled() {
+                true => QueueTime::begin(),
+                false => QueueTime::default(),
+            },
             span: spans::request(),
         })))
     }
@@ -93,6 +98,13 @@ impl<'a> Reported<'a> {
             started.mode = mode;
         }
         self
+    }
+
+    /// The request's time in queues, for those who end it.
+    #[inline]
+    pub(crate) fn queue_time(&self) -> QueueTime {
+        let started = self.0.as_ref();
+        started.map_or_else(QueueTime::default, |it| it.queue_time.clone())
     }
 
     /// Whether there is no handler. Then a method may return what was decided at once without [`ended`](Self::ended): an
@@ -153,11 +165,14 @@ impl Started<'_> {
 
     fn tell(&self, result: RequestResult, limiters: &[AskedLimiter<'_>]) {
         let took = self.at.elapsed();
+        let queued = self.queue_time.end();
+        let queued = queued.map_or(took, |end| end.saturating_duration_since(self.at));
         spans::end_request(&self.span, result, limiters, self.mode);
         self.events.tell(|| Event::Request {
             limiters,
             result,
             took,
+            queued,
             is_shadow: self.mode == Mode::Shadow,
         });
     }

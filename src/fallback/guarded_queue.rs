@@ -15,6 +15,7 @@ use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store
 use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
 use crate::error::{Error, Result};
+use crate::event::QueueTime;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
@@ -118,6 +119,7 @@ impl GuardedQueue {
         permits: u32,
         set_up: Option<SetUp>,
         options: &LimiterOptions,
+        queue_time: &QueueTime,
     ) -> Result<Decision> {
         let at_most = options.denial_age();
         if let Some(denial) = self.queue.remembered(permits, set_up, at_most) {
@@ -127,7 +129,7 @@ impl GuardedQueue {
         if options.policy().is_error() && self.client_store.is_healthy() {
             let asking = self
                 .queue
-                .check_remembering(permits, set_up, at_most, false);
+                .check_remembering(permits, set_up, at_most, false, queue_time);
             let asked = Box::pin(asking).await;
             return match named(&*self.client_store, self.name(), asked) {
                 Err(error) if error.is_unavailable() => {
@@ -137,7 +139,7 @@ impl GuardedQueue {
                 checked => Ok(checked?.decision),
             };
         }
-        Box::pin(self.ask_guarded(permits, set_up, options)).await
+        Box::pin(self.ask_guarded(permits, set_up, options, queue_time)).await
     }
 
     /// As [`ask`](Self::ask), where the breaker may refuse the request or the policy may decide it.
@@ -146,13 +148,14 @@ impl GuardedQueue {
         permits: u32,
         set_up: Option<SetUp>,
         options: &LimiterOptions,
+        queue_time: &QueueTime,
     ) -> Result<Decision> {
         let (policy, at_most) = (options.policy(), options.denial_age());
         self.local.store().note_use(policy);
         let is_error = policy.is_error();
         let call = self
             .queue
-            .check_remembering(permits, set_up, at_most, !is_error);
+            .check_remembering(permits, set_up, at_most, !is_error, queue_time);
         let asking = over_store(&*self.client_store, self.name(), is_error, call);
         let asked = match self.must_read_settings(set_up, policy) {
             true => Box::pin(self.while_reading_settings(asking)).await,

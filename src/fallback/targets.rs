@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use super::{Asked, GuardedQueue, LocalStore, allowed, asked, denied, over_store};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
+use crate::event::QueueTime;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::Origin;
 use crate::policies::algorithm::ShareOf;
@@ -31,6 +32,7 @@ pub(crate) struct TargetRequest {
     pub(crate) policy: FailurePolicy,
     /// The queue of the limiter, if there is a handle on it.
     pub(crate) queue: Option<Arc<GuardedQueue>>,
+    pub(crate) queue_time: QueueTime,
 }
 
 /// Decides one request by `call`, or by the failure policy.

@@ -63,10 +63,9 @@ impl Charge {
         Arc::ptr_eq(&self.store, store)
     }
 
-    /// How many members of logs and counters it touches.
-    pub(super) fn touches(&self) -> u32 {
-        let TargetRequest { target, cost, .. } = &self.request;
-        target.model.touches(*cost)
+    /// How many members of logs and counters a charge of this cost touches.
+    fn touches(&self, cost: u32) -> u32 {
+        self.request.target.model.touches(cost)
     }
 
     /// How long what a target has used counts, and a penalty after that; `None` if that is not known.
@@ -221,6 +220,7 @@ pub(crate) async fn check_all(
     let requests: Arc<[TargetRequest]> = requests.into();
     let limiters = requests.iter().map(|it| (&*it.name, it.cost));
     let reported = reported.asking(limiters);
+    reported.queue_time().ends_now();
     let in_turn = |slots| Box::pin(in_turn::decide_in_turn(registry, slots));
     let decided = match in_turn::slots(&*registry.store, &requests) {
         Some(slots) => in_turn(slots).await,
@@ -405,7 +405,7 @@ fn joint_requests(
     };
     let charges = charges.into_iter().take(MOST_LIMITERS + 1);
     let charges: SmallVec<[_; 4]> = charges.collect();
-    check_limiters(store, &charges, "charges")?;
+    check_limiters(store, &charges)?;
     if charges.is_empty() {
         return refuse("must be at least one");
     }
@@ -430,21 +430,31 @@ fn joint_requests(
 }
 
 /// Refuses limiters that cannot decide together, whatever their targets are.
-pub(super) fn check_limiters(
-    store: &Arc<dyn Store>,
-    charges: &[Charge],
-    argument: &'static str,
-) -> Result<()> {
-    let refuse = |reason| Err(Error::InvalidArgument { argument, reason });
+fn check_limiters(store: &Arc<dyn Store>, charges: &[Charge]) -> Result<()> {
+    let refuse = |reason| {
+        Err(Error::InvalidArgument {
+            argument: "charges",
+            reason,
+        })
+    };
     if !charges.iter().all(|it| it.is_of(store)) {
         return refuse("must all be of this client");
     }
     if charges.len() > MOST_LIMITERS {
         return refuse("must be at most 32");
     }
-    let touched = charges.iter().map(Charge::touches);
-    if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
+    let touch_too_many = |cost_of: fn(&Charge) -> u32| {
+        let touched = charges.iter().map(|it| it.touches(cost_of(it)));
+        touched.fold(0, u32::saturating_add) > MOST_TOUCHED
+    };
+    if touch_too_many(|_| 1) {
         return refuse("must touch at most 2,000 members of logs and counters together");
+    }
+    if touch_too_many(|it| it.request.cost) {
+        return Err(Error::InvalidArgument {
+            argument: "cost",
+            reason: "must be lower: limiters touch at most 2,000 members of logs and counters together",
+        });
     }
     Ok(())
 }

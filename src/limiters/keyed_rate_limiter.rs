@@ -190,7 +190,11 @@ impl KeyedRateLimiter {
                 return decision_alone(key, id, cost, &answer);
             }
             Ok(Some((id, answer))) => decision_alone(key, id, cost, &answer),
-            Ok(None) => self.limiter.ask_shared(key, cost, set_up).await,
+            Ok(None) => {
+                let queue_time = reported.queue_time();
+                let asking = self.limiter.ask_shared(key, cost, set_up, &queue_time);
+                asking.await
+            }
             Err(error) => Err(error),
         };
         reported.ended(answer)
@@ -292,10 +296,12 @@ impl KeyedRateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn check_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
         let reported = self.limiter.reported(cost);
+        let queue_time = reported.queue_time();
         let decided = async {
             let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
             let set_up = policy.set_up();
-            self.limiter.check_shared(key, cost, set_up).await
+            let asking = self.limiter.check_shared(key, cost, set_up, &queue_time);
+            asking.await
         };
         reported.ended(decided.await)
     }

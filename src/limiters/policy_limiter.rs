@@ -20,7 +20,7 @@ use super::{Chargeable, Limiter, RateLimiter, Registry, at_once, sealed, settle_
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
-use crate::event::Reported;
+use crate::event::{QueueTime, Reported};
 use crate::fallback::{TargetRequest, check_target, reset};
 use crate::grant::Grant;
 use crate::keys::check_not_empty;
@@ -140,8 +140,10 @@ impl<P: Policy> PolicyLimiter<P> {
         {
             return Ok(answer.decided(Grant::forgotten(cost)));
         }
+        let queue_time = reported.queue_time();
         let decided = async {
-            let mut decision = self.decide(answered, key, cost).await?;
+            let mut decision = self.decide(answered, key, cost, &queue_time).await?;
+            queue_time.is_over();
             wait_for_turn(slice::from_mut(&mut decision)).await?;
             Ok(decision)
         };
@@ -175,7 +177,8 @@ impl<P: Policy> PolicyLimiter<P> {
     pub async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
         let answered = self.answer_now(key, cost);
-        reported.ended(self.decide(answered, key, cost).await)
+        let queue_time = reported.queue_time();
+        reported.ended(self.decide(answered, key, cost, &queue_time).await)
     }
 
     /// A request that starts.
@@ -189,21 +192,23 @@ impl<P: Policy> PolicyLimiter<P> {
         answered: Option<Result<Answer>>,
         key: &str,
         cost: u32,
+        queue_time: &QueueTime,
     ) -> Result<Decision> {
         match answered {
             Some(answer) => answer.map(|answer| answer.decided(Grant::forgotten(cost))),
             // In a box of its own, so that a request which is decided at once has a small future.
-            None => Box::pin(self.ask(key, cost)).await,
+            None => Box::pin(self.ask(key, cost, queue_time)).await,
         }
     }
 
-    async fn ask(&self, key: &str, cost: u32) -> Result<Decision> {
+    async fn ask(&self, key: &str, cost: u32, queue_time: &QueueTime) -> Result<Decision> {
         self.registry.state.admit()?;
         let model = self.model();
         if let Some(set_up) = model.set_up() {
-            return self.check_shared(key, cost, Some(set_up)).await;
+            return self.check_shared(key, cost, Some(set_up), queue_time).await;
         }
-        let request = self.validated_request(model, key, cost)?;
+        let mut request = self.validated_request(model, key, cost)?;
+        request.queue_time = queue_time.clone();
         match self.window_leases() {
             Some(leases) => self.ask_beside(leases, &request).await,
             None => self.ask_store(&request).await,
@@ -223,11 +228,12 @@ impl<P: Policy> PolicyLimiter<P> {
         key: &str,
         cost: u32,
         set_up: Option<SetUp>,
+        queue_time: &QueueTime,
     ) -> Result<Decision> {
         if let Some((id, answer)) = self.acquire_now(key, cost, set_up)? {
             return decision_alone(key, id, cost, &answer);
         }
-        self.ask_shared(key, cost, set_up).await
+        self.ask_shared(key, cost, set_up, queue_time).await
     }
 
     /// The same, by a handle of the limiter: what [`acquire_now`](Self::acquire_now) has not answered.
@@ -236,11 +242,12 @@ impl<P: Policy> PolicyLimiter<P> {
         key: &str,
         cost: u32,
         set_up: Option<SetUp>,
+        queue_time: &QueueTime,
     ) -> Result<Decision> {
         self.registry.state.admit()?;
         let limiter = self.rate_limiter(&self.validated_name(key, cost, set_up)?);
         let set_up = self.note_asked(&limiter, set_up);
-        limiter.decide(cost, set_up).await
+        limiter.decide(cost, set_up, queue_time).await
     }
 
     /// The call's id and its answer to the same request for no more than the rate, if the store is in memory and nobody waits,
@@ -516,6 +523,7 @@ impl<P: Policy> PolicyLimiter<P> {
             cost,
             policy: self.options.policy().clone(),
             queue: None,
+            queue_time: QueueTime::default(),
         })
     }
 

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 
 use crate::decision::Decision;
 use crate::error::{Result, at_least_one};
-use crate::event::Reported;
+use crate::event::{QueueTime, Reported};
 use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
@@ -229,6 +229,7 @@ impl RateLimiter {
             None => self.target_as_it_is(),
         };
         let request = TargetRequest {
+            queue_time: QueueTime::default(),
             name: self.label.as_ref().unwrap_or(&target.key).clone(),
             target,
             cost: permits,

@@ -9,6 +9,7 @@ use super::remembered::Heard;
 use super::state::{Arrived, State, Waits};
 use super::{Queue, WaitQueue};
 use crate::error::{Error, Result};
+use crate::event::QueueTime;
 use crate::window::SetUp;
 
 /// A caller that waits, from its arrival until it has its answer or leaves. Dropping it makes room for the next one.
@@ -17,6 +18,15 @@ pub(crate) struct Arrival {
     pub(super) arrived: Arrived,
     /// What its first try has heard, to be noted when it is dropped: that is one step.
     pub(super) heard: Option<Heard>,
+    pub(super) queue_time: QueueTime,
+}
+
+impl Arrival {
+    /// The same, of a request whose event tells how long it is in the queue.
+    pub(crate) fn timed(mut self, queue_time: &QueueTime) -> Self {
+        self.queue_time = queue_time.clone();
+        self
+    }
 }
 
 impl WaitQueue {
@@ -31,6 +41,7 @@ impl WaitQueue {
                 queue: Arc::clone(&self.queue),
                 arrived,
                 heard: None,
+                queue_time: QueueTime::default(),
             }),
             Err(waiters) => Err(Error::QueueFull {
                 name: self.queue.name().to_owned(),

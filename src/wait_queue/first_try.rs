@@ -17,6 +17,7 @@ use super::{Queue, WaitQueue};
 use crate::batch::longest_hold_up;
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
+use crate::event::QueueTime;
 use crate::grant::Grant;
 use crate::same_runtime::SameRuntime;
 use crate::window::Requests;
@@ -60,7 +61,8 @@ impl WaitQueue {
             None if self.queue.has_outage() => return Ok(Tried::Unanswered),
             None => {
                 let sequence = arrival.arrived.sequence;
-                let called = self.first_call(sequence, request, while_away.stays());
+                let queue_time = arrival.queue_time.clone();
+                let called = self.first_call(sequence, request, while_away.stays(), queue_time);
                 match called.await? {
                     Ok(checked) => checked,
                     Err(tried) => return Ok(tried),
@@ -90,6 +92,7 @@ impl WaitQueue {
         sequence: u64,
         request: &Waits,
         stays: bool,
+        queue_time: QueueTime,
     ) -> Result<std::result::Result<Checked, Tried<'_>>> {
         let &Waits {
             permits,
@@ -98,7 +101,7 @@ impl WaitQueue {
         } = request;
         let queue = &self.queue;
         let is_bounded = until.is_some() || stays || self.store().unhealthy_breaker().is_some();
-        let request = Request::of_first_try(permits, set_up, stays);
+        let request = Request::of_first_try(permits, set_up, stays, queue_time);
         let mut direct = self.plain.direct(&request)?;
         let asked = if is_bounded {
             let asking = async { direct.await.transpose() };

@@ -11,6 +11,7 @@ use super::state::Deniable;
 use crate::batch::{CallAnswers, Calls};
 use crate::decision::{Decision, decision};
 use crate::error::{Error, Result};
+use crate::event::QueueTime;
 use crate::store::AcquireCall;
 use crate::window::{Answer, Requests, SetUp};
 
@@ -18,7 +19,7 @@ pub(super) struct Plain {
     queue: Arc<Queue>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Request {
     pub(super) permits: u32,
     pub(super) set_up: Option<SetUp>,
@@ -31,11 +32,17 @@ pub(super) struct Request {
     pub(super) is_decided_anyway: bool,
     /// Whether a waiter makes it, who notes what its grant says in the step in which it leaves the queue.
     pub(super) is_first_try: bool,
+    pub(super) queue_time: QueueTime,
 }
 
 impl Request {
     /// A waiter's request, which the store decides. Without an answer the waiter asks again if it `stays`.
-    pub(super) fn of_first_try(permits: u32, set_up: Option<SetUp>, stays: bool) -> Self {
+    pub(super) fn of_first_try(
+        permits: u32,
+        set_up: Option<SetUp>,
+        stays: bool,
+        queue_time: QueueTime,
+    ) -> Self {
         Self {
             permits,
             set_up,
@@ -43,6 +50,7 @@ impl Request {
             is_shared: false,
             is_decided_anyway: stays,
             is_first_try: true,
+            queue_time,
         }
     }
 
@@ -114,6 +122,9 @@ impl Calls for Plain {
     }
 
     fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> PlainCall {
+        for request in requests.clone() {
+            request.queue_time.ends_now();
+        }
         let permits = requests.clone().map(|request| request.permits);
         // The last request has the settings in force.
         let set_up = requests.clone().filter_map(|request| request.set_up).last();

@@ -11,6 +11,7 @@ use super::state::{Deniable, Effect, Observed, Sent, State};
 use super::{Queue, WaitQueue};
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::event::QueueTime;
 use crate::store::{AcquireCall, OnDone};
 use crate::window::{Ahead, Answer, Requests, SetUp};
 
@@ -154,7 +155,8 @@ impl WaitQueue {
         set_up: Option<SetUp>,
         at_most: Duration,
         is_decided_anyway: bool,
-    ) -> impl Future<Output = Result<Checked>> {
+        queue_time: &QueueTime,
+    ) -> impl Future<Output = Result<Checked>> + use<'_> {
         let is_shared = !at_most.is_zero() && {
             let request = Deniable::one(permits, set_up, at_most);
             let changes = self.store().changes();
@@ -168,6 +170,7 @@ impl WaitQueue {
             is_shared,
             is_decided_anyway,
             is_first_try: false,
+            queue_time: queue_time.clone(),
         };
         async move {
             let checked = self.plain.ask(&(), &request).await?;

@@ -174,6 +174,7 @@ impl State {
         if waiter.is_gone() {
             self.outbox.remove(waiter);
         } else {
+            waiter.queue_time.goes_on();
             self.insert(waiter);
         }
     }
@@ -274,6 +275,7 @@ impl State {
                 self.outbox.remove(next);
             } else {
                 room -= next.permits;
+                next.queue_time.ends(now);
                 waiters.push(next);
             }
         }

@@ -251,6 +251,14 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
         refused(vec![charge(), other]).await,
         "must all be of this client"
     );
+    let name = fixture.name();
+    for one in [name.to_owned(), format!("{{{name}}}")] {
+        // The value of one is the hash of the other.
+        let names = [one.clone(), format!("{{{name}}}:value")];
+        let charges = names.map(|it| three.client.rate_limiter(&it).charge(1).unwrap());
+        let reason = refused(charges.to_vec()).await;
+        assert_eq!(reason, "must all use different keys", "{one}");
+    }
     assert!(three.user.charge(&three.user_key(), 0).is_err());
     assert!(three.application.charge(0).is_err());
     assert_eq!(three.left().await, [10, 3, 5]);
@@ -260,17 +268,15 @@ pub async fn more_limiters_or_members_than_a_call_may_touch_are_refused(fixture:
     let client = fixture.client("client").await;
     let key = |place: u32| format!("{{{}}}:{place}", fixture.name());
     let refused = async |charges: Vec<Charge>| match client.check_all(charges).await {
-        Err(Error::InvalidArgument {
-            argument: "charges",
-            reason,
-        }) => reason,
+        Err(Error::InvalidArgument { argument, reason }) => (argument, reason),
         other => panic!("{other:?}"),
     };
     let tokens = client
         .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
         .unwrap();
     let buckets = |count| (0..count).map(|place| tokens.charge(&key(place), 1).unwrap());
-    assert_eq!(refused(buckets(33).collect()).await, "must be at most 32");
+    let many = refused(buckets(33).collect()).await;
+    assert_eq!(many, ("charges", "must be at most 32"));
     let endless = (0..).map(|place| tokens.charge(&key(place), 1).unwrap());
     assert!(client.check_all(endless).await.is_err());
 
@@ -284,8 +290,11 @@ pub async fn more_limiters_or_members_than_a_call_may_touch_are_refused(fixture:
         charges.extend((101..104).map(|place| counter.charge(&key(place), 1).unwrap()));
         charges
     };
+    let lower = "must be lower: limiters touch at most 2,000 members of logs and counters together";
+    assert_eq!(refused(touching(126)).await, ("cost", lower)); // 4 × 126 + 3 × 500
+    let counters = (101..106).map(|place| counter.charge(&key(place), 1).unwrap());
     let most = "must touch at most 2,000 members of logs and counters together";
-    assert_eq!(refused(touching(126)).await, most); // 4 × 126 + 3 × 500
+    assert_eq!(refused(counters.collect()).await, ("charges", most)); // whatever they cost
     let decided = client.check_all(touching(125)).await.unwrap();
     assert!(decided.is_granted());
     let decided = client.check_all(buckets(32)).await.unwrap();

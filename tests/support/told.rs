@@ -83,9 +83,12 @@ fn line(event: &Event<'_>) -> Line {
         Event::Request {
             limiters,
             result,
+            took,
+            queued,
             is_shadow,
             ..
         } => {
+            assert!(queued <= took, "{event:?}");
             let limiters: Vec<_> = limiters.iter().map(limiter).collect();
             let source = result.source().map(|it| format!(" by {}", it.as_str()));
             let (limiters, source) = (limiters.join(", "), source.unwrap_or_default());

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::time::{Duration, SystemTime};
 
 use futures_util::{Stream, StreamExt, pin_mut, stream};
-use redisson_rate_limiter::{Decision, FixedWindow, Rate, RateLimiter, RedissonClient, Result};
+use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient, Result, TimeToLive};
 use redisson_rate_limiter_tower::fields;
 use reqwest::{Client, Response};
 use tokio::time::sleep;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 /// A server may name any time; nobody waits longer than this for one answer.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The key of the limiter that holds back calls.
+/// The limiter that holds back calls while it lives.
 const HOLD: &str = "partner-api:hold";
 
 /// A partner's API.
@@ -59,33 +59,38 @@ impl Partner {
     /// Waits for a permit that may be used at once.
     async fn permit(&self) -> Result<()> {
         loop {
-            self.quota.acquire(1).await?;
+            let grant = self.quota.acquire_grant(1).await?;
             // Only now: many may have waited in the queue when the partner said "wait".
             let Some(left) = self.held_for().await? else {
                 return Ok(());
             };
-            self.quota.release(1).await?;
+            self.quota.refund(grant).await?;
             sleep(left).await;
         }
     }
 
-    /// Holds back the calls of all processes for so long, or until an earlier hold ends, if that is later. The only request of a
-    /// window of that length is used up.
+    /// Holds back the calls of all processes for so long, or until another hold ends, if that is later. No call shortens a hold:
+    /// the first one begins it, and the others make it longer, each in one step. So the longest counts, however they cross.
     async fn hold(&self, time: Duration) -> Result<()> {
-        let hold = self.client.policy_limiter(FixedWindow::new(1, time))?;
-        while let Decision::Denied(earlier) = hold.check(HOLD, 1).await? {
-            if earlier.retry_after >= time {
+        // A time until a date has a part of a millisecond.
+        let time = Duration::from_millis(time.as_micros().div_ceil(1_000) as u64);
+        let hold = self.client.rate_limiter(HOLD);
+        let lives = Rate::overall(1, time).keep_alive(time);
+        while !hold.try_set_rate(lives).await? && !hold.expire_if_greater(time).await? {
+            // It may have ended in between.
+            if self.held_for().await?.is_some_and(|left| left >= time) {
                 break;
             }
-            hold.reset(HOLD).await?;
         }
         Ok(())
     }
 
     async fn held_for(&self) -> Result<Option<Duration>> {
-        let hold = FixedWindow::new(1, LONGEST_WAIT);
-        let hold = self.client.policy_limiter(hold)?;
-        Ok(hold.peek(HOLD, 1).await?.retry_after())
+        let hold = self.client.rate_limiter(HOLD);
+        Ok(match hold.remain_time_to_live().await? {
+            TimeToLive::Remaining(left) if !left.is_zero() => Some(left),
+            _ => None,
+        })
     }
 }
 
@@ -152,9 +157,11 @@ mod a_partner {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::task::{Context, Waker};
 
+    use redisson_rate_limiter::{Faults, MemoryStore};
     use tokio::task::{JoinSet, yield_now};
-    use tokio::time::Instant;
+    use tokio::time::{Instant, advance};
 
     use super::*;
 
@@ -172,11 +179,12 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_secs(1));
     }
 
-    /// Two processes.
+    /// Two processes, whose calls to the store may cross.
     fn partners() -> [Partner; 2] {
-        let store = redisson_rate_limiter::MemoryStore::new();
+        let store = MemoryStore::new();
         [0, 1].map(|_| {
-            let client = RedissonClient::builder().in_memory(&store);
+            let builder = RedissonClient::builder();
+            let client = builder.in_memory_with_faults(&store, &Faults::new());
             Partner::new(client, String::new()).unwrap()
         })
     }
@@ -215,6 +223,50 @@ mod tests {
             }
             there.permit().await.unwrap();
             assert_eq!(start.elapsed(), Duration::from_secs(60));
+        }
+    }
+
+    /// Has two processes hold back calls while an earlier hold ends. The bits of `schedule` say whose call is next, and it ends
+    /// before this one. Returns for how long calls are held back then.
+    async fn crossing(times: [Duration; 2], schedule: u32, ends_before: u32) -> Option<Duration> {
+        let [here, there] = partners();
+        here.hold(MS).await.unwrap();
+        let mut holding = [
+            Some(Box::pin(here.hold(times[0]))),
+            Some(Box::pin(there.hold(times[1]))),
+        ];
+        let mut context = Context::from_waker(Waker::noop());
+        for place in 0..CALLS {
+            if place == ends_before {
+                advance(2 * MS).await;
+            }
+            let next = &mut holding[(schedule >> place & 1) as usize];
+            next.take_if(|it| it.as_mut().poll(&mut context).is_ready());
+        }
+        for rest in holding.into_iter().flatten() {
+            rest.await.unwrap();
+        }
+        there.held_for().await.unwrap()
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+    /// Both have made theirs by then, if they take turns.
+    const CALLS: u32 = 9;
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_holds_that_cross_the_longer_counts() {
+        let minute = Duration::from_secs(60);
+        for times in [[minute, 2 * minute], [2 * minute, minute]] {
+            for schedule in 0..1 << CALLS {
+                for ends_before in 0..=CALLS {
+                    let held_for = crossing(times, schedule, ends_before).await;
+                    let left = held_for.unwrap();
+                    assert!(
+                        left >= 2 * minute - 2 * MS,
+                        "{schedule:b}, {ends_before}: {left:?}"
+                    );
+                }
+            }
         }
     }
 

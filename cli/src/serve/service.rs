@@ -131,6 +131,15 @@ impl Service {
     }
 }
 
+/// Whether a request costs more than limiters ever grant at once, be it the limit of one or what one call can do.
+pub(super) fn costs_too_much(error: &Error) -> bool {
+    match error {
+        Error::ExceedsLimit { .. } => true,
+        Error::InvalidArgument { argument, .. } => *argument == "cost",
+        _ => false,
+    }
+}
+
 /// Whether a request failed because it is wrong itself. That a server does not have the database of the URL is not its fault.
 pub(super) fn is_wrong_request(error: &Error) -> bool {
     match error {

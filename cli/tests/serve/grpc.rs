@@ -187,6 +187,63 @@ async fn a_descriptor_that_asks_for_more_than_its_limit_is_the_one_denied() {
     }
 }
 
+/// Limits of which a single call grants no more than 500, and two together no more than 500 of both.
+pub const LOGS: &str = r#"
+[[rules]]
+name = "bytes"
+key = "edge: tenant"
+policy = { algorithm = "sliding_window_log", limit = 1000, window_ms = 3600000 }
+
+[[rules]]
+name = "bytes of users"
+key = "edge: user"
+policy = { algorithm = "sliding_window_log", limit = 800, window_ms = 3600000 }
+"#;
+
+async fn what_no_call_grants_at_once_is_over_the_limit(serve: Serve) {
+    let acme: &[_] = &[("tenant", "acme")];
+    let alice: &[_] = &[("user", "alice")];
+    let asked = |hits: [u64; 3]| {
+        let mut request = envoy("edge", &[acme, alice, &[("path", "/")]]);
+        for (descriptor, hits) in request.descriptors.iter_mut().zip(hits) {
+            descriptor.hits_addend = Some(hits);
+        }
+        request
+    };
+    let (fits, over) = (Code::Ok, Code::OverLimit);
+    for (hits, each) in [
+        ([501, 1, 1], [over, fits, fits]),
+        ([1, 800, 9], [fits, over, fits]),
+        ([1_000, 801, 1], [over, over, fits]),
+        ([251, 250, 1], [over, over, fits]), // both together
+        ([500, 0, 1], [fits; 3]),
+        ([250, 250, 1], [fits; 3]),
+    ] {
+        let answer = serve.ask(asked(hits)).await.unwrap();
+        let overall = if each == [fits; 3] { fits } else { over };
+        assert_eq!(codes(&answer), (overall, each.to_vec()), "{hits:?}");
+        for (status, name) in answer.statuses.iter().zip(["bytes", "bytes of users"]) {
+            let limit = status.current_limit.as_ref().unwrap();
+            assert_eq!(limit.name, name, "{hits:?}");
+        }
+    }
+    // Only those that were granted are charged.
+    let ok = serve.ask(asked([250, 1, 1])).await.unwrap();
+    assert_eq!(remaining(&ok.statuses[0]), (0, 1_000));
+    assert_eq!(remaining(&ok.statuses[1]), (549, 800));
+}
+
+#[tokio::test]
+async fn what_no_call_grants_at_once_is_over_the_limit_in_memory() {
+    what_no_call_grants_at_once_is_over_the_limit(Serve::start(LOGS)).await;
+}
+
+#[tokio::test]
+async fn what_no_call_grants_at_once_is_over_the_limit_in_redis() {
+    let server = Server::start();
+    what_no_call_grants_at_once_is_over_the_limit(Serve::on(&server, LOGS, &[])).await;
+}
+
 #[tokio::test]
 async fn hits_that_would_be_given_back_are_not_charged() {
     let serve = Serve::start(RULES);

@@ -3,6 +3,7 @@
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::grpc::LOGS;
 use crate::support::Serve;
 use crate::support::servers::Server;
 
@@ -100,6 +101,48 @@ async fn the_limits_are_those_of_the_file_in_memory() {
 async fn the_limits_are_those_of_the_file_in_redis() {
     let server = Server::start();
     limits_are_those_of_the_file(Serve::on(&server, RULES, &[])).await;
+}
+
+async fn a_cost_that_no_call_grants_at_once_is_told_as_one_above_the_limit(serve: Serve) {
+    let both = json!({ "tenant": "acme", "user": "alice" });
+    let alone = json!({ "tenant": "acme" });
+    for (entries, cost, why) in [
+        (&alone, 501, "`cost` must be at most 500"),
+        (&alone, 1_001, "1000"),
+        (&both, 251, "`cost` must be lower"),
+        (&both, 801, "`cost` must be at most 500"),
+    ] {
+        for path in ["/v1/check", "/v1/acquire", "/v1/peek"] {
+            let mut asked = json!({ "domain": "edge", "entries": entries, "cost": cost });
+            if path == "/v1/acquire" {
+                asked["timeout_ms"] = json!(60_000);
+            }
+            let refused = serve.post(path, asked).await;
+            assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS, "{path}");
+            assert!(refused.headers().get("retry-after").is_none());
+            assert_eq!(field(&refused, "content-type"), "application/problem+json");
+            let refused: Value = refused.json().await.unwrap();
+            let detail = refused["detail"].as_str().unwrap();
+            assert!(detail.contains(why), "{path}, {cost}: {detail}");
+        }
+    }
+    let granted = json!({ "domain": "edge", "entries": both, "cost": 250 });
+    let granted = serve.post("/v1/check", granted).await;
+    let granted: Value = granted.json().await.unwrap();
+    assert_eq!(granted["limits"][0]["remaining"], json!(550));
+    assert_eq!(granted["limits"][1]["remaining"], json!(750));
+}
+
+#[tokio::test]
+async fn a_cost_that_no_call_grants_at_once_is_a_429_in_memory() {
+    a_cost_that_no_call_grants_at_once_is_told_as_one_above_the_limit(Serve::start(LOGS)).await;
+}
+
+#[tokio::test]
+async fn a_cost_that_no_call_grants_at_once_is_a_429_in_redis() {
+    let server = Server::start();
+    let serve = Serve::on(&server, LOGS, &[]);
+    a_cost_that_no_call_grants_at_once_is_told_as_one_above_the_limit(serve).await;
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{GuardedQueue, LocalLimiter};
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::event::QueueTime;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
@@ -22,10 +23,11 @@ impl GuardedQueue {
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
         options: &LimiterOptions,
+        queue_time: &QueueTime,
     ) -> Result<Option<Grant>> {
         let policy = options.policy();
         self.local.store().note_use(policy);
-        let arrival = self.queue.arrive(options.most_waiters())?;
+        let arrival = self.queue.arrive(options.most_waiters())?.timed(queue_time);
         let settings = set_up.as_ref().and_then(|read| read());
         let is_decided_by_policy = *policy != FailurePolicy::Error && self.queue.is_away();
         if is_decided_by_policy {

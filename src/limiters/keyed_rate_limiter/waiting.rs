@@ -136,13 +136,15 @@ impl KeyedRateLimiter {
         timeout: Option<Duration>,
     ) -> Result<Option<Grant>> {
         let reported = self.limiter.reported(permits);
+        let queue_time = reported.queue_time();
         let waiting = async {
             let limiter = self.validated(key, permits)?;
             let policy = self.limiter.policy_in_force();
             let with_leases = self.limiter.settings_for_leases();
             let set_up: ReadSetUp = Arc::new(move || with_leases(policy().set_up()));
             self.limiter.note_asked(&limiter, set_up());
-            limiter.wait_set_up(permits, timeout, Some(set_up)).await
+            let waiting = limiter.wait_set_up(permits, timeout, Some(set_up), &queue_time);
+            waiting.await
         };
         reported.ended(waiting.await)
     }

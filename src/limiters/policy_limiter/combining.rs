@@ -60,6 +60,9 @@ impl Calls for TargetCalls {
     }
 
     fn call<'a>(&self, requests: impl Iterator<Item = &'a TargetRequest> + Clone) -> Arc<Call> {
+        for request in requests.clone() {
+            request.queue_time.ends_now();
+        }
         // The last request has the policy in force.
         let target = requests.clone().last().map(|last| last.target.clone());
         let costs = requests.map(|request| request.cost).collect();

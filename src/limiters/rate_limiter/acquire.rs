@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::RateLimiter;
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
+use crate::event::QueueTime;
 use crate::fallback::reset;
 use crate::grant::Grant;
 #[cfg(test)]
@@ -53,7 +54,8 @@ impl RateLimiter {
             Ok(Some(is_granted)) if reported.is_off() => return Ok(is_granted),
             Ok(Some(is_granted)) => Ok((is_granted, DecisionSource::Store)),
             Ok(None) => {
-                let decided = self.decide(permits, self.set_up).await;
+                let queue_time = reported.queue_time();
+                let decided = self.decide(permits, self.set_up, &queue_time).await;
                 decided.map(|decision| (decision.is_granted(), decision.source()))
             }
             Err(error) => Err(error),
@@ -121,7 +123,8 @@ impl RateLimiter {
             return self.try_acquire(permits).await;
         }
         let reported = self.reported(permits);
-        let waiting = self.wait_set_up(permits, Some(timeout), self.read_set_up());
+        let (set_up, queue_time) = (self.read_set_up(), reported.queue_time());
+        let waiting = self.wait_set_up(permits, Some(timeout), set_up, &queue_time);
         Ok(reported.ended(waiting.await)?.is_some())
     }
 
@@ -179,7 +182,8 @@ impl RateLimiter {
     /// lost. Once it has returned, the permits count until the grant is given back, also where that is dropped.
     pub async fn acquire_grant(&self, permits: u32) -> Result<Grant> {
         let reported = self.reported(permits);
-        let waiting = self.wait_set_up(permits, None, self.read_set_up());
+        let (set_up, queue_time) = (self.read_set_up(), reported.queue_time());
+        let waiting = self.wait_set_up(permits, None, set_up, &queue_time);
         let grant = reported.ended(waiting.await)?;
         // Only the end of a timeout, which there is none, ends the waiting without a grant or an error.
         Ok(grant.expect("there is no timeout"))
@@ -218,7 +222,10 @@ impl RateLimiter {
                 return self.queue.decided(id, permits, &answer);
             }
             Ok(Some((id, answer))) => self.queue.decided(id, permits, &answer),
-            Ok(None) => self.ask(permits, self.set_up).await,
+            Ok(None) => {
+                let queue_time = reported.queue_time();
+                self.ask(permits, self.set_up, &queue_time).await
+            }
             Err(error) => Err(error),
         };
         reported.ended(answer)
@@ -470,16 +477,27 @@ impl RateLimiter {
     }
 
     /// Like [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same step.
-    pub(crate) async fn decide(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
+    pub(crate) async fn decide(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        queue_time: &QueueTime,
+    ) -> Result<Decision> {
         match self.acquire_now(permits, set_up)? {
             Some((id, answer)) => self.queue.decided(id, permits, &answer),
-            None => self.ask(permits, set_up).await,
+            None => self.ask(permits, set_up, queue_time).await,
         }
     }
 
     /// The decision of a store that does not decide without waiting, or a denial that is remembered.
-    async fn ask(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
-        let decision = self.queue.ask(permits, set_up, &self.options).await?;
+    async fn ask(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+        queue_time: &QueueTime,
+    ) -> Result<Decision> {
+        let asking = self.queue.ask(permits, set_up, &self.options, queue_time);
+        let decision = asking.await?;
         if !decision.is_granted() {
             self.queue.keep_denial(self.options.denial_age());
         }
@@ -493,11 +511,13 @@ impl RateLimiter {
         permits: u32,
         timeout: Option<Duration>,
         set_up: Option<ReadSetUp>,
+        queue_time: &QueueTime,
     ) -> Result<Option<Grant>> {
         // A time beyond what the clock can count is as good as none.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let queue = self.requested(permits)?;
-        queue.wait(permits, until, set_up, &self.options).await
+        let waiting = queue.wait(permits, until, set_up, &self.options, queue_time);
+        waiting.await
     }
 
     /// Waits, and returns by whom the permits were granted.
@@ -507,8 +527,9 @@ impl RateLimiter {
         permits: u32,
         until: Option<Instant>,
     ) -> Result<Option<Origin>> {
-        let set_up = self.read_set_up();
-        let waiting = self.queue.wait(permits, until, set_up, &self.options);
+        let (set_up, queue_time) = (self.read_set_up(), QueueTime::default());
+        let queue = &self.queue;
+        let waiting = queue.wait(permits, until, set_up, &self.options, &queue_time);
         Ok(waiting.await?.map(|grant| grant.origin))
     }
 }

@@ -63,9 +63,11 @@ impl RateLimiter {
     /// Dropping the future reserves nothing: what a call in flight takes goes back.
     pub async fn reserve(&self, permits: u32, within: Duration) -> Result<Option<Reservation>> {
         let reported = self.reported(permits);
+        let queue_time = reported.queue_time();
         let reserving = async {
             let within = millis_from_zero(within, "within")?;
             let queue = self.requested(permits)?;
+            queue_time.ends_now();
             queue.reserve(permits, within, self.set_up).await
         };
         let reserved = reported.ended(reserving.await)?;

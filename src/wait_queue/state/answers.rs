@@ -76,7 +76,7 @@ impl State {
         for waiter in denied.into_iter().rev() {
             self.return_to_queue(waiter);
         }
-        spare -= self.hand_off(spare, call, answer);
+        spare -= self.hand_off(spare, call, answer, in_flight.sent_at);
         let known = self.learn(answered, taken, first_denied);
         // It may not include what came free in the meantime.
         self.known = known.filter(|_| in_flight.freed == self.freed);
@@ -149,7 +149,13 @@ impl State {
     }
 
     /// Gives what fits of a grant made just now to the front of the queue; returns how much that is.
-    fn hand_off(&mut self, spare: u32, call: &AcquireCall, answer: &Answer) -> u32 {
+    fn hand_off(
+        &mut self,
+        spare: u32,
+        call: &AcquireCall,
+        answer: &Answer,
+        sent_at: Instant,
+    ) -> u32 {
         let mut used = 0;
         loop {
             // A waiter leaves in one step of the state, so that the head stays until it has its grant.
@@ -162,6 +168,7 @@ impl State {
                 return used;
             }
             used += head.permits;
+            head.queue_time.ends(sent_at);
             head.grant(call, answer, &mut self.outbox);
         }
     }

@@ -11,6 +11,7 @@ use super::super::ReadSetUp;
 use super::super::outage::{Substitute, WhileAway};
 use super::outbox::Outbox;
 use crate::error::Result;
+use crate::event::QueueTime;
 use crate::grant::Grant;
 use crate::store::AcquireCall;
 use crate::window::Answer;
@@ -33,6 +34,7 @@ pub(in crate::wait_queue) struct Waiter {
     /// Whether it left while its call was in flight. The same request may wait again by then, at the same place.
     pub(super) has_left: bool,
     pub(super) while_away: WhileAway,
+    pub(super) queue_time: QueueTime,
 }
 
 impl Waiter {
@@ -52,7 +54,13 @@ impl Waiter {
             answer,
             has_left: false,
             while_away: WhileAway::Fail,
+            queue_time: QueueTime::default(),
         }
+    }
+
+    pub(in crate::wait_queue) fn timed(self, queue_time: &QueueTime) -> Self {
+        let queue_time = queue_time.clone();
+        Self { queue_time, ..self }
     }
 
     pub(in crate::wait_queue) fn joined(self, now: Instant) -> Self {

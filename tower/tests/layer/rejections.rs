@@ -122,9 +122,16 @@ async fn a_cost_that_no_limiter_grants_at_once_is_a_429() {
     let layer = RateLimitLayer::new(limiter(), Everyone).cost(|_| 501);
     let rule = Rule::new(limiter(), by(Everyone), |_, _| ()).cost(|_| 501);
     let by_rules = RateLimitLayer::by_rules(Arc::new(client.rules([rule]).unwrap()));
+    // Each would grant so much alone.
+    let together = ["one", "other"].map(|name| {
+        let limiter = limiter().with_prefix(name).with_name(name);
+        Rule::new(limiter, by(Everyone), |_, _| ()).cost(|_| 251)
+    });
+    let together = RateLimitLayer::by_rules(Arc::new(client.rules(together).unwrap()));
     for response in [
         ask(&layer, request()).await,
         ask(&by_rules, request()).await,
+        ask(&together, request()).await,
     ] {
         assert_eq!(
             (response.status().as_u16(), field(&response, "retry-after")),

@@ -18,7 +18,7 @@ use super::messages::{
 };
 use crate::serve::joint::{denies, state_limits};
 use crate::serve::part::Part;
-use crate::serve::service::{Service, is_wrong_request};
+use crate::serve::service::{Service, costs_too_much, is_wrong_request};
 
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -109,14 +109,19 @@ impl Decided {
         }
     }
 
-    /// If a descriptor asks for more than its limit ever has, nothing is charged, and each is looked at by itself: of one that
-    /// does the rule that cannot grant it is told, and of another what is left.
+    /// If a descriptor asks for more than is ever granted at once, nothing is charged, and each is looked at by itself: of one
+    /// that does the rule that cannot grant it is told, and of another what is left. If they ask for too much together only, all
+    /// that have a rule do.
     async fn failed(service: &Service, parts: &[Part], error: &Error) -> Result<Self, Status> {
-        if error.kind() != ErrorKind::ExceedsLimit {
+        if !costs_too_much(error) {
             return Err(status(error));
         }
         let each = parts.iter().map(|part| look_alone(service, part));
-        let statuses = try_join_all(each).await.map_err(|error| status(&error))?;
+        let mut statuses = try_join_all(each).await.map_err(|error| status(&error))?;
+        if statuses.iter().all(|it| it.code() == Code::Ok) {
+            let limited = statuses.iter_mut().filter(|it| it.current_limit.is_some());
+            limited.for_each(|it| it.set_code(Code::OverLimit));
+        }
         Ok(Self {
             is_denied: true,
             statuses,
@@ -130,13 +135,14 @@ async fn look_alone(
     part: &Part,
 ) -> redisson_rate_limiter::Result<DescriptorStatus> {
     let limit = match service.peek(slice::from_ref(part)).await {
-        Err(Error::ExceedsLimit { limit, .. }) => limit,
+        Err(Error::ExceedsLimit { limit, .. }) => Some(limit),
+        Err(error) if costs_too_much(&error) => None,
         verdict => {
             let seen = Decided::seen(slice::from_ref(part), verdict?);
             return Ok(seen.statuses.into_iter().next().unwrap_or_else(ok));
         }
     };
-    // The error has the name of a key; the rule is known by its limit.
+    // The error has the name of a key; the rule is known by its limit. If it could grant as much, the strictest one is told.
     let one = Part {
         cost: 1,
         ..part.clone()
@@ -145,11 +151,13 @@ async fn look_alone(
         Verdict::Granted(joint) => (joint, 1),
         Verdict::Rejected((), joint) => (Some(joint), 0),
     };
-    let found = joint.as_ref().and_then(|joint| {
+    let rule = joint.as_ref().map_or_else(ok, |joint| {
         let mut rules = joint.of_part(0);
-        rules.find(|(_, it)| it.limit() == limit)
+        match rules.find(|(_, it)| Some(it.limit()) == limit) {
+            Some((name, it)) => of_rule(name, it, uncharged),
+            None => strictest(joint, 0, uncharged),
+        }
     });
-    let rule = found.map_or_else(ok, |(name, it)| of_rule(name, it, uncharged));
     Ok(DescriptorStatus {
         code: Code::OverLimit.into(),
         ..rule

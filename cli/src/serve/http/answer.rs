@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::report::millis;
 use crate::serve::joint::{denies, state_limits, strictest_first};
-use crate::serve::service::{Service, is_wrong_request};
+use crate::serve::service::{Service, costs_too_much, is_wrong_request};
 
 /// An answer, whose header fields state the limits.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Answer {
     pub(super) fn failed(error: &Error) -> Self {
         let detail = error.to_string();
         let (status, mut body) = match error.kind() {
-            ErrorKind::ExceedsLimit => (StatusCode::TOO_MANY_REQUESTS, quota_exceeded()),
+            _ if costs_too_much(error) => (StatusCode::TOO_MANY_REQUESTS, quota_exceeded()),
             _ if is_wrong_request(error) => {
                 return Self::problem(StatusCode::BAD_REQUEST, &detail);
             }

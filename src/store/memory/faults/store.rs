@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::Faults;
@@ -59,6 +60,8 @@ impl FaultyStore {
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let called = async {
+            // As by a server, no call is answered when it is first polled: so the calls of several clients may cross.
+            yield_now().await;
             #[cfg(test)]
             self.faults.network().sent(deadline).await?;
             self.faults.reached(deadline).await?;
