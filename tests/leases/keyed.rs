@@ -143,7 +143,7 @@ async fn all_permits_of_a_hot_key_can_be_taken_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_the_leases_of_hot_keys_have_left_comes_back_with_the_last_handle() {
+async fn what_leases_of_hot_keys_have_left_comes_back_with_the_last_handle() {
     let server = Server::start();
     let mut keyed = Keyed::on(&server, 10_000).await;
     keyed.lease(10).await;
@@ -155,7 +155,7 @@ async fn what_the_leases_of_hot_keys_have_left_comes_back_with_the_last_handle()
 }
 
 #[tokio::test]
-async fn what_the_leases_of_hot_keys_have_left_is_back_when_the_client_is_closed() {
+async fn what_leases_of_hot_keys_have_left_is_back_when_the_client_is_closed() {
     let server = Server::start();
     let mut keyed = Keyed::on(&server, 10_000).await;
     keyed.lease(10).await;

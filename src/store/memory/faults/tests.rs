@@ -419,7 +419,7 @@ async fn a_call_that_two_runtimes_make_is_granted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_callers_are_gone_gives_back_what_it_took_and_takes_no_more() {
+async fn a_call_whose_callers_are_gone_gives_back_what_it_took() {
     let limiter = limiter().await;
     for is_executed in [true, false] {
         let call = Arc::new(AcquireCall::new(Requests::one(3)));
