@@ -218,7 +218,11 @@ impl GuardedQueue {
 
     /// See [`WaitQueue::hold_lease`].
     pub(crate) fn hold_lease(&self, up_to: Duration) -> Option<LeaseHold> {
-        self.queue.hold_lease(up_to)
+        let hold = self.queue.hold_lease(up_to);
+        if self.client.is_closed() {
+            self.queue.close_leases(); // the client may have found none to close
+        }
+        hold
     }
 
     /// See [`WaitQueue::is_leased`].

@@ -44,6 +44,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Value, from_redis_value};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{LimiterStore, Store};
@@ -66,6 +67,10 @@ use retry::{Attempts, Repeat};
 use server_time::ServerTime;
 use shared_calls::SharedCalls;
 
+/// The most leases that are settled at a time. With the last handle of a limiter for keys end all of its leases, and the first
+/// attempt of each is to have its answer in time.
+const MOST_SETTLED: usize = 512;
+
 /// Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub(crate) struct RedisStore(Arc<RedisStoreInner>);
@@ -86,6 +91,8 @@ pub(crate) struct RedisStoreInner {
     hints: HintCache,
     subscriber: Arc<Subscriber>,
     background: Background,
+    /// Whose turn it is to settle a lease.
+    settling: Semaphore,
 }
 
 impl std::ops::Deref for RedisStore {
@@ -141,6 +148,7 @@ impl RedisStore {
             hints: HintCache::default(),
             subscriber,
             background: Background::default(),
+            settling: Semaphore::new(MOST_SETTLED),
         }))
     }
 

@@ -251,9 +251,11 @@ impl Leases {
         todo
     }
 
-    /// Ends the leases before their time.
+    /// Ends the leases before their time, as the limiter changes. Nothing is leased until a request has found what it is then.
     pub(super) fn end(&self) -> Todo {
-        self.end_all(&mut self.book.lock())
+        let mut book = self.book.lock();
+        book.known = None;
+        self.end_all(&mut book)
     }
 
     /// Ends the leases, after which none is taken.

@@ -146,7 +146,7 @@ impl WaitQueue {
     }
 
     /// Ends the leases, and takes none from then on.
-    pub(super) fn close_leases(&self) {
+    pub(crate) fn close_leases(&self) {
         self.queue.step_leases(Leases::close);
     }
 

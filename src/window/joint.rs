@@ -75,6 +75,16 @@ impl SetUp {
         self
     }
 
+    /// Whether a request with these settings may have what was taken with the others: only a keep alive that it requires makes
+    /// a difference.
+    pub(crate) fn may_have_what_was_taken_with(&self, others: &Self) -> bool {
+        let alike = Settings {
+            keep_alive: others.settings.keep_alive,
+            ..self.settings
+        };
+        self == others || !self.keep_alive_counts && alike == others.settings
+    }
+
     pub(super) fn change(
         set_up: Option<Self>,
         stored: Option<&Settings>,

@@ -113,8 +113,13 @@ async fn a_request_for_a_hot_key_makes_no_call() {
     assert!(limiter.try_acquire("alice", 1).await.unwrap());
     let same = limiter.check_with_rate("alice", 1, per_hour(10_000));
     assert!(same.await.unwrap().is_granted());
+    let plain = self::keyed(&keyed.client, 10_000);
+    assert!(plain.check("alice", 1).await.unwrap().is_granted());
+    let alice = keyed.client.rate_limiter("{api}:alice");
+    let alice = alice.with_rate(per_hour(10_000)).unwrap();
+    assert!(alice.try_acquire(1).await.unwrap());
     let peeked = limiter.peek("alice", 1).await.unwrap();
-    assert_eq!(peeked.remaining(), 10_000 - keyed.taken - 7);
+    assert_eq!(peeked.remaining(), 10_000 - keyed.taken - 9);
     assert_eq!(proxy.take_names(), Vec::<String>::new());
     assert_eq!(keyed.left().await, left);
 }
@@ -182,10 +187,24 @@ async fn a_grant_of_a_hot_key_goes_back_to_its_lease() {
 async fn a_lowered_rate_holds_at_once_for_hot_keys() {
     let server = Server::start();
     let mut keyed = Keyed::on(&server, 1_000).await;
+    let plain = self::keyed(&keyed.client, 1_000);
+    keyed.leased = plain.clone().leased(minute());
     keyed.lease(20).await;
-    keyed.leased.set_rate(per_hour(500)).unwrap();
+    plain.set_rate(per_hour(500)).unwrap();
+    keyed.until_left(1_000 - keyed.taken).await; // what was leased by the rate before goes back
     while keyed.take().await {}
-    // What was leased by the rate before counts until its lease ends.
+    assert_eq!(keyed.taken, 500);
+}
+
+#[tokio::test]
+async fn what_is_leased_by_another_rate_is_granted_to_nobody() {
+    let server = Server::start();
+    let mut keyed = Keyed::on(&server, 1_000).await;
+    keyed.lease(20).await;
+    let small_plan = || keyed.leased.check_with_rate("alice", 1, per_hour(500));
+    while small_plan().await.unwrap().is_granted() {
+        keyed.taken += 1;
+    }
     assert!(keyed.taken <= 500, "{}", keyed.taken);
     keyed.end_leases();
     keyed.until_left(500 - keyed.taken).await;

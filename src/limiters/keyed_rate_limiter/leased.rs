@@ -15,9 +15,9 @@ impl KeyedRateLimiter {
     /// [`check`](Self::check), [`check_with_rate`](Self::check_with_rate), [`acquire`](Self::acquire) and
     /// [`peek`](Self::peek) of this handle and its clones use the leases, and so does every handle of this client on a hot key's
     /// [`RateLimiter`](crate::RateLimiter), where it asks with the same rate; [`charge`](Self::charge) and rules do not. The leases
-    /// of a key end when it is no longer hot and when it is [reset](Self::reset); all end when the last of these handles is dropped
-    /// and when the client is [closed](crate::RedissonClient::close). The permits of a lease are not granted to requests with
-    /// another [rate](Self::set_rate), and come back at its end. The guide to leases (`docs/leases.md`) says what they cost, and
+    /// of a key end when it is no longer hot and when it is [reset](Self::reset); all end when the [rate](Self::set_rate) changes,
+    /// when the last of these handles is dropped and when the client is [closed](crate::RedissonClient::close). A request with a
+    /// rate of its own gets permits of leases that were taken with this rate only. The guide to leases (`docs/leases.md`) says what they cost, and
     /// when not to use them.
     ///
     /// A limiter must live as long as its grants count, so that of a key without requests expires later by the time of a lease.

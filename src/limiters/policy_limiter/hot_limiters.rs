@@ -46,6 +46,11 @@ impl HotLimiters {
         set_up.map(|it| it.with_room_for(self.lease.longest()))
     }
 
+    /// Ends the leases: their limiters get other settings.
+    pub(super) fn end(&self) {
+        drop(self.by_name.clear());
+    }
+
     fn get(&self, name: &str) -> Option<Arc<HotLimiter>> {
         self.by_name.get(name)
     }

@@ -91,7 +91,9 @@ impl<P: Policy> PolicyLimiter<P> {
                 self.registry.window_leases(lease.longest()),
             )),
             true if !self.is_in_memory() => {
-                Some(Leases::Limiters(Arc::new(HotLimiters::new(lease))))
+                let limiters = Arc::new(HotLimiters::new(lease));
+                self.policies.end_when_replaced(&limiters);
+                Some(Leases::Limiters(limiters))
             }
             _ => None,
         };

@@ -1,10 +1,12 @@
 //! The policy of a limiter, which may be replaced while requests come in.
 
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 
 use tokio::time::Instant;
 
+use super::hot_limiters::HotLimiters;
 use crate::error::Result;
+use crate::lock::Lock;
 use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 
 /// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so that reading the first
@@ -12,6 +14,8 @@ use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 pub(super) struct Policies<P> {
     first: InForce<P>,
     later: OnceLock<RwLock<InForce<P>>>,
+    /// Their leases end when the policy is replaced: else the next one would be asked for with the settings before.
+    leased: Lock<Vec<Weak<HotLimiters>>>,
 }
 
 /// The policy in force.
@@ -48,6 +52,7 @@ impl<P: Policy> Policies<P> {
                 moved: None,
             },
             later: OnceLock::new(),
+            leased: Lock::default(),
         })
     }
 
@@ -55,7 +60,7 @@ impl<P: Policy> Policies<P> {
     pub(super) fn replace(&self, policy: P, client_id: &str) -> Result<()> {
         let algorithm = policy.model(client_id, INTERNAL)?.0;
         let now = Instant::now();
-        let Self { first, later } = self;
+        let Self { first, later, .. } = self;
         let later = later.get_or_init(|| RwLock::new(first.clone()));
         let mut in_force = later.write().unwrap_or_else(PoisonError::into_inner);
         let before = match &in_force.moved {
@@ -77,11 +82,25 @@ impl<P: Policy> Policies<P> {
                 until,
             }),
         };
+        drop(in_force);
+        let leased: Vec<_> = self
+            .leased
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        leased.iter().for_each(|it| it.end());
         Ok(())
     }
 }
 
 impl<P> Policies<P> {
+    pub(super) fn end_when_replaced(&self, limiters: &Arc<HotLimiters>) {
+        let mut leased = self.leased.lock();
+        leased.retain(|it| it.strong_count() > 0);
+        leased.push(Arc::downgrade(limiters));
+    }
+
     #[inline]
     pub(super) fn read<T>(&self, read: impl FnOnce(&InForce<P>) -> T) -> T {
         match self.later.get() {

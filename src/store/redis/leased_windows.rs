@@ -42,6 +42,7 @@ impl LeasedWindows for RedisStore {
     }
 
     async fn give_back(&self, unused: &Unused) -> Result<u32> {
+        let _turn = self.settling.acquire().await;
         let (name, keys, call_deadline) = (&unused.key, keys(unused), self.deadline());
         let calling = async {
             let mut attempts = self.attempts(name, call_deadline, Repeat::Safe);
@@ -55,7 +56,8 @@ impl LeasedWindows for RedisStore {
                 }
             }
         };
-        self.guarded(name, call_deadline, calling).await
+        // In a box of its own: while it waits for its turn it is small.
+        Box::pin(self.guarded(name, call_deadline, calling)).await
     }
 
     fn call_deadline(&self) -> Instant {

@@ -330,8 +330,9 @@ impl LimiterStore for RedisLimiter {
     }
 
     async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
-        self.settle_audited(lease, settlement, self.audited_rate())
-            .await
+        let _turn = self.store.settling.acquire().await;
+        // In a box of its own: while it waits for its turn it is small.
+        Box::pin(self.settle_audited(lease, settlement, self.audited_rate())).await
     }
 
     async fn release(&self, permits: u32) -> Result<()> {

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::{Arg, Cmd, RedisError, RedisResult, make_extension_error};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::connection::Given;
@@ -14,7 +15,7 @@ use crate::FixedWindow;
 use crate::grant::Grant;
 use crate::rate::{Rate, RateType};
 use crate::store::AcquireCall;
-use crate::window::Requests;
+use crate::window::{Requests, Settlement};
 
 const NAME: &str = "limiter";
 
@@ -322,4 +323,26 @@ async fn after_attempts_that_took_too_long_one_that_is_lost_is_still_made_again(
         server.0.losses.store(1, Ordering::Relaxed);
         assert!(acquire(&limiter).await.unwrap(), "{too_long}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_leases_that_end_together_each_has_its_time_once_it_is_its_turn() {
+    let refusal = make_extension_error("BADSTATE".to_owned(), None);
+    let server = Distant::new(600, Some(refusal));
+    let limiter = server.limiter(1_000);
+    let settlement = Settlement { used: 1, early: 0 };
+    let settle = || {
+        let limiter = Arc::clone(&limiter);
+        async move {
+            let lease = Grant::new(0, [0; 16], 1);
+            limiter.settle(&lease, settlement).await
+        }
+    };
+    let settling: JoinSet<_> = (0..=MOST_SETTLED).map(|_| settle()).collect();
+    sleep(ms(599)).await;
+    assert_eq!(server.take_scripts(), MOST_SETTLED as u64);
+    for answer in settling.join_all().await {
+        assert!(matches!(answer, Err(Error::BadState { .. })), "{answer:?}");
+    }
+    assert_eq!(server.take_scripts(), 1);
 }

@@ -155,7 +155,9 @@ impl Lease {
 
     /// Whether a request with these settings may use it.
     pub(super) fn serves(&self, set_up: Option<SetUp>) -> bool {
-        set_up.is_none() || set_up == self.terms.set_up
+        set_up.is_none_or(|asked| {
+            { self.terms.set_up }.is_some_and(|own| asked.may_have_what_was_taken_with(&own))
+        })
     }
 
     /// The permits left. They may not be used once the lease has ended.

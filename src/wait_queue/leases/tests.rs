@@ -122,6 +122,15 @@ fn permits_of_a_lease_are_granted_until_it_is_used_up() {
 }
 
 #[test]
+fn once_the_limiter_has_changed_nothing_is_leased_before_the_next_request() {
+    let mut process = Process::with_lease(10);
+    process.leases.end();
+    process.millis = LASTS;
+    assert!(process.leases.attend(process.now()).ask.is_none());
+    assert!(process.note(1).ask.is_some());
+}
+
+#[test]
 fn a_request_takes_from_all_stripes_and_not_more_than_there_is() {
     let process = Process::with_lease(10);
     assert_eq!(process.take(11), None);
