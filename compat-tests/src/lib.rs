@@ -40,4 +40,4 @@ mod version;
 
 pub use both::{Both, Pair, Peer};
 pub use build::class_path;
-pub use server::{Server, cluster::Cluster};
+pub use server::{Server, cluster::Cluster, without_timeouts};

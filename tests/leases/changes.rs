@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use redisson_rate_limiter::PermitsInUse::{self, Keep, Reset};
 use redisson_rate_limiter::{Rate, RateLimiter};
-use tokio::time::sleep;
 
 use crate::eras::Eras;
 use crate::parties::{INTERVAL, LEASE, Parties, RATE, until_leased};
@@ -24,28 +23,20 @@ fn changes() -> [(Rate, PermitsInUse); 7] {
     ]
 }
 
-/// When the leases of before are over, all ask for more than there is, and again within an interval.
-async fn press_twice(parties: &Parties) {
-    sleep(LEASE).await;
-    parties.press().await;
-    sleep(INTERVAL / 2).await;
-    parties.press().await;
-}
-
 /// The changes are made by this one of the handles.
 async fn no_window_exceeds_the_rate_set(by: impl Fn(&Parties) -> RateLimiter) {
     let server = Server::start();
     let parties = Parties::start(&server, [&server.url(), &server.url()]).await;
     let by = by(&parties);
     let mut eras = Eras::begin(Rate::overall(RATE, INTERVAL), LEASE);
-    press_twice(&parties).await;
+    parties.press_twice().await;
     for (rate, in_use) in changes() {
         until_leased(&mut server.connection().await).await;
         let changing = async {
             assert!(by.update_rate(rate, in_use).await.unwrap());
         };
         eras.change(rate, in_use == Keep, changing).await;
-        press_twice(&parties).await;
+        parties.press_twice().await;
     }
     eras.check(&parties.all);
     parties.end_whole(&server, RATE, INTERVAL).await;

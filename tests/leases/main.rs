@@ -7,8 +7,11 @@ mod eras;
 mod fixture;
 #[path = "../support/keys.rs"]
 mod keys;
+#[path = "../support/late_settles.rs"]
+mod late_settles;
 #[path = "../support/load.rs"]
 mod load;
+#[path = "../support/parties.rs"]
 mod parties;
 #[path = "../support/proxy.rs"]
 mod proxy;

@@ -1,22 +1,29 @@
 //! Redisson on a limiter of which this crate holds leases and reservations: it sees permits that are in use.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{sync::Arc, time::Duration};
 
 use compat_tests::{
     Both, Peer,
     dump::{Content, Dump},
-    random::Random,
-    redisson::Version,
+    record::{Change, Entry, Record},
+    redisson::{self, Version},
 };
 use redisson_rate_limiter::{Lease, Rate, RateLimiter};
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
+use tokio::{task::JoinSet, time::timeout};
+
+use crate::{
+    clients::patient,
+    eras::Eras,
+    late_settles::late_settles,
+    load::{Load, Party},
+    parties::{INTERVAL, LEASE, Parties, RATE, until_leased},
+    uses::{TICK, Use, micros, most_in_a_window},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 const HOUR_MS: i64 = 3_600_000;
+const MINUTE_MS: i64 = 60_000;
 
 /// Within this time what a test waits for happens, or it fails.
 const AT_LAST: Duration = Duration::from_secs(60);
@@ -80,7 +87,8 @@ async fn redisson_counts_a_lease_until_it_is_settled() {
         }
         assert!(!limiter.java.try_acquire(1).await.unwrap());
 
-        both.age("n", HOUR_MS).await;
+        // What a lease was used for counts from a little later, as its call took some time, but not beyond its end.
+        both.age("n", HOUR_MS + MINUTE_MS).await;
         assert_eq!(limiter.java.available_permits().await.unwrap(), 200);
         assert!(limiter.java.try_acquire(200).await.unwrap());
         assert!(!limiter.java.try_acquire(1).await.unwrap());
@@ -111,89 +119,114 @@ async fn redisson_waits_for_a_reservation() {
     .await;
 }
 
-/// When a permit was used: after the first of these times and before the second, in microseconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Use {
-    after: u128,
-    before: u128,
-}
-
-fn micros() -> u128 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.expect("a clock").as_micros()
-}
-
-/// Takes permits, one after the other with pauses of up to so many ms, until it is told to stop.
-async fn take(
-    pauses: u64,
-    is_over: &watch::Receiver<bool>,
-    try_acquire: impl AsyncFn() -> bool,
-) -> Vec<Use> {
-    let (mut random, mut used) = (Random::new(pauses), Vec::new());
-    while !*is_over.borrow() {
-        let after = micros();
-        if try_acquire().await {
-            let before = micros();
-            used.push(Use { after, before });
+/// What Redisson was granted. It scores a permit with its clock before it sends the call, and the server grants it later.
+fn uses_by_java(entries: Vec<Entry>) -> Vec<Use> {
+    let mut used = Vec::new();
+    for Entry { at, change } in entries {
+        if let Change::Granted {
+            to: Peer::Java,
+            score,
+            permits,
+        } = change
+        {
+            let (after, before) = (score * 1_000, at * 1_000 + TICK);
+            used.extend((0..permits).map(|_| Use { after, before }));
         }
-        sleep(Duration::from_millis(random.below(pauses))).await;
     }
     used
 }
 
 #[tokio::test]
-async fn beside_redisson_no_window_exceeds_the_rate() {
-    const RATE: usize = 100;
-    const INTERVAL: Duration = Duration::from_millis(300);
-    Both::each([Version::V3_17_0, Version::V4_7_0], async |mut both| {
-        let limiter = both.limiter("n");
-        let rate = Rate::overall(RATE as u64, INTERVAL);
-        assert!(limiter.try_set_rate(Peer::Java, rate).await);
-        let leased = limiter.rust.clone().leased(Lease::up_to(INTERVAL / 4));
-        let (stop, is_over) = watch::channel(false);
-        let by_java = take(15, &is_over, async || {
-            limiter.java.try_acquire(1).await.unwrap()
-        });
-        let by_rust = [9, 10].map(|pauses| {
-            take(pauses, &is_over, async || {
-                leased.try_acquire(1).await.unwrap()
-            })
-        });
-        let [first, second] = by_rust;
-        let pressing = async {
-            let mut used = Vec::new();
-            for _ in 0..3 {
-                let leasing = async {
-                    while in_use(both.dump("n").await).1 == 0 {
-                        sleep(Duration::from_millis(1)).await;
-                    }
-                };
-                timeout(AT_LAST, leasing).await.expect("a lease");
-                // More than there is: the leases are used up, and then all are denied.
-                for _ in 0..2 * RATE {
-                    let after = micros();
-                    if leased.try_acquire(1).await.unwrap() {
-                        let before = micros();
-                        used.push(Use { after, before });
-                    }
-                }
+async fn beside_redisson_that_takes_and_waits_no_window_exceeds_the_rate() {
+    Both::each(Version::ALL, async |mut both| {
+        let url = both.server.url();
+        let parties = Parties::start(&both.server, [&url, &url]).await;
+        let record = Record::start(&both.server, "{limiter}:permits").await;
+        let java = both.java.limiter("limiter");
+        let taking = Party::by({
+            let java = java.clone();
+            move || {
+                let java = java.clone();
+                async move { java.try_acquire(1).await.unwrap() }
             }
-            stop.send_replace(true);
-            used
-        };
-        let (by_java, first, second, mut used) = tokio::join!(by_java, first, second, pressing);
-        assert!(!by_java.is_empty(), "nothing was left to Redisson");
-        used.extend([by_java, first, second].into_iter().flatten());
-        assert!(used.len() > 2 * RATE, "{} were used", used.len());
-
-        used.sort_unstable();
-        let interval = INTERVAL.as_micros() - 1_000; // the server counts whole ms
-        for (place, first) in used.iter().enumerate() {
-            let end = first.after + interval;
-            let within = used[place..].iter().take_while(|it| it.after < end);
-            let certainly = within.filter(|it| it.before < end).count();
-            assert!(certainly <= RATE, "{certainly} in a window");
+        });
+        let load = Load::start(&[Arc::clone(&taking)], Duration::from_millis(10));
+        let mut waiting = JoinSet::new();
+        for _ in 0..4 {
+            let java = java.clone();
+            waiting.spawn(async move {
+                for _ in 0..5 {
+                    java.acquire(2).await.unwrap();
+                }
+            });
         }
+        for _ in 0..4 {
+            until_leased(&mut both.redis).await;
+            parties.press().await;
+        }
+        let waiting = timeout(AT_LAST, waiting.join_all()).await;
+        waiting.expect("Redisson's waiters are all granted");
+        load.end().await;
+        assert!(taking.uses.len() > 0, "nothing was left to Redisson");
+
+        let mut used = uses_by_java(record.end(&both.server).await);
+        assert!(used.len() >= taking.uses.len() + 4 * 5 * 2);
+        used.extend(parties.uses());
+        let most = most_in_a_window(used, INTERVAL);
+        assert!(most <= RATE as usize, "{most} in a window");
+        parties.end_whole(&both.server, RATE, INTERVAL).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_redisson_changes_the_rate_no_window_exceeds_it() {
+    Both::each(Version::ALL, async |mut both| {
+        let url = both.server.url();
+        let parties = Parties::start(&both.server, [&url, &url]).await;
+        let java = both.java.limiter("limiter");
+        let [low, high, longer, each, as_before] = [
+            Rate::overall(40, INTERVAL),
+            Rate::overall(120, INTERVAL),
+            Rate::overall(120, INTERVAL * 3 / 2),
+            Rate::per_client(30, INTERVAL),
+            Rate::overall(RATE, INTERVAL),
+        ];
+        let kept = [low, high, longer].map(|rate| (rate, true));
+        let kept = { kept.into_iter() }.filter(|_| both.version.has_update_rate());
+        let afresh = [low, longer, each, as_before].map(|rate| (rate, false));
+        let mut eras = Eras::begin(as_before, LEASE);
+        parties.press_twice().await;
+        for (rate, keeps) in kept.chain(afresh) {
+            until_leased(&mut both.redis).await;
+            let changing = async {
+                let rate = redisson::Rate::of(&rate);
+                match keeps {
+                    true => assert!(java.update_rate(rate, Some(true)).await.unwrap()),
+                    false => java.set_rate(rate).await.unwrap(),
+                }
+            };
+            eras.change(rate, keeps, changing).await;
+            parties.press_twice().await;
+        }
+        eras.check(&parties.all);
+        parties.end_whole(&both.server, RATE, INTERVAL).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_redisson_releases_before_a_late_settle_is_in_no_window_twice() {
+    let versions = Version::ALL.into_iter().filter(|it| it.has_release());
+    Both::each(versions, async |both| {
+        let java = both.java.limiter("limiter");
+        late_settles(&both.server, async |permits| {
+            java.release(permits.into()).await.unwrap();
+            // Redisson leaves the grants as they are, until a client of this crate sums them.
+            let rust = patient(&both.server.url()).await.rate_limiter("limiter");
+            assert!(rust.try_acquire(1).await.unwrap());
+        })
+        .await;
     })
     .await;
 }
