@@ -8,7 +8,10 @@
 local taken, denied_cost, denied_taken, more_denied, next_run = 0, nil, nil, nil, 1
 repeat
   if cost <= limit then
-    local fit = max(min(floor((room - taken) / cost), times), 0)
+    local fit = times
+    if room - taken < cost * times then
+      fit = max(floor((room - taken) / cost), 0)
+    end
     taken = taken + fit * cost
     if fit < times then
       if not denied_cost then
