@@ -59,12 +59,12 @@ fn what_a_lease_has_left_goes_back_in_redis_as_in_the_model() {
         let mut state = Counter::default();
         for (key, content) in [("t", counter.map(|it| it.0)), ("{t}-window", was)] {
             if let Some(number) = content {
-                let mut set = redis::cmd("SET");
-                set.arg(key).arg(number);
+                let mut set = redis::pipe();
+                set.set(key, number).ignore();
                 if let Some(left) = ends_in {
-                    set.arg("PXAT").arg(server + left);
+                    set.pexpire_at(key, server + left).ignore();
                 }
-                let () = set.query_async(&mut connection).await.unwrap();
+                set.exec_async(&mut connection).await.unwrap();
             }
         }
         let end = ends_in.map(|left| server + left);
