@@ -197,7 +197,7 @@ impl Lease {
             uses.early = uses.early.min(early);
             stripe.set_left(left - permits);
             drop(uses);
-            return Some(self.needs_attention(early));
+            return Some(self.needs_attention(left - permits, early));
         }
         if self.left() < permits {
             return None;
@@ -205,11 +205,13 @@ impl Lease {
         self.take_of_all(permits, clock)
     }
 
-    fn needs_attention(&self, early: i64) -> bool {
-        let left = self.left();
-        let is_due = left <= self.terms.low || early <= self.terms.late;
-        let is_found = is_due && !self.is_due() && !self.is_due.swap(true, Ordering::Relaxed);
-        is_found || left == 0
+    /// Whether a step is due, after permits were taken of a stripe that has so many left. Those of other threads, which change all
+    /// the time, are read only where they matter: together there are no fewer.
+    fn needs_attention(&self, left: u32, early: i64) -> bool {
+        let is_low = || left <= self.terms.low && self.left() <= self.terms.low;
+        let is_due = !self.is_due() && (early <= self.terms.late || is_low());
+        let is_found = is_due && !self.is_due.swap(true, Ordering::Relaxed);
+        is_found || left == 0 && self.left() == 0
     }
 
     /// Takes permits of several stripes. What others see is all of it or nothing.
@@ -229,7 +231,7 @@ impl Lease {
             }
         }
         drop(all);
-        Some(self.needs_attention(early))
+        Some(self.needs_attention(0, early))
     }
 
     fn lock_all(&self) -> [MutexGuard<'_, Uses>; STRIPES] {
