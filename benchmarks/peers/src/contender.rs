@@ -8,7 +8,7 @@ use limitador::limit::{Context, Limit, Namespace};
 use limitador::storage::redis::{AsyncRedisStorage, CachedRedisStorageBuilder};
 use redis::aio::{ConnectionLike, ConnectionManager};
 use redisson_rate_limiter::{
-    FixedWindow, KeyedRateLimiter, PolicyLimiter, Rate, RateLimiter, RedissonClient, TokenBucket,
+    FixedWindow, KeyedRateLimiter, Lease, PolicyLimiter, Rate, RateLimiter, RedissonClient, TokenBucket,
 };
 use trypema::hybrid::HybridRateLimiterProvider;
 use trypema::redis::{RedisKey, RedisRateLimiterProvider};
@@ -21,31 +21,37 @@ pub enum Contender {
     TokenBucket,
     RateLimiter,
     KeyedRateLimiter,
+    Leased,
     Limitador,
     LimitadorCached,
     Trypema,
     TrypemaHybrid,
 }
 
+/// Of the contender `Leased`; a twentieth of a window of a second.
+const LEASE: Duration = Duration::from_millis(50);
+
 impl Contender {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Bare,
         Self::FixedWindow,
         Self::TokenBucket,
         Self::RateLimiter,
         Self::KeyedRateLimiter,
+        Self::Leased,
         Self::Limitador,
         Self::LimitadorCached,
         Self::Trypema,
         Self::TrypemaHybrid,
     ];
     /// Those that have a client for a cluster.
-    pub const ON_A_CLUSTER: [Self; 5] = [
+    pub const ON_A_CLUSTER: [Self; 6] = [
         Self::Bare,
         Self::FixedWindow,
         Self::TokenBucket,
         Self::RateLimiter,
         Self::KeyedRateLimiter,
+        Self::Leased,
     ];
 
     pub fn name(self) -> &'static str {
@@ -55,6 +61,7 @@ impl Contender {
             Self::TokenBucket => "**this crate, TokenBucket**",
             Self::RateLimiter => "**this crate, RateLimiter**",
             Self::KeyedRateLimiter => "**this crate, KeyedRateLimiter**",
+            Self::Leased => "**this crate, RateLimiter, leases of 50 ms**",
             Self::Limitador => "limitador 0.14",
             Self::LimitadorCached => "limitador 0.14, cached",
             Self::Trypema => "trypema 2.2, Redis",
@@ -138,10 +145,19 @@ impl Limiter {
                 let policy = TokenBucket::per_second(per_second.ceil() as u32).with_capacity(limit);
                 Self::Bucket(ours().await?.policy_limiter(policy)?.with_prefix("b:"))
             }
-            Contender::RateLimiter => {
+            Contender::RateLimiter | Contender::Leased => {
                 let client = ours().await?;
-                let limiter = |key| client.rate_limiter(&format!("r:{key}")).with_rate(rate);
-                Self::Rates(Arc::new((0..keys).map(limiter).collect::<Result<_, _>>()?))
+                let limiter = |key| {
+                    let limiter = client.rate_limiter(&format!("r:{key}")).with_rate(rate)?;
+                    Ok(match contender {
+                        Contender::Leased => limiter.leased(Lease::up_to(LEASE)),
+                        _ => limiter,
+                    })
+                };
+                let limiters = (0..keys).map(limiter);
+                Self::Rates(Arc::new(
+                    limiters.collect::<redisson_rate_limiter::Result<_>>()?,
+                ))
             }
             Contender::KeyedRateLimiter => {
                 Self::Keyed(ours().await?.keyed_rate_limiter("k:", rate)?)
