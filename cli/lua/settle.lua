@@ -11,7 +11,7 @@
 --         7  the score of the newest grant that has expired, or any above it up to the oldest live one
 -- Returns 'changed': nothing was written; 'more': call again with what is stored now; 'done'
 -- Writes  the value, with the time to live that it had, or that of the permits if it was missing. Shrinks or removes 500 grants at
---         most
+--         most, and with them the fences of leases that it passes
 
 local MOST_TAKEN = 500
 
@@ -42,6 +42,9 @@ if wanted > 0 then
     elseif held > 0 then
       redis.call('zrem', permits, member)
       taken = taken + held
+    elseif #member == 29 and string.byte(member) == 24 then
+      -- The fence of a lease, which says that no permits were taken out of a later grant: see lua/README.md of the library.
+      redis.call('zrem', permits, member)
     end
     if taken == wanted then
       break

@@ -95,6 +95,10 @@ impl Shown {
         }
     }
 
+    fn grants(&self) -> u64 {
+        self.reading.stored.grants.saturating_sub(self.noted.fences)
+    }
+
     /// What an acquire would find.
     fn available(&self) -> Option<i64> {
         let (rate, _) = self.reading.stored.settings()?;
@@ -116,7 +120,7 @@ impl Shown {
             "available": self.available(),
             "value": stored.value(),
             "drift": self.drift(),
-            "grants": stored.grants,
+            "grants": self.grants(),
             "permits_in_use": self.noted.live,
             "clock_ahead_ms": self.noted.ahead,
             "generations": self.noted.generations_to_json(),

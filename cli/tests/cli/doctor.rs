@@ -66,29 +66,57 @@ fn a_limiter_without_faults_has_no_finding() {
     assert!(!text.out.contains("found "), "{text:?}");
 }
 
+/// The member of a lease of so many permits, which may be used for a minute.
+fn lease(permits: u32) -> Vec<u8> {
+    member(&[&[1; 16][..], &60_000u64.to_le_bytes()].concat(), permits)
+}
+
+/// What marks that lease.
+fn fence() -> Vec<u8> {
+    member(&[&[1; 16][..], &(1u64 << 53).to_le_bytes()].concat(), 0)
+}
+
 /// Its score is that of its last use, which is no mistake of a clock.
 #[test]
 fn a_lease_that_may_be_used_later_has_no_finding() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");
-    let id = [&[1; 16][..], &60_000u64.to_le_bytes()].concat();
-    add(
-        &cli,
-        "{orders}:permits",
-        cli.now() + 60_000,
-        &member(&id, 3),
-    );
+    let now = cli.now();
+    add(&cli, "{orders}:permits", now, &fence());
+    add(&cli, "{orders}:permits", now + 60_000, &lease(3));
     cli.redis(&["SET", "{orders}:value", "7"]);
     let ran = cli.run("doctor orders --json");
     assert_eq!((found(&ran), ran.code), (Vec::new(), 0));
     let shown = &cli.json("show orders")["permits"][0];
     assert_eq!(shown["clock_ahead_ms"], json!(0));
     assert_eq!(shown["generations"], json!({ "lease": 1 }));
-    assert!(
-        cli.run("show orders")
-            .out
-            .contains("a lease of the Rust crate: 1")
+    assert_eq!(shown["grants"], json!(1));
+    let text = cli.run("show orders").out;
+    assert!(text.contains("a lease of the Rust crate: 1"), "{text}");
+}
+
+/// Else settling the lease would put what was taken out of a later grant back to before it.
+#[test]
+fn a_mend_that_takes_permits_of_later_grants_removes_fences_before_them() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let now = cli.now();
+    add(&cli, "{orders}:permits", now - 2, &member(&[2; 16], 2));
+    add(&cli, "{orders}:permits", now - 1, &fence());
+    add(&cli, "{orders}:permits", now, &member(&[3; 16], 4));
+    add(&cli, "{orders}:permits", now + 60_000, &lease(2));
+    cli.redis(&["SET", "{orders}:value", "3"]); // 1 of 8 was released
+    assert_found_and_fixed(&cli, "orders", "permits-too-many");
+    let score = |member: &[u8]| cli.redis(&[b"ZSCORE", "{orders}:permits".as_bytes(), member]);
+    assert_ne!(
+        score(&fence()),
+        redis::Value::Nil,
+        "no later grant was touched"
     );
+    cli.redis(&["SET", "{orders}:value", "5"]); // and 2 more
+    assert_found_and_fixed(&cli, "orders", "permits-too-many");
+    assert_eq!(score(&fence()), redis::Value::Nil);
+    assert_ne!(score(&lease(2)), redis::Value::Nil);
 }
 
 #[test]
@@ -130,10 +158,10 @@ fn permits_that_a_release_of_redisson_leaves_are_taken_out_of_the_grants() {
 #[test]
 fn what_is_taken_back_is_taken_from_thousands_of_grants_in_bounded_calls() {
     let cli = Cli::start();
-    cli.run("set orders 5000/1h");
-    cli.fill_orders(1_700, 5000);
+    cli.run("set orders 12000/1h");
+    cli.fill_orders(11_000, 12_000);
     assert_found_and_fixed(&cli, "orders", "permits-too-many");
-    assert_eq!(cli.run("available orders").out, "5000");
+    assert_eq!(cli.run("available orders").out, "12000");
 }
 
 #[test]

@@ -177,6 +177,11 @@ fn members_of_each_generation_and_what_does_not_add_up_are_shown() {
         text.contains("5 permits lost") && text.contains("Redisson 3.17 to 3.20: 1"),
         "{text}"
     );
+    fits_in_80_columns(&text);
+    cli.redis(&["SET", "{orders}:value", "100"]);
+    let text = cli.run("show orders").out;
+    assert!(text.contains("5 permits too many"), "{text}");
+    fits_in_80_columns(&text);
 }
 
 #[test]

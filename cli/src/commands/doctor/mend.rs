@@ -22,7 +22,7 @@ static REMOVE: LazyLock<Script> =
 static EXPIRE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/give_time_to_live.lua")));
 
-/// How often a limiter that others use meanwhile is read again.
+/// How often a limiter that others use meanwhile is read again, while its grants do not become fewer.
 const TRIES: u32 = 20;
 /// Members in one call, and at most in the memory of a pass over them.
 const MEMBERS: usize = 500;
@@ -79,9 +79,13 @@ pub(super) async fn mend_value(
 }
 
 async fn settle(context: &Context, place: &Place) -> Result<bool, Failure> {
-    for _ in 0..TRIES {
+    let (mut tries, mut grants) = (0, u64::MAX);
+    while tries < TRIES {
         let (reading, tally) = read_tally(context, place).await?;
         let stored = &reading.stored;
+        // One that holds many that were given back takes many calls.
+        tries += u32::from(stored.grants >= grants);
+        grants = stored.grants;
         let Some((rate, _)) = stored.settings() else {
             return Ok(false);
         };

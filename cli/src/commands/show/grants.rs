@@ -22,6 +22,8 @@ pub(super) struct Noted {
     pub(super) permits: u64,
     pub(super) live: u64,
     pub(super) generations: BTreeMap<Generation, u64>,
+    /// The fences of leases, which are stored beside the grants and hold nothing.
+    pub(super) fences: u64,
     /// Permits that come back in each part of the window, from now on.
     pub(super) parts: Vec<u64>,
     /// The next times at which permits come back, in ms from now, and how many.
@@ -61,6 +63,7 @@ impl Noted {
             permits: 0,
             live: 0,
             generations: BTreeMap::new(),
+            fences: 0,
             parts: vec![0; PARTS],
             returns: Vec::new(),
             ahead: 0,
@@ -71,6 +74,10 @@ impl Noted {
     /// The next grant; they come with the oldest first.
     pub(super) fn note(&mut self, grant: Grant) {
         let held = grant.member.counted();
+        if held == 0 && grant.member.generation == Generation::Lease {
+            self.fences += 1;
+            return;
+        }
         *self.generations.entry(grant.member.generation).or_default() += 1;
         self.permits = self.permits.saturating_add(held);
         self.ahead = self.ahead.max(grant.ahead(self.now));

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::inspect::member::Generation;
 use crate::output::Output;
 use crate::report::{lasting, number_of};
-use crate::terminal::{Color, shown};
+use crate::terminal::{Color, Terminal, shown};
 
 pub(super) fn print(
     output: &mut Output,
@@ -92,11 +92,14 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
     output.text(format!("  value       {}; {}", shown(value, 40), lives.0))?;
     output.text(format!(
         "  grants      {}, of {} in use; {}",
-        stored.grants,
+        it.grants(),
         number_of(it.noted.live, "permit"),
         lives.1
     ))?;
-    output.text(format!("  invariant   {}", invariant(it, output)))?;
+    for (place, line) in invariant(it, &terminal).iter().enumerate() {
+        let heading = if place == 0 { "invariant" } else { "" };
+        output.text(format!("  {heading:<12}{line}"))?;
+    }
     for (generation, number) in &it.noted.generations {
         let line = format!("  written by  {generation}: {number}");
         let is_misread = generation.is_legacy() || *generation == Generation::Malformed;
@@ -156,31 +159,31 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
     Ok(())
 }
 
-fn invariant(it: &Shown, output: &Output) -> String {
-    let terminal = output.terminal;
-    let unsure = match it.reading.is_exact {
-        true => "",
-        false => " (it changed while it was read)",
-    };
-    match it.drift() {
-        Some(0) => terminal.paint(
-            Color::Good,
-            &format!("holds: value + grants = rate{unsure}"),
-        ),
+/// Whether value and grants add up, in lines that are short enough for 80 columns.
+fn invariant(it: &Shown, terminal: &Terminal) -> Vec<String> {
+    let hint = "`rratelimiter doctor` says more";
+    let (color, mut lines) = match it.drift() {
+        Some(0) => (Color::Good, vec!["holds: value + grants = rate".to_owned()]),
         Some(drift) => {
             let permits = number_of(drift.unsigned_abs(), "permit");
-            let by = match drift {
-                ..0 => format!("{permits} lost"),
-                _ => format!("{permits} too many, as after a release by Redisson"),
+            let (by, more) = match drift {
+                ..0 => ("lost", hint.to_owned()),
+                _ => (
+                    "too many",
+                    format!("as after a release by Redisson; {hint}"),
+                ),
             };
-            let hint = "`rratelimiter doctor` says more";
-            terminal.paint(Color::Bad, &format!("does not hold: {by}{unsure}; {hint}"))
+            let line = format!("does not hold: {permits} {by}");
+            (Color::Bad, vec![line, more])
         }
-        None => terminal.paint(
-            Color::Bad,
-            "cannot be checked; `rratelimiter doctor` says more",
-        ),
+        None => (Color::Bad, vec![format!("cannot be checked; {hint}")]),
+    };
+    if !it.reading.is_exact {
+        lines.push("it changed while it was read".to_owned());
     }
+    { lines.iter() }
+        .map(|line| terminal.paint(color, line))
+        .collect()
 }
 
 pub(crate) fn in_words(millis: i64) -> String {
