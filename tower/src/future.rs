@@ -133,10 +133,11 @@ where
                     if costs.is_empty() {
                         return Poll::Ready(Ok(response));
                     }
+                    let unsettled = this.settings.unsettled.clone();
                     let settling = Box::pin(async move {
                         let cost = |limiter: &str| costs.get(limiter).copied();
                         if let Err(error) = charged.settle_each(cost).await {
-                            tracing::warn!(%error, "the charge of a request is not settled: it stays as estimated");
+                            unsettled.not_settled(&error);
                         }
                     });
                     State::Settling {

@@ -205,6 +205,7 @@ impl<D> RateLimitLayer<D> {
             outage: Duration::from_secs(1),
             jitter: Duration::ZERO,
             warned: Warned::default(),
+            unsettled: Warned::default(),
         };
         Self { settings }
     }
@@ -431,6 +432,7 @@ impl<D, R> RateLimitLayer<D, R> {
             outage,
             jitter,
             warned,
+            unsettled,
         } = self.settings;
         RateLimitLayer {
             settings: Settings {
@@ -444,6 +446,7 @@ impl<D, R> RateLimitLayer<D, R> {
                 outage,
                 jitter,
                 warned,
+                unsettled,
             },
         }
     }

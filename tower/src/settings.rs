@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::request::Parts;
 use http::{Response, response};
+use redisson_rate_limiter::Error;
 use tokio::time::Instant;
 
 use crate::charged::Charged;
@@ -32,6 +33,7 @@ pub(crate) struct Settings<D, R> {
     pub(crate) outage: Duration,
     pub(crate) jitter: Duration,
     pub(crate) warned: Warned,
+    pub(crate) unsettled: Warned,
 }
 
 /// What is left to do with the response to a request that was let through.
@@ -119,6 +121,18 @@ impl<D, R> Settings<D, R> {
 pub(crate) struct Warned(Arc<Mutex<Option<Instant>>>);
 
 impl Warned {
+    /// Tells that a charge stays as it was estimated.
+    pub(crate) fn not_settled(&self, error: &Error) {
+        tracing::debug!(%error, "the charge of a request is not settled");
+        if self.is_due() {
+            // The text of an error may have a key in it.
+            tracing::warn!(
+                "error.type" = error.kind().as_str(),
+                "charges are not settled, and stay as estimated: events of the level DEBUG have each error"
+            );
+        }
+    }
+
     /// Once a minute.
     fn is_due(&self) -> bool {
         const PAUSE: Duration = Duration::from_secs(60);

@@ -4,11 +4,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use redisson_rate_limiter::{KeyedRateLimiter, Limiter, Rate, RedissonClient, Rule};
+use redisson_rate_limiter::{
+    Faults, KeyedRateLimiter, Limiter, MemoryStore, Rate, RedissonClient, Rule,
+};
 use redisson_rate_limiter_tower::key::{Header, by};
 use redisson_rate_limiter_tower::{Charged, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
+use crate::events::Events;
 use crate::fixture::{MINUTE, left, of, per_minute};
 
 /// A layer that charges 5, and then what the response says.
@@ -72,6 +75,33 @@ async fn a_policy_is_charged_the_difference_and_gives_nothing_back() {
     assert_eq!(left(&limiter, "alice").await, 15);
     ask(&layer(limiter.clone()), "7").await;
     assert_eq!(left(&limiter, "alice").await, 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn charges_that_are_not_settled_are_told_once_a_minute_without_keys() {
+    let (store, faults) = (MemoryStore::new(), Faults::new());
+    let client = RedissonClient::builder().in_memory_with_faults(&store, &faults);
+    let limiter = client.keyed_rate_limiter("tokens:", Rate::overall(20, MINUTE));
+    let layer = layer(limiter.unwrap());
+    let events = Events::start();
+    for told in [1, 0, 0] {
+        let handler = service_fn(|_: Request<String>| async {
+            faults.lose_store(); // between the estimate and what it has cost
+            let response = Response::builder().header("x-cost", "7");
+            Ok::<_, Infallible>(response.body(String::new()).unwrap())
+        });
+        layer.layer(handler).oneshot(of("alice")).await.unwrap();
+        faults.end();
+        let mut seen = events.take();
+        seen.retain(|event| event.contains("not settled"));
+        assert_eq!(seen.len(), told, "{seen:?}");
+        for event in seen {
+            assert!(
+                event.contains("unavailable") && !event.contains("alice"),
+                "{event}"
+            );
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
