@@ -8,7 +8,8 @@ use limitador::limit::{Context, Limit, Namespace};
 use limitador::storage::redis::{AsyncRedisStorage, CachedRedisStorageBuilder};
 use redis::aio::{ConnectionLike, ConnectionManager};
 use redisson_rate_limiter::{
-    FixedWindow, KeyedRateLimiter, Lease, PolicyLimiter, Rate, RateLimiter, RedissonClient, TokenBucket,
+    FixedWindow, KeyedRateLimiter, Lease, PolicyLimiter, Rate, RateLimiter, RedissonClient,
+    TokenBucket,
 };
 use trypema::hybrid::HybridRateLimiterProvider;
 use trypema::redis::{RedisKey, RedisRateLimiterProvider};
