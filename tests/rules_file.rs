@@ -275,11 +275,14 @@ fn a_missing_file_and_a_missing_or_unknown_key_are_named() {
         let expected = format!(", line {line}: missing field `key`");
         assert!(error.ends_with(&expected), "{error}");
 
-        file.write(&text.replacen("\"all\"", "\"every one\"", 1));
+        let unknown = text.replacen("\"all\"", "\"every one\"", 1);
+        file.write(&unknown);
         let error = client.rules_from(&file.rules).unwrap_err();
-        let Error::InvalidRulesFile { reason, .. } = error else {
+        let Error::InvalidRulesFile { line, reason, .. } = error else {
             panic!("{error}")
         };
+        let has_it = |line: &str| line.contains("every one");
+        assert_eq!(line, unknown.lines().position(has_it).map(|it| it + 1));
         assert_eq!(
             reason,
             "`key` of `everything`: unknown key `every one`, expected one of `all`, `partner`, `user`"
@@ -330,6 +333,13 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             "window_ms = 0",
             7,
             "`window_ms` must be at least 1 ms",
+        ),
+        ("limit = 3, ", "", 7, "missing field `limit`"),
+        (
+            "capacity = 2",
+            "capacity = 2, capacity = 3",
+            5,
+            "duplicate ",
         ),
         (
             "window_ms = 60000",

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, fs};
 
+use serde::Deserialize;
+
 use super::rule::Rejection;
 use super::{Rule, RulesConfig};
 use crate::decision::Decision;
@@ -162,14 +164,15 @@ impl<R, E> RulesFile<R, E> {
         R: 'static,
         E: 'static,
     {
-        let config = RulesConfig::from_file(&self.path)?;
-        let rules = config.rules.iter().map(|config| {
+        let text = text_of(&self.path)?;
+        let config = parse(&self.path, &text)?;
+        let rules = config.rules.iter().enumerate().map(|(place, config)| {
             let key = self.keys.get(&config.key).ok_or_else(|| {
                 let known: Vec<_> = self.keys.keys().map(|it| format!("`{it}`")).collect();
                 let (name, key, known) = (&config.name, &config.key, known.join(", "));
                 let reason =
                     format!("`key` of `{name}`: unknown key `{key}`, expected one of {known}");
-                refused(&self.path, None, reason)
+                refused(&self.path, line_of_key(&self.path, &text, place), reason)
             })?;
             let (key, rejection) = (Arc::clone(key), Arc::clone(&self.rejection));
             let mut rule = config.rule(
@@ -208,10 +211,13 @@ impl RulesConfig {
     /// [`Error::InvalidRulesFile`] if it cannot be read or has a mistake.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = fs::read_to_string(path);
-        let text = text.map_err(|error| refused(path, None, error.to_string()))?;
-        parse(path, &text)
+        parse(path, &text_of(path)?)
     }
+}
+
+fn text_of(path: &Path) -> Result<String> {
+    let text = fs::read_to_string(path);
+    text.map_err(|error| refused(path, None, error.to_string()))
 }
 
 /// The line is from 1, if the mistake is in one.
@@ -223,11 +229,39 @@ fn refused(path: &Path, line: Option<usize>, reason: String) -> Error {
     }
 }
 
+fn is_yaml(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|it| it == "yaml" || it == "yml")
+}
+
+fn line_at(text: &str, place: usize) -> usize {
+    1 + text[..place].matches('\n').count()
+}
+
+/// What the application calls the keys, as a file has it, with its places.
+#[derive(Deserialize)]
+struct Keys<T> {
+    rules: Vec<KeyOf<T>>,
+}
+
+#[derive(Deserialize)]
+struct KeyOf<T> {
+    key: T,
+}
+
+/// The line of the key of a rule, from 1, in a file that has been parsed before.
+fn line_of_key(path: &Path, text: &str, rule: usize) -> Option<usize> {
+    if is_yaml(path) {
+        let keys: Keys<serde_saphyr::Spanned<String>> = serde_saphyr::from_str(text).ok()?;
+        let at = &keys.rules.get(rule)?.key.referenced;
+        return at.line().try_into().ok();
+    }
+    let keys: Keys<toml::Spanned<String>> = toml::from_str(text).ok()?;
+    Some(line_at(text, keys.rules.get(rule)?.key.span().start))
+}
+
 fn parse(path: &Path, text: &str) -> Result<RulesConfig> {
-    let is_yaml = path
-        .extension()
-        .is_some_and(|it| it == "yaml" || it == "yml");
-    if is_yaml {
+    if is_yaml(path) {
         let options = serde_saphyr::options! {
             strict_booleans: true,
             with_snippet: false,
@@ -242,7 +276,7 @@ fn parse(path: &Path, text: &str) -> Result<RulesConfig> {
         });
     }
     toml::from_str(text).map_err(|error| {
-        let line = { error.span() }.map(|at| 1 + text[..at.start].matches('\n').count());
+        let line = { error.span() }.map(|at| line_at(text, at.start));
         refused(path, line, error.message().to_owned())
     })
 }
