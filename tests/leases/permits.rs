@@ -8,6 +8,7 @@ use tokio::runtime::Builder;
 use crate::fixture::Fixture;
 use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
+use crate::told::Told;
 
 async fn on(server: &Server, permits: u64) -> Fixture {
     Fixture::new(&server.url(), &server.url(), permits).await
@@ -34,6 +35,21 @@ async fn permits_of_a_lease_are_granted_without_a_call() {
     assert_eq!(fixture.plain.available_permits().await.unwrap(), left);
     let all = fixture.leased.available_permits().await.unwrap();
     assert_eq!(all, 10_000 - fixture.taken - 3);
+}
+
+#[tokio::test]
+async fn a_request_that_a_lease_grants_is_an_event_like_any_other() {
+    let server = Server::start();
+    let told = Told::default();
+    let builder = told.by(crate::clients::builder());
+    let client = builder.connect(&server.url()).await.unwrap();
+    let mut fixture = Fixture::over(client, &server.url(), 10_000).await;
+    fixture.lease(20).await;
+    told.take_requests();
+    fixture.take(1).await;
+    fixture.leased.acquire(2).await.unwrap();
+    let expected = [1, 2].map(|permits| format!("*limiter {permits}: granted by store"));
+    assert_eq!(told.take_requests(), expected);
 }
 
 #[tokio::test]
