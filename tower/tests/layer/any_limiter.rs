@@ -6,6 +6,7 @@ use http::request::Parts;
 use redisson_rate_limiter::{AnyPolicy, Plan, Rate, RedissonClient, Result, Rule, Rules};
 use redisson_rate_limiter_tower::fields::Fields;
 use redisson_rate_limiter_tower::key::{Everyone, Header, by};
+use redisson_rate_limiter_tower::reject::Grpc;
 use redisson_rate_limiter_tower::{ByRules, RateLimit, RateLimitLayer};
 
 use tokio::task::JoinSet;
@@ -177,6 +178,8 @@ async fn who_is_blocked_by_a_rule_gets_a_403_without_a_time_to_retry() {
         (blocked.status().as_u16(), field(&blocked, "retry-after")),
         (403, None)
     );
+    let blocked = ask(&layer.reject_with(Grpc), of("mallory")).await;
+    assert_eq!(field(&blocked, "grpc-status"), Some("7")); // PERMISSION_DENIED
 }
 
 #[tokio::test(start_paused = true)]

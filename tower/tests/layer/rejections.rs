@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use http::Response;
 use redisson_rate_limiter::{
-    Decision, Denied, Error, Granted, Quota, RedissonClient, Rule, SlidingWindowLog,
+    Decision, Denied, Error, FailurePolicy, Faults, Granted, LimiterOptions, MemoryStore, Quota,
+    RedissonClient, Rule, SlidingWindowLog,
 };
 use redisson_rate_limiter_tower::fields::Fields;
 use redisson_rate_limiter_tower::key::{Everyone, by};
@@ -136,6 +137,35 @@ async fn a_cost_that_no_limiter_grants_at_once_is_a_429() {
         assert_eq!(
             (response.status().as_u16(), field(&response, "retry-after")),
             (429, None)
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_store_the_failure_policies_of_rules_say_who_gets_in() {
+    let (store, faults) = (MemoryStore::new(), Faults::new());
+    let client = RedissonClient::builder().in_memory_with_faults(&store, &faults);
+    faults.lose_store();
+    for (policies, status) in [
+        ([FailurePolicy::Allow, FailurePolicy::Allow], 200),
+        ([FailurePolicy::Allow, FailurePolicy::Deny], 503),
+        ([FailurePolicy::Deny, FailurePolicy::Deny], 503),
+        ([FailurePolicy::Allow, FailurePolicy::Error], 503),
+    ] {
+        let named = ["one", "other"].into_iter().zip(&policies);
+        let rules = named.map(|(name, policy)| {
+            let options = LimiterOptions::new().failure_policy(policy.clone());
+            let limiter = per_minute(&client, 9).with_prefix(name).with_name(name);
+            Rule::new(limiter.with_options(options), by(Everyone), |_, _| ())
+        });
+        let rules: Vec<_> = rules.collect();
+        let layer = RateLimitLayer::by_rules(Arc::new(client.rules(rules).unwrap()));
+        let response = ask(&layer, request()).await;
+        let retry_after = (status == 503).then_some("1");
+        assert_eq!(
+            (response.status().as_u16(), field(&response, "retry-after")),
+            (status, retry_after),
+            "{policies:?}"
         );
     }
 }
