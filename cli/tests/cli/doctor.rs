@@ -107,7 +107,10 @@ fn a_mend_that_takes_permits_of_later_grants_removes_fences_before_them() {
     add(&cli, "{orders}:permits", now + 60_000, &lease(2));
     cli.redis(&["SET", "{orders}:value", "3"]); // 1 of 8 was released
     assert_found_and_fixed(&cli, "orders", "permits-too-many");
-    let score = |member: &[u8]| cli.redis(&[b"ZSCORE", "{orders}:permits".as_bytes(), member]);
+    let score = |member: &[u8]| {
+        let words: [&[u8]; 3] = [b"ZSCORE", b"{orders}:permits", member];
+        cli.redis(&words)
+    };
     assert_ne!(
         score(&fence()),
         redis::Value::Nil,
