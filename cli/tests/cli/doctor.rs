@@ -348,7 +348,7 @@ fn a_name_whose_braces_a_cluster_refuses_is_mended_on_a_server() {
 }
 
 #[test]
-fn on_a_cluster_every_primary_and_its_limiters_are_looked_at() {
+fn on_a_cluster_every_primary_and_its_limiters_are_looked_at_and_mended() {
     let cluster = Cluster::start();
     let url = cluster.urls().join(",");
     let run =
@@ -365,4 +365,18 @@ fn on_a_cluster_every_primary_and_its_limiters_are_looked_at() {
     assert_eq!(servers, 3, "{ran:?}");
     assert!(ran.out.contains(r#""limiters":9"#), "{ran:?}");
     assert_eq!(found(&ran), []);
+
+    let spoil = async {
+        let client = redis::cluster::ClusterClient::new(cluster.urls()).unwrap();
+        let mut connection = client.get_async_connection().await.unwrap();
+        let mut set = redis::cmd("SET");
+        set.arg("{limiter:3}:value").arg(4); // of 5
+        set.exec_async(&mut connection).await.unwrap();
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(spoil);
+    let lost = |is_fixed| vec![("limiter:3".to_owned(), "permits-lost".to_owned(), is_fixed)];
+    assert_eq!(found(&run("doctor --json")), lost(false));
+    assert_eq!(found(&run("doctor --json --fix --yes")), lost(true));
+    assert_eq!(found(&run("doctor --json")), []);
+    assert_eq!(run("available limiter:3").out, "5");
 }

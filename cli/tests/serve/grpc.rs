@@ -1,5 +1,7 @@
 //! Envoy's rate limit service.
 
+use redis::AsyncCommands;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::Code::{InvalidArgument, Unavailable};
 use tonic::Request;
@@ -386,6 +388,47 @@ async fn a_store_that_does_not_answer_is_unavailable_until_it_does() {
     server.signal("CONT");
     // Until the breaker lets a call through.
     while serve.ask(envoy("edge", &[LOGIN])).await.is_err() {}
+}
+
+#[tokio::test]
+async fn a_store_that_stops_under_load_grants_the_limit_and_no_more() {
+    let server = Server::start();
+    let rules = RULES.replace(
+        "limit = 3, window_ms = 60000",
+        "limit = 2000, window_ms = 3600000",
+    );
+    let serve = Serve::on(&server, &rules, &["--response-timeout", "300ms"]);
+    let (granted, failed) = (watch::Sender::new(0_u32), watch::Sender::new(0_u32));
+    let mut callers = JoinSet::new();
+    for _ in 0..32 {
+        let (granted, failed) = (granted.clone(), failed.clone());
+        let channel = serve.channel().await;
+        callers.spawn(async move {
+            loop {
+                match ask(channel.clone(), Request::new(envoy("edge", &[ADDRESS]))).await {
+                    Ok(answer) if answer.overall_code() == Code::OverLimit => return,
+                    Ok(_) => granted.send_modify(|it| *it += 1),
+                    Err(status) => {
+                        assert_eq!(status.code(), Unavailable);
+                        failed.send_modify(|it| *it += 1);
+                    }
+                }
+            }
+        });
+    }
+    let mut seen = (granted.subscribe(), failed.subscribe());
+    seen.0.wait_for(|it| *it >= 200).await.unwrap();
+    server.signal("STOP");
+    seen.1.wait_for(|it| *it > 0).await.unwrap();
+    let before = *granted.borrow();
+    server.signal("CONT");
+    callers.join_all().await;
+    let (granted, failed) = (*granted.borrow(), *failed.borrow());
+    // A request without an answer may have been charged.
+    assert!(before < granted && granted <= 2_000 && granted + failed >= 2_000);
+    let counter = "addresses:fixed_window:192.0.2.1";
+    let used: u32 = server.connection().await.get(counter).await.unwrap();
+    assert_eq!(used, 2_000);
 }
 
 #[tokio::test]
