@@ -119,7 +119,7 @@ async fn a_request_for_a_hot_key_makes_no_call() {
     let alice = alice.with_rate(per_hour(10_000)).unwrap();
     assert!(alice.try_acquire(1).await.unwrap());
     let peeked = limiter.peek("alice", 1).await.unwrap();
-    assert_eq!(peeked.remaining(), 10_000 - keyed.taken - 9);
+    assert_eq!(peeked.remaining() + 6, granted.remaining()); // as five are taken, and it would take one
     assert_eq!(proxy.take_names(), Vec::<String>::new());
     assert_eq!(keyed.left().await, left);
 }
