@@ -13,7 +13,7 @@ use redisson_rate_limiter::{
 };
 
 use crate::peer::Peer;
-use crate::stopped_time::{StoppedTime, at_once, run_until_stalled};
+use crate::stopped_time::{StoppedTime, at_once, run_until_stalled, until};
 use crate::support::{Server, has_channels};
 
 /// What a behaviour is shown on. Its clients score grants by its own clock, which starts at 1000 ms.
@@ -123,6 +123,36 @@ impl Fixture {
     pub async fn let_pass(&self, time: Duration) {
         self.pass(time);
         tokio::time::advance(time + ms(1)).await;
+    }
+
+    /// Lets those who wait be told what others free from here on: a message before that is lost to them.
+    pub async fn until_told(&self, other: &RateLimiter) {
+        let urls = match &self.store {
+            Store::Redis(server) if has_channels() => server.url(),
+            Store::Cluster(urls) if has_channels() => urls.clone(),
+            _ => return run_until_stalled(other).await,
+        };
+        let channel = match self.name.contains('{') {
+            true => format!("{}:freed", self.name),
+            false => format!("{{{}}}:freed", self.name),
+        };
+        let mut nodes = Vec::new();
+        for url in urls.split(',') {
+            let client = redis::Client::open(url).unwrap();
+            nodes.push(client.get_multiplexed_async_connection().await.unwrap());
+        }
+        until("somebody has subscribed", async || {
+            let mut subscribers = 0;
+            for node in &nodes {
+                let mut command = redis::cmd("PUBSUB");
+                command.arg("SHARDNUMSUB").arg(&channel);
+                let told: (String, u64) = command.query_async(&mut node.clone()).await.unwrap();
+                subscribers += told.1;
+            }
+            subscribers == 1
+        })
+        .await;
+        run_until_stalled(other).await;
     }
 
     /// The answer of one who waits for what another client has just freed: at once, or after pauses if older messages made it

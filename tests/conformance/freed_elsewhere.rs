@@ -21,7 +21,7 @@ async fn waiting(
     let limiter = fixture.limiter_of("waiting").await;
     let stopped = fixture.stop_time();
     let waiting = tokio::spawn(async move { limiter.acquire(permits).await });
-    run_until_stalled(&other).await;
+    fixture.until_told(&other).await;
     assert!(!waiting.is_finished());
     (other, waiting, stopped)
 }
@@ -40,26 +40,25 @@ pub async fn a_waiter_is_served_as_another_client_gives_a_grant_back(fixture: Fi
     let limiter = fixture.limiter_of("waiting").await;
     let _stopped = fixture.stop_time();
     let waiting = tokio::spawn(async move { limiter.acquire(1).await });
-    run_until_stalled(&other).await;
+    fixture.until_told(&other).await;
     assert_eq!(other.refund(grant).await.unwrap(), RATE);
     fixture.served(waiting, &other).await.unwrap();
 }
 
-pub async fn a_waiter_is_served_as_another_client_raises_or_resets_the_rate(fixture: Fixture) {
-    let (other, first, _stopped) = waiting(&fixture, 1).await;
+pub async fn a_waiter_is_served_as_another_client_raises_the_rate(fixture: Fixture) {
+    let (other, waiting, _stopped) = waiting(&fixture, 1).await;
     let raised = Rate::overall(20, HOUR);
-    other
-        .set_rate_with(raised, PermitsInUse::Keep)
-        .await
-        .unwrap();
-    fixture.served(first, &other).await.unwrap();
+    let raising = other.set_rate_with(raised, PermitsInUse::Keep);
+    raising.await.unwrap();
+    fixture.served(waiting, &other).await.unwrap();
     assert_eq!(other.available_permits().await.unwrap(), 9);
-    let limiter = fixture.limiter_of("third").await;
-    let second = tokio::spawn(async move { limiter.acquire(20).await });
-    run_until_stalled(&other).await;
+}
+
+pub async fn a_waiter_is_served_as_another_client_resets_the_rate(fixture: Fixture) {
+    let (other, waiting, _stopped) = waiting(&fixture, 10).await;
     other.set_rate(Rate::overall(40, HOUR)).await.unwrap();
-    fixture.served(second, &other).await.unwrap();
-    assert_eq!(other.available_permits().await.unwrap(), 20);
+    fixture.served(waiting, &other).await.unwrap();
+    assert_eq!(other.available_permits().await.unwrap(), 30);
 }
 
 pub async fn a_waiter_learns_at_once_that_another_client_deleted_the_limiter(fixture: Fixture) {

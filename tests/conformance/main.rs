@@ -112,7 +112,8 @@ on_every_store! {
         freed_elsewhere {
             a_waiter_is_served_as_another_client_releases_permits,
             a_waiter_is_served_as_another_client_gives_a_grant_back,
-            a_waiter_is_served_as_another_client_raises_or_resets_the_rate,
+            a_waiter_is_served_as_another_client_raises_the_rate,
+            a_waiter_is_served_as_another_client_resets_the_rate,
             a_waiter_learns_at_once_that_another_client_deleted_the_limiter,
             a_waiter_that_needs_more_than_came_free_waits_for_the_rest,
         }
