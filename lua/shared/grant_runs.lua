@@ -8,10 +8,7 @@
 local taken, denied_cost, denied_taken, more_denied, next_run = 0, nil, nil, nil, 1
 repeat
   if cost <= limit then
-    local fit = times
-    if room - taken < cost * times then
-      fit = max(floor((room - taken) / cost), 0)
-    end
+    local fit = max(min(floor((room - taken) / cost), times), 0)
     taken = taken + fit * cost
     if fit < times then
       if not denied_cost then
