@@ -1,9 +1,10 @@
 //! Leases: what they decide without a call, beside the same limiter without leases in the same run. The goals: granted
 //! locally p50 at most 1 us, 10 M decisions a second on two cores; 32 processes of 16 callers on one limiter at least 5 M a
 //! second together, at most 100 calls a second each; over a link of 50 ms p99 below 1 ms at a steady load within the rate;
-//! utilisation at least 97 % with leases of a twentieth of the interval and four processes that always want more.
+//! utilisation at least 97 % with leases of a twentieth of the interval, and four processes and Redisson beside that always want
+//! more.
 //!
-//! `cargo bench -p benchmarks --bench leases`. It starts a `redis-server` of its own.
+//! `cargo bench -p benchmarks --bench leases`. It starts a `redis-server` and a JVM of its own.
 
 use std::env;
 use std::process::Stdio;
@@ -11,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use compat_tests::Server;
+use compat_tests::redisson::{self, Version};
 use redisson_rate_limiter::{KeyedRateLimiter, Lease, Rate, RateLimiter, RedissonClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -60,6 +62,12 @@ fn main() {
         for lease in [Duration::ZERO, SECOND / 20] {
             processes(&server, "wait", 4, 1_000, lease).await;
             processes(&server, "try", 4, 1_000, lease).await;
+        }
+        println!("the same, and Redisson with four threads that wait");
+        let [java] = redisson::clients(Version::V4_7_0, &server.url()).await;
+        let java = java.limiter("limiter");
+        for lease in [Duration::ZERO, SECOND / 20] {
+            processes_beside(&server, "wait", (4, Some(&java)), 1_000, lease).await;
         }
     });
 }
@@ -181,6 +189,17 @@ fn child(task: &str) {
 }
 
 async fn processes(server: &Server, work: &str, count: u64, rate: u64, lease: Duration) {
+    processes_beside(server, work, (count, None), rate, lease).await;
+}
+
+/// So many processes, and threads of Redisson that wait for permits.
+async fn processes_beside(
+    server: &Server,
+    work: &str,
+    (count, java): (u64, Option<&redisson::Limiter>),
+    rate: u64,
+    lease: Duration,
+) {
     limiter(&server.url(), rate, Duration::ZERO).await;
     let before = scripts_run(server).await;
     let mut running = JoinSet::new();
@@ -202,6 +221,15 @@ async fn processes(server: &Server, work: &str, count: u64, rate: u64, lease: Du
                 .trim()
                 .parse::<u64>()
                 .unwrap()
+        });
+    }
+    if let Some(java) = java {
+        let java = java.clone();
+        running.spawn(async move {
+            let waiting = java.load_waiting(4, 1, RUN.as_millis() as i64);
+            let granted = waiting.await.unwrap().grants;
+            println!("  Redisson was granted {granted} of all");
+            granted
         });
     }
     let taken = running.join_all().await.iter().sum::<u64>() as f64 / RUN.as_secs_f64();

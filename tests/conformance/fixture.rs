@@ -149,6 +149,11 @@ impl Fixture {
                 let told: (String, u64) = command.query_async(&mut node.clone()).await.unwrap();
                 subscribers += told.1;
             }
+            if subscribers != 1 {
+                // An attempt to connect that has failed is made again after a pause.
+                run_until_stalled(other).await;
+                tokio::time::advance(ms(1)).await;
+            }
             subscribers == 1
         })
         .await;
