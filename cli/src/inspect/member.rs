@@ -112,6 +112,11 @@ impl Member {
         }
     }
 
+    /// Whether it is the fence of a lease, which is stored beside the grants and holds nothing.
+    pub(crate) fn is_fence(&self) -> bool {
+        self.generation == Generation::Lease && self.permits == 0
+    }
+
     /// What the scripts count: a member that they do not know holds nothing.
     pub(crate) fn counted(&self) -> u64 {
         match self.generation {

@@ -67,9 +67,7 @@ impl Tally {
             self.legacy += i64::from(member.permits);
         }
         let is_read = !member.generation.is_legacy() && member.generation != Generation::Malformed;
-        // Without permits it is the fence of a lease.
-        let is_fence = member.generation == Generation::Lease;
-        self.without_permits += u64::from(is_read && held == 0 && !is_fence);
+        self.without_permits += u64::from(is_read && held == 0 && !member.is_fence());
     }
 }
 

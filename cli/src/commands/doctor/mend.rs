@@ -126,8 +126,7 @@ async fn mend_members(context: &Context, place: &Place, legacy: Legacy) -> Resul
                 Legacy::Remove => Some(Vec::new()),
                 Legacy::Migrate => Some(member.migrated()),
             },
-            Generation::Lease => None, // without permits it is a fence
-            _ if member.permits == 0 => Some(Vec::new()),
+            _ if member.permits == 0 && !member.is_fence() => Some(Vec::new()),
             _ => None,
         };
         let start = |_: &Stored, _| Vec::new();

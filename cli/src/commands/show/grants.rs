@@ -74,7 +74,7 @@ impl Noted {
     /// The next grant; they come with the oldest first.
     pub(super) fn note(&mut self, grant: Grant) {
         let held = grant.member.counted();
-        if held == 0 && grant.member.generation == Generation::Lease {
+        if grant.member.is_fence() {
             self.fences += 1;
             return;
         }
