@@ -11,11 +11,10 @@ use redisson_rate_limiter::{
 use tokio::time::{sleep, timeout};
 
 use crate::clients::patient;
-use crate::fixture::HOUR;
+use crate::fixture::{HOUR, told};
 use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
 use crate::support::cluster::Cluster;
-use crate::told::Told;
 
 /// Within this time what a test waits for happens, or it fails.
 const AT_LAST: Duration = Duration::from_secs(20);
@@ -375,9 +374,7 @@ async fn keys_in_each_slot_of_a_cluster_are_leased_and_given_back() {
 #[tokio::test]
 async fn a_request_that_a_lease_grants_is_an_event_like_any_other() {
     let server = Server::start();
-    let told = Told::default();
-    let builder = told.by(crate::clients::builder());
-    let client = builder.connect(&server.url()).await.unwrap();
+    let (told, client) = told(&server.url()).await;
     let mut windows = Windows::over(client, &server, 10_000).await;
     windows.lease(20).await;
     told.take_requests();

@@ -5,9 +5,10 @@ use std::time::Duration;
 use redisson_rate_limiter::{Lease, Rate, RateLimiter, RedissonClient};
 use tokio::time::{sleep, timeout};
 
-use crate::clients::patient;
+use crate::clients::{builder, patient};
 use crate::keys;
 use crate::support::Server;
+use crate::told::Told;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 
@@ -21,6 +22,13 @@ pub struct Fixture {
     pub plain: RateLimiter,
     /// How many permits the handle was granted.
     pub taken: u64,
+}
+
+/// A client, and what it tells.
+pub async fn told(url: &str) -> (Told, RedissonClient) {
+    let told = Told::default();
+    let client = told.by(builder()).connect(url).await.unwrap();
+    (told, client)
 }
 
 impl Fixture {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use redisson_rate_limiter::{Decision, Grant, Lease, RateLimiter};
 use tokio::runtime::Builder;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, told};
 use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
-use crate::told::Told;
 
 async fn on(server: &Server, permits: u64) -> Fixture {
     Fixture::new(&server.url(), &server.url(), permits).await
@@ -40,9 +39,7 @@ async fn permits_of_a_lease_are_granted_without_a_call() {
 #[tokio::test]
 async fn a_request_that_a_lease_grants_is_an_event_like_any_other() {
     let server = Server::start();
-    let told = Told::default();
-    let builder = told.by(crate::clients::builder());
-    let client = builder.connect(&server.url()).await.unwrap();
+    let (told, client) = told(&server.url()).await;
     let mut fixture = Fixture::over(client, &server.url(), 10_000).await;
     fixture.lease(20).await;
     told.take_requests();
