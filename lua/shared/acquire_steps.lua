@@ -346,11 +346,6 @@ if taken > 0 then
     return pack('<dddddddddddd', server_now, taken, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
       math.floor(tonumber(score)), -1, -1)
   end
-  if until_usable < until_score then
-    local call_id = string.sub(member, 2, 17)
-    --! include shared/fence.lua name
-    call('zadd', permits_key, string.format('%d', now + until_usable), fence)
-  end
 end
 
 local expires_in = -1
@@ -397,6 +392,12 @@ else
     summed = math.min(summed, 0) - 2
   end
   expires_in = limiter.keep_alive > 0 and limiter.keep_alive or -1
+end
+if taken > 0 and until_usable < until_score then
+  -- After the expired grants are removed, by their number: a copy of the call may move a fence that is one of them.
+  local call_id = string.sub(member, 2, 17)
+  --! include shared/fence.lua name
+  call('zadd', permits_key, string.format('%d', now + until_usable), fence)
 end
 if taken == total or expires_in / 2 >= reset + 3 then
   expires_in = -1

@@ -2,13 +2,16 @@
 -- denied request of a policy with a penalty, sets the lock, the last key, and decides no more.
 --
 -- Uses    `limit` and `room`, which the algorithm has read; `cost`, `times` and `more_runs`, the requests; `penalty`;
---         `call`, `unpack_numbers`, `format`, `floor`, `max`, `min`
+--         `call`, `unpack_numbers`, `format`, `floor`, `max`
 -- Sets    `taken`, `denied_cost`, `denied_taken`, `more_denied`, which shared/policy.lua explains; `next_run`
 -- Changes `cost` and `times`, to those of the run that it decided last
 local taken, denied_cost, denied_taken, more_denied, next_run = 0, nil, nil, nil, 1
 repeat
   if cost <= limit then
-    local fit = max(min(floor((room - taken) / cost), times), 0)
+    local fit = times
+    if room - taken < cost * times then
+      fit = max(floor((room - taken) / cost), 0)
+    end
     taken = taken + fit * cost
     if fit < times then
       if not denied_cost then

@@ -199,19 +199,20 @@ impl Window {
             || reconciled.excess > 0
             || open.pool.value.get() != Some(&reconciled.available);
         open.write_with(&reconciled, taken, |grants| {
-            // The list's permits fit a member: its caller ensures it.
+            let (score, permits) = (at.now + until_score, taken as u32); // they fit a member: the list's caller ensures it
             match call.ahead {
-                None => grants.add(at.now, &call.id, taken as u32),
-                Some(ahead) => {
-                    let until_usable = match ahead {
-                        Ahead::Lease(_) => 0,
-                        Ahead::Reservation { .. } => until_score - interval,
-                    };
-                    let scores = (at.now + until_usable, at.now + until_score);
-                    grants.add_ahead(scores, &call.id, ahead.most(), taken as u32);
-                }
+                None => grants.add(score, &call.id, permits),
+                Some(ahead) => grants.add_ahead(score, &call.id, ahead.most(), permits),
             }
         });
+        let until_usable = match call.ahead {
+            Some(Ahead::Reservation { .. }) => until_score - interval,
+            _ => 0,
+        };
+        if taken > 0 && until_usable < until_score {
+            open.pool
+                .change_grants(|grants| grants.add_fence(at.now + until_usable, &call.id));
+        }
         if is_changed || check || call.set_up.is_some() || keep_alive > 0 {
             open.renew_for(call.set_up, at.server);
         }

@@ -187,28 +187,21 @@ impl Grants {
         });
     }
 
-    /// A lease that was made up to so many ms before its score, and its fence: a member without permits at the earliest score
-    /// that settling may give to it. [`take_from_oldest`](Self::take_from_oldest) removes the fences that it passes. So while a
-    /// fence is there, no permits have been taken out of a later grant since the lease was made.
-    pub(super) fn add_ahead(
-        &mut self,
-        (fence, score): (i64, i64),
-        call_id: &CallId,
-        ahead: i64,
-        permits: u32,
-    ) {
+    /// A lease that was made up to so many ms before its score. Its fence is added once expired grants are gone.
+    pub(super) fn add_ahead(&mut self, score: i64, call_id: &CallId, ahead: i64, permits: u32) {
         let member = Member::new(&permit::random_ahead(call_id, ahead), permits);
         self.entries.insert(Entry { score, member });
-        if fence < score {
-            let member = Member::fence(call_id);
-            // If a call is granted twice, it is the fence of the second lease.
-            #[cfg(all(test, feature = "redis"))]
-            self.entries.retain(|entry| entry.member != member);
-            self.entries.insert(Entry {
-                score: fence,
-                member,
-            });
-        }
+    }
+
+    /// The fence of a lease: a member without permits at the earliest score that settling may give to it.
+    /// [`take_from_oldest`](Self::take_from_oldest) removes the fences that it passes. So while a fence is there, no permits have
+    /// been taken out of a later grant since the lease was made.
+    pub(super) fn add_fence(&mut self, score: i64, call_id: &CallId) {
+        let member = Member::fence(call_id);
+        // If a call is granted twice, it is the fence of the second lease.
+        #[cfg(all(test, feature = "redis"))]
+        self.entries.retain(|entry| entry.member != member);
+        self.entries.insert(Entry { score, member });
     }
 
     /// The same, merged with the grant of this name and score into one member.
