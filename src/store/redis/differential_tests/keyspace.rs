@@ -7,6 +7,7 @@ use redis::{Value, from_redis_value};
 
 use super::{CLIENTS, TTL_UNIT};
 use crate::keys::Keys;
+use crate::permit;
 use crate::window::{Pool, Settings, Timed, Window};
 
 /// One key: what it holds and its time to live.
@@ -54,6 +55,18 @@ pub(super) fn of_model(window: &Window) -> Keyspace {
         hash,
         overall: pool(&window.overall),
         clients: CLIENTS.map(|client| pool(window.clients.get(client).unwrap_or(&nothing))),
+    }
+}
+
+impl Keyspace {
+    /// The permits left and those of all grants, and the rate: of the pool of all clients, if the limiter has it.
+    pub(super) fn balance(&self) -> Option<(i64, i64)> {
+        let number = |field: &str| Some(self.hash.as_ref()?.0[field].parse().unwrap());
+        let ((left, _), rate) = (self.overall.0.as_ref()?, number("rate")?);
+        let members = self.overall.1.iter().flat_map(|(members, _)| members);
+        let held =
+            members.map(|(_, member)| permit::decode(member).map_or(0, |it| i64::from(it.1)));
+        (number("type") == Some(0)).then(|| (left + held.sum::<i64>(), rate))
     }
 }
 
