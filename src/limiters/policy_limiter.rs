@@ -177,6 +177,11 @@ impl<P: Policy> PolicyLimiter<P> {
     pub async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
         let answered = self.answer_now(key, cost);
+        if let Some(Ok(answer)) = &answered
+            && reported.is_off()
+        {
+            return Ok(answer.decided(Grant::forgotten(cost)));
+        }
         let queue_time = reported.queue_time();
         reported.ended(self.decide(answered, key, cost, &queue_time).await)
     }
