@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::error::{Error, Result};
 use crate::permit::CallId;
 
 /// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back if a limiter with a [`Rate`](crate::Rate)
@@ -23,7 +24,9 @@ use crate::permit::CallId;
 /// # Ok(()) }
 /// ```
 ///
-/// A clone is the same grant: the first refund of it, or of one of its clones, is the only one, and the others give back 0.
+/// A clone is the same grant: the first refund of it, or of one of its clones, is the only one, and the others give back 0. Only
+/// if it failed without effect, which is so for each error but [`Indeterminate`](crate::Error::Indeterminate), a clone can be
+/// refunded later, as after an outage.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -123,10 +126,25 @@ impl Grant {
         }
     }
 
+    /// This grant with other permits, of which a refund is one of this grant.
+    pub(crate) fn with_permits(self, permits: u32) -> Self {
+        Self { permits, ..self }
+    }
+
     /// Whether none of its clones was given back. From here on it counts as given back.
     pub(crate) fn begin_refund(&self) -> bool {
         let is_refunded = self.is_refunded.get();
         is_refunded.is_none_or(|it| !it.swap(true, Ordering::Relaxed))
+    }
+
+    /// Ends a refund that has begun. One that failed without effect can be made again.
+    pub(crate) fn end_refund<T>(&self, ended: &Result<T>) {
+        if let Err(error) = ended
+            && !matches!(error, Error::Indeterminate { .. })
+            && let Some(is_refunded) = self.is_refunded.get()
+        {
+            is_refunded.store(false, Ordering::Relaxed);
+        }
     }
 }
 

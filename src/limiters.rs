@@ -286,11 +286,15 @@ where
 {
     let granted = grant.permits();
     if cost < granted {
-        limiter.refund(key, grant.part(granted - cost)).await?;
+        let excess = grant.with_permits(granted - cost);
+        limiter.refund(key, excess.clone()).await?;
+        excess.begin_refund(); // also where the limiter refunds nothing
     } else if cost > granted && grant.begin_refund() {
         // The request is done, so nobody waits for its turn.
         let take = |cost| limiter.check_without_waiting(key, cost);
-        let _ = up_to(cost - granted, take).await?;
+        let taken = up_to(cost - granted, take).await;
+        grant.end_refund(&taken);
+        let _ = taken?;
     }
     Ok(())
 }

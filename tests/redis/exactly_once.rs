@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
-use redisson_rate_limiter::{Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Decision, Error, Grant, Granted, Rate, RateLimiter, RedissonClient};
 use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
 use crate::multi_check::until_known;
 use crate::proxy::{Fate, Proxy};
+use crate::support::{KEEPS_DATA, Server};
 
 /// A limiter behind a proxy, whose client has made its first calls.
 async fn behind(proxy: &Proxy, fixture: &Fixture, rate: u64) -> RateLimiter {
@@ -175,6 +176,39 @@ async fn a_refund_whose_answer_was_lost_gave_back_once() {
     );
     assert_eq!(fixture.value().await.as_deref(), Some("10"));
     assert_eq!(fixture.grants().await, []);
+}
+
+#[tokio::test]
+async fn a_refund_or_settlement_that_found_no_server_can_be_made_again() {
+    let mut server = Server::start_with(&KEEPS_DATA);
+    let client = RedissonClient::builder().response_timeout(ms(2_000));
+    let client = client.connect(&server.url()).await.unwrap();
+    let limiter = client.rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(20, HOUR)).await.unwrap();
+    let mut grants = Vec::new();
+    for permits in [3, 5, 7] {
+        let decision = limiter.check(permits).await.unwrap();
+        grants.push(decision.into_grant().unwrap());
+    }
+    let [refunded, less, more] = <[Grant; 3]>::try_from(grants).unwrap();
+    server.signal("KILL");
+    let _lost_with_its_connection = client.ping().await.unwrap_err();
+    let refused = |error: Error| {
+        assert!(matches!(error, Error::StoreUnavailable { .. }), "{error:?}");
+    };
+    refused(limiter.refund(refunded.clone()).await.unwrap_err());
+    refused(limiter.settle(less.clone(), 1).await.unwrap_err());
+    refused(limiter.settle(more.clone(), 9).await.unwrap_err());
+
+    server.start_again();
+    while client.ping().await.is_err() {}
+    for once in [3, 0] {
+        let back = limiter.refund(refunded.clone()).await.unwrap();
+        limiter.settle(less.clone(), 1).await.unwrap();
+        limiter.settle(more.clone(), 9).await.unwrap();
+        assert_eq!(back, once);
+        assert_eq!(limiter.available_permits().await.unwrap(), 10); // 1 and 9 are in use
+    }
 }
 
 #[tokio::test]

@@ -249,7 +249,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// Those of the type's [documentation](Self) on Redis.
+    /// Those of the type's [documentation](Self) on Redis. Nothing has come back then, and a clone of the grant can be refunded
+    /// later; on [`Error::Indeterminate`](crate::Error::Indeterminate) it may have, and no clone can.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have given the grant back; otherwise its permits come back when their
@@ -292,20 +293,22 @@ impl RateLimiter {
     ///
     /// # Errors
     /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone, unless this handle
-    /// [creates it](Self::with_rate); one that is there keeps its rate. On an error the estimate stands, whatever has been
-    /// corrected; [`Error::Indeterminate`](crate::Error::Indeterminate) if that is unknown.
+    /// [creates it](Self::with_rate); one that is there keeps its rate. On an error the estimate stands, and a clone of the grant can
+    /// be settled later; on [`Error::Indeterminate`](crate::Error::Indeterminate) it may have been corrected, and no clone can.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have corrected it.
     pub async fn settle(&self, grant: Grant, permits: u32) -> Result<()> {
         let granted = grant.permits();
         if let Some(excess @ 1..) = granted.checked_sub(permits) {
-            return self.refund(grant.part(excess)).await.map(|_| ());
+            return self.refund(grant.with_permits(excess)).await.map(|_| ());
         }
         self.validated()?;
         let missing = permits - granted;
         if grant.begin_refund() && missing > 0 {
-            self.queue.owe(grant.origin, missing, self.set_up).await?;
+            let owed = self.queue.owe(grant.origin, missing, self.set_up).await;
+            grant.end_refund(&owed);
+            return owed;
         }
         Ok(())
     }
