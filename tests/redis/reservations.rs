@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Grant, PermitsInUse, Rate, RateLimiter, RedissonClient, Reservation, Result,
+    Error, Grant, PermitsInUse, Rate, RateLimiter, RedissonClient, Reservation, Result,
 };
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use crate::clients::patient;
@@ -13,8 +14,8 @@ use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND};
 use crate::keys;
 use crate::proxy::{Fate, Proxy};
 use crate::stopped_time::until;
-use crate::support::Server;
 use crate::support::cluster::Cluster;
+use crate::support::{KEEPS_DATA, Server};
 
 /// A limiter of ten permits an hour, of which five are reserved.
 async fn reserved(client: &RedissonClient) -> (RateLimiter, Reservation) {
@@ -159,6 +160,32 @@ async fn a_reservation_that_is_cancelled_leaves_nothing() {
     let (_limiter, reservation) = reserved(&client).await;
     assert_eq!(reservation.cancel().await.unwrap(), 5);
     assert_eq!(fixture.grants().await, []);
+}
+
+#[tokio::test]
+async fn a_cancel_that_finds_no_server_or_is_dropped_gives_back_later() {
+    let mut server = Server::start_with(&KEEPS_DATA);
+    let client = RedissonClient::builder().response_timeout(2 * SECOND);
+    let client = client.connect(&server.url()).await.unwrap();
+    let (limiter, reservation) = reserved(&client).await;
+    let is_back = async || limiter.available_permits().await.ok() == Some(10);
+
+    server.signal("KILL");
+    let _lost_with_its_connection = client.ping().await.unwrap_err();
+    let error = reservation.cancel().await.unwrap_err();
+    assert!(matches!(error, Error::StoreUnavailable { .. }), "{error:?}");
+    server.start_again();
+    until("it is given back after the outage", is_back).await;
+
+    let reservation = limiter.reserve(5, Duration::ZERO).await.unwrap().unwrap();
+    server.signal("STOP");
+    tokio::select! {
+        biased;
+        cancelled = reservation.cancel() => panic!("{cancelled:?}"),
+        () = yield_now() => {}
+    }
+    server.signal("CONT");
+    until("it is given back though nobody waits for it", is_back).await;
 }
 
 #[test]

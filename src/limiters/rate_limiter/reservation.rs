@@ -193,13 +193,17 @@ impl Reservation {
     /// Gives the permits back, and returns how many came back.
     ///
     /// # Errors
-    /// Those that [`RateLimiter`] lists.
+    /// Those that [`RateLimiter`] lists. After an error the permits go back in the background, as those of a reservation that is
+    /// dropped.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have given them back; otherwise they come back as those of a reservation that is
-    /// not used.
+    /// Dropping the future gives the permits back.
     pub async fn cancel(mut self) -> Result<u32> {
-        self.shrink(0).await
+        let grant = &self.reserved.grant;
+        let whole = Grant::new(grant.score, grant.call_id, grant.permits);
+        let back = self.limiter.refund(whole).await?;
+        self.reserved.grant.permits = 0;
+        Ok(back)
     }
 
     /// Tells the store in the background what was used of it. From here on it has no permits.
