@@ -360,8 +360,11 @@ impl Queue {
             if !matches!(call.ahead, Some(Ahead::Reservation { .. })) {
                 self.note_own(taken);
             }
-            // The grants of one call fit a u32.
-            (self.on_granted)(taken as u32, call.set_up);
+            // A lease's call does not know the settings of the requests that it is for.
+            if !matches!(call.ahead, Some(Ahead::Lease(_))) {
+                // The grants of one call fit a u32.
+                (self.on_granted)(taken as u32, call.set_up);
+            }
         }
         self.note_for_leases(call, &answer);
         Ok((answer, heard))

@@ -318,9 +318,9 @@ impl Leases {
             low: u32::try_from(low).unwrap_or(0),
             late,
         }));
-        let is_usable = lease.terms.lasts_from(now) > 0;
+        let is_usable = lease.terms.lasts_from(now) > 0 && lease.terms.has_own_settings();
         if !is_usable {
-            // It is too short for this store, or came late.
+            // It is too short for this store, came late, or was taken of a limiter that others have changed.
             book.demand.pause(LONGEST_PAUSE, now.at);
         }
         if !is_usable || book.holds.is_empty() || book.ended != plan.ended {

@@ -283,20 +283,14 @@ struct Asking {
 
 impl Asking {
     async fn ask(mut self) {
-        let Plan {
-            permits,
-            lasts,
-            set_up,
-            ..
-        } = self.plan;
+        let Plan { permits, lasts, .. } = self.plan;
         let (queue, plan) = (Arc::clone(&self.queue), self.plan);
         let Some(leases) = queue.leases.get() else {
             return;
         };
-        let call = AcquireCall::new(Requests::part(permits, PART))
-            .with_set_up(set_up)
-            .with_ahead(Some(Ahead::Lease(lasts)));
-        let call = Arc::new(call);
+        // Without the settings: a call that arrives when the limiter has been changed or deleted must not undo that.
+        let call = AcquireCall::new(Requests::part(permits, PART));
+        let call = Arc::new(call.with_ahead(Some(Ahead::Lease(lasts))));
         let sent = queue.moment();
         let answered = queue.call(&call, queue.store.call_deadline()).await;
         let Ok((answer, heard)) = answered else {
@@ -309,6 +303,9 @@ impl Asking {
         queue.note(heard);
         call.claim();
         let granted = call.requests.taken(&answer) as u32;
+        if granted > 0 {
+            (queue.on_granted)(granted, plan.set_up);
+        }
         let mut ends = None;
         queue.step_leases(|leases| {
             let now = queue.moment();

@@ -7,8 +7,9 @@ use redisson_rate_limiter::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::clients::patient;
+use crate::clients::{PATIENCE, patient};
 use crate::fixture::HOUR;
+use crate::keys;
 use crate::proxy::Proxy;
 use crate::support::Server;
 
@@ -219,6 +220,49 @@ async fn a_hot_key_that_is_reset_has_no_lease() {
     keyed.taken = 0;
     while keyed.take().await {}
     assert_eq!(keyed.taken, 1_000);
+}
+
+/// Asks for a key until a lease of it is asked for.
+async fn make_hot(limiter: &KeyedRateLimiter, key: &str) {
+    for _ in 0..3 {
+        assert!(limiter.check(key, 1).await.unwrap().is_granted());
+    }
+}
+
+#[tokio::test]
+async fn hot_keys_that_are_deleted_while_they_are_being_leased_stay_away() {
+    let server = Server::start();
+    let client = patient(&server.url()).await;
+    let leased = keyed(&client, 1_000).leased(minute());
+    for key in (0..100).map(|number| number.to_string()) {
+        make_hot(&leased, &key).await;
+        assert!(leased.rate_limiter(&key).delete().await.unwrap());
+    }
+    assert!(client.close(PATIENCE).await);
+    let names = keys::names(&mut server.connection().await).await;
+    let left = names.into_iter().filter(|it| !it.ends_with(":call"));
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_hot_key_that_is_being_leased_keeps_the_rate_that_is_set() {
+    let server = Server::start();
+    let client = patient(&server.url()).await;
+    let leased = keyed(&client, 1_000).leased(minute());
+    for key in (0..100).map(|number| number.to_string()) {
+        make_hot(&leased, &key).await;
+        leased.set_rate(per_hour(500)).unwrap();
+        assert!(leased.check(&key, 1).await.unwrap().is_granted());
+        leased.set_rate(per_hour(1_000)).unwrap();
+    }
+    assert!(client.close(PATIENCE).await);
+    let peer = patient(&server.url()).await;
+    for key in 0..100 {
+        let limiter = peer.rate_limiter(&format!("{{api}}:{key}"));
+        let config = limiter.config().await.unwrap().unwrap();
+        assert_eq!(config.permits(), 500);
+        assert_eq!(limiter.available_permits().await.unwrap(), 496);
+    }
 }
 
 #[tokio::test]

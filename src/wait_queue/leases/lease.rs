@@ -66,6 +66,13 @@ impl Terms {
         self.sent.left_of(self.lasts, now)
     }
 
+    /// Whether the limiter had the settings of the requests that the lease is for.
+    pub(super) fn has_own_settings(&self) -> bool {
+        let has =
+            |it: SetUp| (it.settings.rate, it.settings.interval) == (self.rate, self.interval);
+        self.set_up.is_none_or(has)
+    }
+
     /// When the permits may no longer be used.
     pub(super) fn ends(&self) -> Instant {
         self.sent.at + Duration::from_millis(self.lasts.max(0).unsigned_abs())

@@ -413,3 +413,23 @@ fn threads_take_each_permit_once_and_none_after_the_lease_is_closed() {
     });
     assert!(taken >= 20_000);
 }
+
+#[test]
+fn a_lease_of_a_limiter_with_other_settings_is_given_back() {
+    let process = Process::new();
+    let of_rate = |permits| {
+        let rate = crate::Rate::overall(permits, ms(INTERVAL));
+        Some(SetUp::with_rate(rate.validate().unwrap()))
+    };
+    // The limiter has 1,000 permits.
+    for (set_up, given_back) in [(of_rate(1_000), vec![]), (of_rate(5), vec![(0, LASTS)])] {
+        let plan = Plan {
+            permits: 10,
+            lasts: LASTS,
+            set_up,
+            ended: 0,
+        };
+        let todo = process.granted(&plan, 10, 0);
+        assert_eq!(settlements(&todo), given_back);
+    }
+}
