@@ -230,6 +230,11 @@ impl GuardedQueue {
         self.queue.is_leased()
     }
 
+    /// See [`WaitQueue::end_leases`].
+    pub(crate) fn end_leases(&self) {
+        self.queue.end_leases();
+    }
+
     /// See [`WaitQueue::leased`].
     pub(crate) fn leased(&self) -> i64 {
         self.queue.leased()

@@ -133,12 +133,12 @@ impl<T: Kept> HotKeys<T> {
     pub(super) fn close(&self) -> Vec<Arc<T>> {
         let mut places = self.write();
         places.is_closed = true;
-        places.take_all()
+        std::mem::take(&mut places.by_key).into_values().collect()
     }
 
-    /// All keys lose their places. Returns what was kept.
-    pub(crate) fn clear(&self) -> Vec<Arc<T>> {
-        self.write().take_all()
+    /// What is kept.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        self.read().by_key.values().map(Arc::clone).collect()
     }
 
     #[cfg(test)]
@@ -148,10 +148,6 @@ impl<T: Kept> HotKeys<T> {
 }
 
 impl<T: Kept> Places<T> {
-    fn take_all(&mut self) -> Vec<Arc<T>> {
-        std::mem::take(&mut self.by_key).into_values().collect()
-    }
-
     /// Takes the places of idle keys. Returns what was kept for them; `None` if no place is free.
     fn sweep(&mut self, every: Duration, now: Instant) -> Option<Vec<Arc<T>>> {
         let is_full = self.by_key.len() >= MOST_KEYS;

@@ -121,6 +121,11 @@ impl Leases {
         is_under_way.then_some(calls)
     }
 
+    /// The calls for leases, of which those up to now are seen.
+    pub(super) fn calls_seen(&self) -> watch::Receiver<usize> {
+        self.calls.subscribe()
+    }
+
     /// One more handle wants leases, of up to this length.
     pub(super) fn hold(&self, up_to: Duration) {
         self.book.lock().holds.push(up_to);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::leases::{Leases, Moment, Plan, Todo, UnderWay};
@@ -145,6 +146,11 @@ impl WaitQueue {
         leases.is_some_and(|leases| !leases.is_empty() || leases.calls().is_some())
     }
 
+    /// Ends the leases. The next one is taken when a request has found what the limiter is then.
+    pub(crate) fn end_leases(&self) {
+        self.queue.step_leases(Leases::end);
+    }
+
     /// Ends the leases, and takes none from then on.
     pub(crate) fn close_leases(&self) {
         self.queue.step_leases(Leases::close);
@@ -196,10 +202,20 @@ impl Queue {
         }
     }
 
-    /// Where permits are being leased, or given back: what waits until that is done.
-    pub(super) fn lease_calls(&self) -> Option<impl Future<Output = ()> + use<>> {
-        let mut calls = self.leases.get()?.calls()?;
-        Some(async move {
+    /// What [`lease_calls_since`](Self::lease_calls_since) must know of the calls for leases before.
+    pub(super) fn lease_calls_seen(&self) -> Option<watch::Receiver<usize>> {
+        Some(self.leases.get()?.calls_seen())
+    }
+
+    /// Where permits are being leased or given back, or have been since: what waits until that is done.
+    pub(super) fn lease_calls_since(
+        &self,
+        seen: Option<watch::Receiver<usize>>,
+    ) -> Option<impl Future<Output = ()> + use<>> {
+        let is_new = seen.is_none_or(|it| it.has_changed().unwrap_or(false));
+        let mut calls = self.leases.get()?.calls_seen();
+        let is_under_way = *calls.borrow() > 0;
+        (is_new || is_under_way).then_some(async move {
             let _ = calls.wait_for(|calls| *calls == 0).await;
         })
     }

@@ -173,10 +173,11 @@ impl WaitQueue {
             queue_time: queue_time.clone(),
         };
         async move {
+            let seen = self.queue.lease_calls_seen();
             let checked = self.plain.ask(&(), &request).await?;
-            // A lease may have been taken in the meantime, or is being given back because of this denial.
+            // A lease may have been taken or given back in the meantime, or is being given back because of this denial.
             if !checked.decision.is_granted()
-                && let Some(done) = self.queue.lease_calls()
+                && let Some(done) = self.queue.lease_calls_since(seen)
             {
                 let again = async {
                     done.await;

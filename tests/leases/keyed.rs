@@ -266,6 +266,19 @@ async fn a_hot_key_that_is_being_leased_keeps_the_rate_that_is_set() {
 }
 
 #[tokio::test]
+async fn after_a_lowered_rate_a_request_waits_for_what_was_leased_before() {
+    let server = Server::start();
+    let client = patient(&server.url()).await;
+    let leased = keyed(&client, 1_000).leased(minute());
+    for key in (0..200).map(|number| number.to_string()) {
+        make_hot(&leased, &key).await;
+        leased.set_rate(per_hour(10)).unwrap();
+        assert!(leased.check(&key, 1).await.unwrap().is_granted(), "{key}");
+        leased.set_rate(per_hour(1_000)).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn what_is_invalid_is_refused_for_hot_keys_too() {
     let server = Server::start();
     let mut keyed = Keyed::on(&server, 10_000).await;

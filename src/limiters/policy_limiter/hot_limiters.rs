@@ -46,9 +46,12 @@ impl HotLimiters {
         set_up.map(|it| it.with_room_for(self.lease.longest()))
     }
 
-    /// Ends the leases: their limiters get other settings.
+    /// Ends the leases: their limiters get other settings. The limiters stay, so that a request which finds too few permits
+    /// waits for what the leases give back.
     pub(super) fn end(&self) {
-        drop(self.by_name.clear());
+        for hot in self.by_name.all() {
+            hot.leased.end_leases();
+        }
     }
 
     fn get(&self, name: &str) -> Option<Arc<HotLimiter>> {

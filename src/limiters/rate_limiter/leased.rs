@@ -106,6 +106,11 @@ impl RateLimiter {
         self.queue.is_leased()
     }
 
+    /// Ends the leases before their time.
+    pub(crate) fn end_leases(&self) {
+        self.queue.end_leases();
+    }
+
     /// What a lease would decide on a request.
     pub(crate) fn peek_leased(
         &self,
