@@ -14,6 +14,9 @@ use tokio::time::Instant;
 
 const SMALLEST_SWEEP: usize = 64;
 
+/// The longest time between two searches for idle keys while all places are taken, however long leases may be.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// The most keys with a place.
 pub(super) const MOST_KEYS: usize = 16_384;
 
@@ -54,7 +57,7 @@ impl<T: Kept> HotKeys<T> {
                 stopped: HashMap::new(),
                 is_closed: false,
             }),
-            sweep_every,
+            sweep_every: sweep_every.min(LONGEST_PAUSE),
             asked: (0..ASKED).map(|_| AtomicU64::new(0)).collect(),
             hashing: RandomState::new(),
         }

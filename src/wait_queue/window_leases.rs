@@ -445,10 +445,11 @@ mod tests {
     }
 
     fn leases() -> Arc<WindowLeases> {
-        Arc::new(WindowLeases::new(
-            Some(Arc::new(Away)),
-            Duration::from_secs(60),
-        ))
+        leases_of(Duration::from_secs(60))
+    }
+
+    fn leases_of(up_to: Duration) -> Arc<WindowLeases> {
+        Arc::new(WindowLeases::new(Some(Arc::new(Away)), up_to))
     }
 
     /// Asks for a key so many times, and returns how many targets have a place then.
@@ -478,6 +479,16 @@ mod tests {
         }
         // The idle ones make room for others.
         tokio::time::advance(Duration::from_secs(600)).await;
+        assert_eq!(targets_after(&leases, "later", 2), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_keys_make_room_for_others_however_long_leases_may_be() {
+        let leases = leases_of(Duration::MAX);
+        for number in 0..MOST_KEYS + 2 {
+            targets_after(&leases, &number.to_string(), 2);
+        }
+        tokio::time::advance(Duration::from_secs(3600)).await; // a lease is at most half of the window
         assert_eq!(targets_after(&leases, "later", 2), 1);
     }
 
