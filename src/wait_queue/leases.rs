@@ -309,7 +309,7 @@ impl Leases {
         let lasts = answer.until_score;
         let late = 2 * i64::try_from(book.took.as_millis()).unwrap_or(i64::MAX / 4) + 1;
         let late = late.max(lasts / 8).min(lasts * 3 / 4);
-        let low = i64::from(permits) * late / lasts.max(1);
+        let low = i128::from(permits) * i128::from(late) / i128::from(lasts.max(1));
         let lease = Arc::new(Lease::new(Terms {
             id,
             score: answer.score,

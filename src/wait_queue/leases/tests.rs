@@ -433,3 +433,14 @@ fn a_lease_of_a_limiter_with_other_settings_is_given_back() {
         assert_eq!(settlements(&todo), given_back);
     }
 }
+
+#[test]
+fn the_largest_lease_of_years_is_taken() {
+    let process = Process::new();
+    process.note(1);
+    let plan = process.note(1).ask.unwrap();
+    let decade = 10 * 365 * 24 * 3_600_000;
+    let todo = process.answered(&plan, u32::MAX, 0, decade);
+    assert!(todo.settle.is_empty());
+    assert_eq!(process.take(u32::MAX), Some(true));
+}
