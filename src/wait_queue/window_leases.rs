@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::hot_keys::{HotKeys, Kept};
@@ -88,7 +89,6 @@ impl WindowLeases {
         if Arc::ptr_eq(&target.model, model) {
             return Some(target);
         }
-        self.targets.remove(key, &target);
         target.step(Leases::close);
         None
     }
@@ -100,6 +100,11 @@ impl WindowLeases {
     ) -> Option<Arc<LeasedTarget>> {
         let store = self.store.as_ref()?;
         self.of_policy(model, key).or_else(|| {
+            let is_other = |it: &Arc<LeasedTarget>| !Arc::ptr_eq(&it.model, model);
+            if let Some(before) = self.targets.get(key).filter(is_other) {
+                self.targets.remove(key, &before);
+                before.step(Leases::close);
+            }
             let new = || LeasedTarget::new(store, model, key, self.up_to);
             let target = self.targets.ask(key, new)?;
             Arc::ptr_eq(&target.model, model).then_some(target)
@@ -126,17 +131,33 @@ impl WindowLeases {
         Some(target.answer(&answer, cost))
     }
 
+    /// The calls for the target's leases, also for those of the policy before. What is seen of them is what there was up to now.
+    pub(crate) fn calls_seen(&self, key: &str) -> Option<watch::Receiver<usize>> {
+        Some(self.targets.get(key)?.leases.calls_seen())
+    }
+
     /// Learns from the store's decision on a request. Where it is a denial, the leases go back; then returns what waits until
-    /// that is done, if there was something.
+    /// that is done, if there was something to give back, or has been since these calls were seen.
     pub(crate) fn note(
         &self,
         Target { model, key, .. }: &Target,
         cost: u32,
         decision: &Decision,
+        seen: Option<watch::Receiver<usize>>,
     ) -> Option<impl Future<Output = ()> + use<>> {
-        let target = self.get_or_create(model, key)?;
-        target.note(cost, decision);
-        target.calls().filter(|_| !decision.is_granted())
+        let target = self.get_or_create(model, key);
+        if let Some(target) = &target {
+            target.note(cost, decision);
+        }
+        if decision.is_granted() {
+            return None;
+        }
+        // They have ended if nobody counts them any more.
+        let is_new = |it: &watch::Receiver<_>| *it.borrow() > 0 || it.has_changed().unwrap_or(true);
+        let mut calls = seen.filter(is_new).or_else(|| target?.leases.calls())?;
+        Some(async move {
+            let _ = calls.wait_for(|calls| *calls == 0).await;
+        })
     }
 
     /// Ends the leases of a target, before this client resets it, and waits until what they did not use is back.
@@ -462,7 +483,7 @@ mod tests {
         };
         let decision = Decision::Denied(Denied::new(Duration::from_secs(1)));
         for _ in 0..times {
-            drop(leases.note(&target, 1, &decision));
+            drop(leases.note(&target, 1, &decision, None));
         }
         leases.targets.len()
     }

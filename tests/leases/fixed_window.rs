@@ -268,6 +268,20 @@ async fn a_changed_policy_ends_the_leases_of_its_windows() {
 }
 
 #[tokio::test]
+async fn after_a_lowered_limit_a_request_waits_for_what_was_leased_before() {
+    let server = Server::start();
+    let leased = leased(&patient(&server.url()).await, 1_000);
+    for key in (0..200).map(|number| number.to_string()) {
+        for _ in 0..3 {
+            assert!(leased.check(&key, 1).await.unwrap().is_granted());
+        }
+        leased.set_policy(FixedWindow::new(10, HOUR)).unwrap();
+        assert!(leased.check(&key, 1).await.unwrap().is_granted(), "{key}");
+        leased.set_policy(FixedWindow::new(1_000, HOUR)).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_target_that_is_reset_has_no_lease() {
     let server = Server::start();
     let mut windows = Windows::on(&server, 1_000).await;

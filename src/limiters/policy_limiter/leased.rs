@@ -207,11 +207,12 @@ impl<P: Policy> PolicyLimiter<P> {
         leases: &WindowLeases,
         request: &TargetRequest,
     ) -> Result<Decision> {
+        let seen = leases.calls_seen(&request.target.key);
         let decision = self.ask_store(request).await?;
         if decision.is_by_failure_policy() {
             return Ok(decision);
         }
-        match leases.note(&request.target, request.cost, &decision) {
+        match leases.note(&request.target, request.cost, &decision, seen) {
             None => Ok(decision),
             Some(given_back) => {
                 given_back.await;
