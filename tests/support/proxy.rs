@@ -255,7 +255,7 @@ async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
                 return;
             }
             if fate == Some(Fate::CutWithinAnswer) {
-                let _ = client.write_all(&answer[..answer.len() - 6]).await; // it may be gone too
+                let _ = client.write_all(&answer[..answer.len() / 2]).await; // it may be gone too
                 return;
             }
             if fate == Some(Fate::Garbled) {
