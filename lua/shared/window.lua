@@ -458,10 +458,11 @@ local function load_window()
     redis.pcall('lset', audit, '0', '')
   end
 
-  -- Adds permits that were taken out of live grants to the available ones.
+  -- Adds permits that were taken out of live grants to the available ones. Where a peer's release has returned them too, what
+  -- remains holds less than the excess.
   local function credit(limiter, permits)
     if limiter.in_use then
-      limiter.in_use = limiter.in_use - permits
+      limiter.in_use = math.max(limiter.in_use - permits, 0)
       limiter.available = limiter.rate - limiter.in_use
     else
       limiter.available = math.min(limiter.available + permits, limiter.rate)

@@ -70,11 +70,12 @@ pub(super) struct Reconciled {
 }
 
 impl Reconciled {
-    /// Adds permits that came back out of live grants.
+    /// Adds permits that came back out of live grants. Where a peer's release has given them back too, what remains holds less
+    /// than the excess.
     pub(super) fn credit(&mut self, permits: i64, rate: i64) {
         match &mut self.used {
             Some(used) => {
-                *used -= permits;
+                *used = (*used - permits).max(0);
                 self.available = rate - *used;
             }
             None => self.available = (self.available + permits).min(rate),
