@@ -1,4 +1,4 @@
-//! A process of this crate whose tasks always wait: each acquires again as soon as it has been granted.
+//! A process of this crate whose tasks always wait: each acquires again as soon as it has been granted, or after a pause.
 //!
 //! Its program calls [`run`] if its first argument is [`ARGUMENT`]. It prints a line when it is connected, and starts
 //! when it reads one with its time in milliseconds, and how many permits are enough. When the time is over, or its tasks
@@ -18,13 +18,13 @@ use std::{
     time::Duration,
 };
 
-use redisson_rate_limiter::RedissonClient;
+use redisson_rate_limiter::{Lease, RedissonClient};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
     process::{Child, ChildStdin, ChildStdout, Command},
     sync::{Notify, mpsc},
     task::JoinSet,
-    time::{Instant, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 /// The first argument of the process.
@@ -32,6 +32,17 @@ pub const ARGUMENT: &str = "waiting-process";
 
 const READY: &str = "ready";
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// How the tasks acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tasks {
+    pub count: u32,
+    pub permits: u32,
+    /// How long a task pauses after each grant.
+    pub pause: Duration,
+    /// How long their leases are; zero for none.
+    pub lease: Duration,
+}
 
 /// The process as the one who started it sees it. Dropping it kills it.
 pub(super) struct Process {
@@ -43,16 +54,12 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the program, and waits until it is connected.
-    pub(super) async fn start(
-        program: &Path,
-        url: &str,
-        name: &str,
-        tasks: u32,
-        permits: u32,
-    ) -> Self {
+    pub(super) async fn start(program: &Path, url: &str, name: &str, tasks: Tasks) -> Self {
+        let times = [tasks.pause, tasks.lease].map(|it| it.as_millis().to_string());
         let mut child = Command::new(program)
             .args([ARGUMENT, url, name])
-            .args([tasks.to_string(), permits.to_string()])
+            .args([tasks.count, tasks.permits].map(|it| it.to_string()))
+            .args(times)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -88,7 +95,7 @@ impl Process {
 }
 
 /// What the process does. Its other arguments: the server's URL, the limiter's name, how many tasks acquire how many
-/// permits.
+/// permits, and how long they pause and lease, in milliseconds.
 ///
 /// # Panics
 ///
@@ -99,10 +106,17 @@ pub async fn run() {
     let (url, name) = (next(), next());
     let tasks: u32 = next().parse().expect("how many tasks");
     let permits: u32 = next().parse().expect("how many permits");
+    let [pause, lease] = [(); 2].map(|()| {
+        let millis = next().parse().expect("milliseconds");
+        Duration::from_millis(millis)
+    });
     // A busy machine is no reason for a call to fail.
     let builder = RedissonClient::builder().response_timeout(MINUTE);
     let client = builder.connect(&url).await.expect("a server");
-    let limiter = client.rate_limiter(&name);
+    let mut limiter = client.rate_limiter(&name);
+    if lease > Duration::ZERO {
+        limiter = limiter.leased(Lease::up_to(lease));
+    }
     limiter.config().await.expect("an answer");
 
     let mut requests = requests();
@@ -131,6 +145,9 @@ pub async fn run() {
                     let before = all.fetch_add(permits.into(), Ordering::Relaxed);
                     if before.saturating_add(permits.into()) >= enough {
                         is_enough.notify_one();
+                    }
+                    if pause > Duration::ZERO {
+                        sleep(pause).await;
                     }
                 }
             });

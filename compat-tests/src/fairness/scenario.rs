@@ -5,7 +5,11 @@ use std::{path::Path, time::Duration};
 use redisson_rate_limiter::{Rate, RedissonClient};
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{NAME, REDISSON, process::Process, script_calls};
+use super::{
+    NAME, REDISSON,
+    process::{Process, Tasks},
+    script_calls,
+};
 use crate::{
     Server,
     redisson::{self, Client, Redisson, Servers},
@@ -17,11 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Tasks of this crate.
-    Rust {
-        tasks: u32,
-        permits: u32,
-        idle: Idle,
-    },
+    Rust { tasks: Tasks, idle: Idle },
     /// Threads of Redisson.
     Java { threads: u32 },
 }
@@ -33,49 +33,71 @@ pub enum Idle {
     FirstHalf,
 }
 
-const RUST: Side = Side::Rust {
-    tasks: 50,
+const TASKS: Tasks = Tasks {
+    count: 50,
     permits: 1,
-    idle: Idle::Never,
+    pause: Duration::ZERO,
+    lease: Duration::ZERO,
 };
+const LEASE: Duration = Duration::from_millis(50);
+
+const RUST: Side = of(TASKS);
 const LATER: Side = Side::Rust {
-    tasks: 50,
-    permits: 1,
+    tasks: TASKS,
     idle: Idle::FirstHalf,
 };
-const THREES: Side = Side::Rust {
-    tasks: 50,
+const THREES: Side = of(Tasks {
     permits: 3,
-    idle: Idle::Never,
-};
+    ..TASKS
+});
+const LEASED: Side = of(Tasks {
+    lease: LEASE,
+    ..TASKS
+});
+/// It wants 400 permits a second. Where there are more, it has a lease nearly always.
+const STEADY: Side = of(Tasks {
+    pause: Duration::from_millis(125),
+    lease: LEASE,
+    ..TASKS
+});
 const JAVA: Side = Side::Java { threads: 20 };
+
+const fn of(tasks: Tasks) -> Side {
+    Side::Rust {
+        tasks,
+        idle: Idle::Never,
+    }
+}
 
 impl Side {
     fn permits(self) -> u32 {
         match self {
-            Self::Rust { permits, .. } => permits,
+            Self::Rust { tasks, .. } => tasks.permits,
             Self::Java { .. } => 1,
         }
     }
 
     /// Such as `50 tasks`.
     pub fn label(self) -> String {
-        let callers = match self {
-            Self::Rust { tasks, .. } => format!("{tasks} tasks"),
+        let mut label = match self {
+            Self::Rust { tasks, .. } => format!("{} tasks", tasks.count),
             Self::Java { threads } => format!("{threads} Java threads"),
         };
-        let permits = match self.permits() {
-            1 => String::new(),
-            permits => format!(" of {permits} permits"),
-        };
-        let idle = match self {
-            Self::Rust {
-                idle: Idle::FirstHalf,
-                ..
-            } => ", idle at first",
-            _ => "",
-        };
-        format!("{callers}{permits}{idle}")
+        if self.permits() > 1 {
+            label += &format!(" of {} permits", self.permits());
+        }
+        if let Self::Rust { tasks, idle } = self {
+            if tasks.pause > Duration::ZERO {
+                label += &format!(", each {:?}", tasks.pause);
+            }
+            if tasks.lease > Duration::ZERO {
+                label += ", leased";
+            }
+            if idle == Idle::FirstHalf {
+                label += ", idle at first";
+            }
+        }
+        label
     }
 }
 
@@ -139,6 +161,14 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario::of("two-10-per-100ms", &[RUST, RUST]).at(10, Duration::from_millis(100)),
     Scenario::of("java-10-per-100ms", &[RUST, JAVA]).at(10, Duration::from_millis(100)),
     Scenario::of("alone-10-per-100ms", &[RUST]).at(10, Duration::from_millis(100)),
+    Scenario::of("leased-100-per-1s", &[LEASED, RUST]).at(100, SECOND),
+    Scenario::of("java-leased-100-per-1s", &[LEASED, JAVA]).at(100, SECOND),
+    Scenario::of("two-leased-and-java-100-per-1s", &[LEASED, LEASED, JAVA]).at(100, SECOND),
+    Scenario::of("two-1000-per-1s", &[RUST, RUST]).at(1_000, SECOND),
+    Scenario::of("java-1000-per-1s", &[RUST, JAVA]).at(1_000, SECOND),
+    Scenario::of("leased-1000-per-1s", &[LEASED, RUST]).at(1_000, SECOND),
+    Scenario::of("java-leased-1000-per-1s", &[LEASED, JAVA]).at(1_000, SECOND),
+    Scenario::of("steady-leased-1000-per-1s", &[STEADY, LATER]).at(1_000, SECOND),
     Scenario::of("two-20-per-10s", &[RUST, RUST])
         .at(20, Duration::from_secs(10))
         .lasting(60),
@@ -223,8 +253,8 @@ enum Running {
 impl Started {
     async fn start(side: Side, program: &Path, url: &str) -> Self {
         let running = match side {
-            Side::Rust { tasks, permits, .. } => {
-                let process = Process::start(program, url, NAME, tasks, permits).await;
+            Side::Rust { tasks, .. } => {
+                let process = Process::start(program, url, NAME, tasks).await;
                 Running::Rust(Box::new(process))
             }
             Side::Java { threads } => Running::Java(start_java(url, threads).await),
