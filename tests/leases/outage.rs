@@ -1,9 +1,10 @@
 //! Redis goes away under a lease, for good or for a while, with its data or without.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{FailurePolicy, LimiterOptions, Rate, RedissonClient};
+use redisson_rate_limiter::{FailurePolicy, LimiterOptions, LocalShare, Rate, RedissonClient};
 use tokio::time::{sleep, timeout};
 
 use crate::clients::PATIENCE;
@@ -160,6 +161,32 @@ async fn a_lease_outlives_an_outage_until_it_is_used_up() {
     assert!(fixture.leased.try_acquire(1).await.unwrap());
     let decision = fixture.leased.check(1).await.unwrap();
     assert!(!decision.is_granted() && decision.is_by_failure_policy());
+}
+
+#[tokio::test]
+async fn what_was_leased_before_an_outage_counts_toward_the_local_share() {
+    let server = Server::start();
+    let all_of_it = FailurePolicy::Local(LocalShare::one_of(NonZeroU32::MIN));
+    let client = RedissonClient::builder()
+        .default_options(LimiterOptions::new().failure_policy(all_of_it))
+        .connect(&server.url())
+        .await
+        .unwrap();
+    let mut fixture = Fixture::over(client, &server.url(), 1_000).await;
+    fixture.lease(20).await;
+    server.signal("KILL");
+    drop(server);
+    let (mut leased, mut local) = (0, 0);
+    loop {
+        let decision = fixture.leased.check(1).await.unwrap();
+        match (decision.is_granted(), decision.is_by_failure_policy()) {
+            (true, false) => leased += 1,
+            (true, true) => local += 1,
+            (false, _) => break,
+        }
+    }
+    assert!(leased >= 20, "{leased}");
+    assert_eq!(fixture.taken + leased + local, 1_000);
 }
 
 #[tokio::test]
