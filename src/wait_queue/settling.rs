@@ -1,7 +1,7 @@
 //! Settling: a lease that has ended, or a reservation that was used or dropped, gives back what was not used of it.
 //!
-//! Nobody waits for it. If the store is away, it is tried again until it is back, or until the permits would be back in any
-//! case: settling twice changes nothing.
+//! Nobody waits for it. If the store is away or refuses writes, it is tried again until it takes them, or until the permits would
+//! be back in any case: settling twice changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::leases::UnderWay;
 use super::{Queue, WaitQueue};
+use crate::error::Error;
 use crate::escaped::Escaped;
 use crate::grant::Grant;
 use crate::store::OnDone;
@@ -65,7 +66,9 @@ impl Queue {
             on_done();
             return true;
         };
-        let is_over = !error.is_unavailable() || Instant::now() >= ended.back_at;
+        // A server that is full, or whose disk is, grants no lease either, so that there are few.
+        let may_pass = error.is_unavailable() || matches!(error, Error::Redis { .. });
+        let is_over = !may_pass || Instant::now() >= ended.back_at;
         if is_over {
             tracing::warn!(
                 limiter = %Escaped(self.name()),

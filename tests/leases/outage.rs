@@ -3,12 +3,14 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use redis::InfoDict;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{FailurePolicy, LimiterOptions, LocalShare, Rate, RedissonClient};
 use tokio::time::{sleep, timeout};
 
 use crate::clients::PATIENCE;
 use crate::fixture::{Fixture, HOUR, all};
+use crate::keys;
 use crate::parties::{INTERVAL, Parties, RATE, until_leased};
 use crate::proxy::Proxy;
 use crate::seeded::Seeded;
@@ -76,6 +78,37 @@ async fn a_lease_is_used_through_an_outage_and_settled_once_after_it() {
         }
         fixture.until_left(10_000 - fixture.taken).await;
     }
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_while_the_disk_is_full_is_settled_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = ["--dir", folder.path().to_str().unwrap()];
+    let server = Server::start_with(&[&kept[..], &["--save", "3600", "1"]].concat());
+    let mut raw = server.connection().await;
+    let mut fixture = Fixture::new(&server.url(), &server.url(), 1_000).await;
+    fixture.lease(20).await;
+    folder.close().unwrap(); // nothing can be written there, as on a full disk
+    redis::cmd("BGSAVE").exec_async(&mut raw).await.unwrap();
+    let has_failed = async |raw: &mut MultiplexedConnection| {
+        let info = redis::cmd("INFO").arg("persistence").query_async(raw).await;
+        let info: InfoDict = info.unwrap();
+        let status: Option<String> = info.get("rdb_last_bgsave_status");
+        status.as_deref() == Some("err")
+    };
+    while !has_failed(&mut raw).await {
+        sleep(Duration::from_millis(1)).await;
+    }
+
+    let refused = keys::errors(&mut raw, "MISCONF").await;
+    fixture.leased = fixture.plain.clone();
+    while keys::errors(&mut raw, "MISCONF").await == refused {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let mut writes_again = redis::cmd("CONFIG");
+    writes_again.arg("SET").arg("stop-writes-on-bgsave-error");
+    writes_again.arg("no").exec_async(&mut raw).await.unwrap();
+    fixture.until_left(1_000 - fixture.taken).await;
 }
 
 #[tokio::test]
