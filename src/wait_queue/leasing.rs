@@ -142,8 +142,7 @@ impl WaitQueue {
 
     /// Whether there is a lease, or a call for one is under way.
     pub(crate) fn is_leased(&self) -> bool {
-        let leases = self.queue.leases.get();
-        leases.is_some_and(|leases| !leases.is_empty() || leases.calls().is_some())
+        self.queue.is_leased()
     }
 
     /// Ends the leases. The next one is taken when a request has found what the limiter is then.
@@ -222,6 +221,12 @@ impl Queue {
 
     fn attend(self: &Arc<Self>) {
         self.step_leases(|leases| leases.attend(self.moment()));
+    }
+
+    /// Whether there is a lease, or a call for one is under way.
+    pub(super) fn is_leased(&self) -> bool {
+        let leases = self.leases.get();
+        leases.is_some_and(|leases| !leases.is_empty() || leases.calls().is_some())
     }
 
     /// Whether a lease may serve who arrives.

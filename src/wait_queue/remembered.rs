@@ -73,8 +73,8 @@ impl Sending {
     /// The call got this answer. The caller notes what it says.
     pub(super) fn answered(mut self, call: &AcquireCall, answer: &Answer) -> Heard {
         let mut heard = Heard::new(&call.requests, call.set_up, answer, self.sent);
-        if matches!(call.ahead, Some(Ahead::Reservation { .. })) {
-            heard.observed = None; // its answer does not say what is available
+        if matches!(call.ahead, Some(Ahead::Reservation { .. })) || self.queue.is_leased() {
+            heard.observed = None; // the answer does not say what is available, or not what leases have beside
         }
         if self.changes {
             let mut state = self.over();

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, Grant, Lease, RateLimiter};
+use redisson_rate_limiter::{Decision, Grant, Lease, LimiterOptions, RateLimiter};
 use tokio::runtime::Builder;
 
-use crate::fixture::{Fixture, told};
+use crate::clients::PATIENCE;
+use crate::fixture::{Fixture, HOUR, told};
 use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
 
@@ -140,6 +141,25 @@ async fn a_request_beyond_the_lease_gets_what_the_lease_gives_back() {
     fixture.leased.acquire(rest).await.unwrap();
     assert_eq!(fixture.plain.available_permits().await.unwrap(), 0);
     assert!(!fixture.leased.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test]
+async fn what_leases_have_is_not_missing_to_those_who_remember_denials() {
+    let server = Server::start();
+    let options = LimiterOptions::new().remember_denials(HOUR).fail_fast(true);
+    for waits in [false, true] {
+        let mut fixture = on(&server, 1_000).await;
+        fixture.leased = fixture.leased.with_options(options.clone());
+        fixture.lease(20).await;
+        let left = fixture.plain.available_permits().await.unwrap();
+        let more_than_left = u32::try_from(left + 10).unwrap();
+        let limiter = &fixture.leased;
+        let is_granted = match waits {
+            false => limiter.try_acquire(more_than_left).await,
+            true => limiter.try_acquire_timeout(more_than_left, PATIENCE).await,
+        };
+        assert!(is_granted.unwrap());
+    }
 }
 
 #[tokio::test]
