@@ -66,6 +66,17 @@ async fn what_is_not_used_comes_back_when_the_last_handle_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_reservation_of_a_handle_keeps_no_leases_for_it() {
+    let server = Server::start();
+    let mut fixture = on(&server, 10_000).await;
+    fixture.lease(20).await;
+    let reserved = fixture.leased.reserve(5, Duration::ZERO).await.unwrap();
+    fixture.leased = fixture.plain.clone();
+    fixture.until_left(10_000 - fixture.taken - 5).await;
+    assert_eq!(reserved.map(|it| it.permits()), Some(5));
+}
+
+#[tokio::test]
 async fn what_is_not_used_is_back_when_the_client_is_closed() {
     let server = Server::start();
     let mut fixture = on(&server, 10_000).await;

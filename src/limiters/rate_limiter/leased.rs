@@ -101,6 +101,14 @@ impl RateLimiter {
         }
     }
 
+    /// The same limiter, whose leases may end.
+    pub(super) fn without_leases(self) -> Self {
+        Self {
+            _lease: None,
+            ..self
+        }
+    }
+
     /// Whether it has a lease, or a call for one is under way.
     pub(crate) fn is_leased(&self) -> bool {
         self.queue.is_leased()

@@ -72,7 +72,7 @@ impl RateLimiter {
         };
         let reserved = reported.ended(reserving.await)?;
         Ok(reserved.map(|reserved| Reservation {
-            limiter: self.clone(),
+            limiter: self.clone().without_leases(),
             reserved,
         }))
     }
