@@ -90,9 +90,9 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 /// A wait of up to this length is not interrupted: one more call per window of a second would gain nothing.
 const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
 
-/// Told of permits as soon as the store's answer is there that grants them, and with which settings it was asked for. The
-/// callers may learn of them later, or never.
-pub(crate) type OnGranted = Box<dyn Fn(u32, Option<SetUp>) + Send + Sync>;
+/// Told of permits as soon as the store's answer is there that grants them: until when they may be used, and with which
+/// settings it was asked for. The callers may learn of them later, or never.
+pub(crate) type OnGranted = Box<dyn Fn(u32, Instant, Option<SetUp>) + Send + Sync>;
 
 /// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call reads them.
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
@@ -362,12 +362,21 @@ impl Queue {
             }
             // A lease's call does not know the settings of the requests that it is for.
             if !matches!(call.ahead, Some(Ahead::Lease(_))) {
-                // The grants of one call fit a u32.
-                (self.on_granted)(taken as u32, call.set_up);
+                self.tell_granted(call, &answer, call.set_up);
             }
         }
         self.note_for_leases(call, &answer);
         Ok((answer, heard))
+    }
+
+    /// Tells what a call was granted. Permits that are ahead of now may be used until then.
+    fn tell_granted(&self, call: &AcquireCall, answer: &Answer, set_up: Option<SetUp>) {
+        let now = Instant::now();
+        let ahead = Duration::from_millis(answer.until_score.max(0).unsigned_abs());
+        let until = { call.ahead }.and_then(|_| now.checked_add(ahead));
+        // The grants of one call fit a u32.
+        let permits = call.requests.taken(answer) as u32;
+        (self.on_granted)(permits, until.unwrap_or(now), set_up);
     }
 
     /// Has the store give back what a call took whose callers are gone.

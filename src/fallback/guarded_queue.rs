@@ -50,7 +50,7 @@ impl GuardedQueue {
     ) -> Self {
         let local = Arc::new(LocalLimiter::new(local_store, Arc::clone(&keys)));
         let counting = Arc::clone(&local);
-        let count = move |permits, set_up| counting.note_granted(permits, set_up);
+        let count = move |permits, until, set_up| counting.note_granted(permits, until, set_up);
         Self {
             queue: WaitQueue::new(client_store.limiter(keys), Box::new(count)),
             client_store,
@@ -399,6 +399,6 @@ impl GuardedQueue {
 
     /// Counts what the store granted otherwise than by this queue toward this client's share.
     pub(super) fn note_granted(&self, permits: u32) {
-        self.local.note_granted(permits, None);
+        self.local.note_granted(permits, Instant::now(), None);
     }
 }

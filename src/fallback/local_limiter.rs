@@ -30,7 +30,8 @@ struct Known {
     settings: Option<Settings>,
     /// `None` if they may have changed since.
     read_at: Option<Instant>,
-    /// What the store granted while the settings were unknown, and when. It is counted once they are known.
+    /// What the store granted while the settings were unknown, and until when that may be used, in this order. It is counted
+    /// once they are known.
     uncounted: Vec<(Instant, u32)>,
 }
 
@@ -39,9 +40,10 @@ struct Known {
 const MOST_UNCOUNTED: usize = 32;
 
 impl Known {
-    fn keep_uncounted(&mut self, permits: u32) {
+    fn keep_uncounted(&mut self, permits: u32, until: Instant) {
         let now = Instant::now();
-        self.uncounted.push((now, permits));
+        let place = { &self.uncounted }.partition_point(|(other, _)| *other <= until);
+        self.uncounted.insert(place, (until, permits));
         if self.uncounted.len() <= MOST_UNCOUNTED {
             return;
         }
@@ -108,7 +110,7 @@ impl LocalLimiter {
         if let (Some(settings), Some(share)) = (settings, self.store.share()) {
             let share = share.of(settings);
             for (at, permits) in known.uncounted.drain(..) {
-                self.count(share, permits, at.elapsed());
+                self.count(share, permits, at);
             }
         }
     }
@@ -150,28 +152,28 @@ impl LocalLimiter {
         self.known().settings
     }
 
-    /// Counts permits that the store granted toward the share of the limiter with these settings, or else of the known
-    /// ones. What goes back to the store counts too.
-    pub(super) fn note_granted(&self, permits: u32, set_up: Option<SetUp>) {
+    /// Counts permits that the store granted, and that may be used until then, toward the share of the limiter with these
+    /// settings, or else of the known ones. What goes back to the store counts too.
+    pub(super) fn note_granted(&self, permits: u32, until: Instant, set_up: Option<SetUp>) {
         let Some(share) = self.store.share() else {
             return;
         };
         if let Some(set_up) = set_up {
-            return self.count(share.of(set_up.settings), permits, Duration::ZERO);
+            return self.count(share.of(set_up.settings), permits, until);
         }
         let mut known = self.known();
         if let Some(settings) = known.settings {
             drop(known);
-            return self.count(share.of(settings), permits, Duration::ZERO);
+            return self.count(share.of(settings), permits, until);
         }
-        known.keep_uncounted(permits);
+        known.keep_uncounted(permits, until);
     }
 
-    fn count(&self, share: SetUp, permits: u32, ago: Duration) {
+    fn count(&self, share: SetUp, permits: u32, until: Instant) {
         let Keys {
             name, client_id, ..
         } = &*self.keys;
-        self.store.count(name, client_id, share, permits, ago);
+        self.store.count(name, client_id, share, permits, until);
     }
 
     /// Decides a request by the share.

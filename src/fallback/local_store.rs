@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::clock::Clock;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -57,17 +57,24 @@ impl LocalStore {
         clients.map(LocalShare::one_of)
     }
 
-    /// Counts what the store granted so long ago toward this client's share, unless it has come back.
+    /// Counts what the store granted, and what may be used until then, toward this client's share, unless it has come back.
     pub(super) fn count(
         self: &Arc<Self>,
         name: &str,
         client_id: &str,
         share: SetUp,
         permits: u32,
-        ago: Duration,
+        until: Instant,
     ) {
-        if ago.as_millis() < u128::from(share.settings.interval.unsigned_abs()) {
-            self.memory.count(name, client_id, share, permits, ago);
+        let now = Instant::now();
+        let interval = share.settings.interval;
+        let longest = Duration::from_millis(interval.unsigned_abs());
+        let ago = now.saturating_duration_since(until);
+        if ago < longest {
+            // Beyond an interval, the share would be gone before.
+            let ahead = until.saturating_duration_since(now).min(longest);
+            self.memory
+                .count(name, client_id, share, permits, ago, ahead);
             self.start_shrinking();
         }
     }

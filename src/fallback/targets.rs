@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::{Asked, GuardedQueue, LocalStore, allowed, asked, denied, over_store};
 use crate::decision::{Decision, Denied};
@@ -209,7 +210,7 @@ impl TargetRequest {
         };
         match (self.target.model.share_of(share), &self.queue) {
             (ShareOf::Rate { client_id, set_up }, _) => {
-                let now = Duration::ZERO;
+                let now = Instant::now();
                 local.count(&self.target.key, &client_id, set_up, self.cost, now);
             }
             (ShareOf::Unknown, Some(queue)) => queue.note_granted(self.cost),

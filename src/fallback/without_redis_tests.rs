@@ -16,8 +16,8 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use crate::error::Error;
 use crate::store::memory::Loss;
 use crate::{
-    Decision, FailurePolicy, FixedWindow, Granted, Limiter, LimiterOptions, LocalShare, Rate,
-    RateLimiter, RedissonClient, TokenBucket,
+    Decision, FailurePolicy, FixedWindow, Granted, Lease, Limiter, LimiterOptions, LocalShare,
+    Rate, RateLimiter, RedissonClient, TokenBucket,
 };
 pub(super) use remote::Remote;
 

@@ -325,7 +325,7 @@ impl Asking {
         call.claim();
         let granted = call.requests.taken(&answer) as u32;
         if granted > 0 {
-            (queue.on_granted)(granted, plan.set_up);
+            queue.tell_granted(&call, &answer, plan.set_up);
         }
         let mut ends = None;
         queue.step_leases(|leases| {

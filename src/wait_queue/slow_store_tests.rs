@@ -60,7 +60,10 @@ impl SlowStore {
     async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<WaitQueue> {
         let rate = rate.validate().unwrap();
         self.memory.set_rate(rate).await.unwrap();
-        Arc::new(WaitQueue::new(Arc::clone(self) as _, Box::new(|_, _| {})))
+        Arc::new(WaitQueue::new(
+            Arc::clone(self) as _,
+            Box::new(|_, _, _| {}),
+        ))
     }
 
     async fn available(&self) -> i64 {

@@ -218,9 +218,9 @@ impl Window {
         });
     }
 
-    /// Counts permits that were granted elsewhere, even if there are fewer. Those of one part of the interval are one
-    /// grant, made when the last of them was.
-    pub(crate) fn count(&mut self, at: At, client: &str, set_up: SetUp, permits: u32) {
+    /// Counts permits that were granted elsewhere, and may be used until so many ms ahead of now, even if there are fewer. Those
+    /// of one part of the interval are one grant, made when the last of them was.
+    pub(crate) fn count(&mut self, at: At, client: &str, set_up: SetUp, permits: u32, ahead: i64) {
         const PARTS: i64 = 32;
         const COUNTED: CallId = [0; 16];
         let set_up = Some(set_up);
@@ -235,8 +235,9 @@ impl Window {
             i64::from(permits),
             |grants, settings| {
                 let part = (settings.interval / PARTS).max(1);
-                let begins = at.now - at.now.rem_euclid(part);
-                grants.add_to_newest(at.now, begins, &COUNTED, permits);
+                let score = at.now + ahead;
+                let begins = score - score.rem_euclid(part);
+                grants.add_to_newest(score, begins, &COUNTED, permits);
             },
         );
     }

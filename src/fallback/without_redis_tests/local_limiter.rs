@@ -388,3 +388,25 @@ async fn a_rate_that_a_request_was_dropped_for_is_read_by_the_next_one() {
     remote.go_down();
     assert_eq!(granted_now(&limiter).await, 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_lease_holds_counts_until_an_interval_after_its_end() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(1));
+    let limiter = with_rate(&client, 100).await;
+    let limiter = limiter.leased(Lease::up_to(5 * SECOND));
+    for _ in 0..2 {
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    sleep(4 * SECOND).await;
+    remote.go_down();
+    let mut leased = 0;
+    while !limiter.check(1).await.unwrap().is_by_failure_policy() {
+        leased += 1;
+    }
+    assert!(leased > 0);
+    sleep(7 * SECOND).await; // of what Redis granted, the lease is all that counts
+    assert_eq!(leased + 1 + granted_now(&limiter).await, 100);
+    sleep(5 * SECOND).await;
+    assert_eq!(granted_now(&limiter).await, leased + 1);
+}

@@ -58,7 +58,7 @@ impl MemoryClient {
         })
     }
 
-    /// Counts permits that were granted elsewhere so long ago, even if there are fewer.
+    /// Counts permits that were granted elsewhere so long ago, or may be used for so much longer, even if there are fewer.
     pub(crate) fn count(
         &self,
         name: &str,
@@ -66,6 +66,7 @@ impl MemoryClient {
         set_up: SetUp,
         permits: u32,
         ago: Duration,
+        ahead: Duration,
     ) {
         let read = self.store.0.request_time();
         self.store.with_limiter(name, read, |limiter| {
@@ -76,7 +77,9 @@ impl MemoryClient {
                 now: server - ago,
                 server,
             };
-            held.window.count(at, client_id, set_up, permits);
+            // Rounded up.
+            let ahead = i64::try_from(ahead.as_nanos().div_ceil(1_000_000)).unwrap_or(0);
+            held.window.count(at, client_id, set_up, permits, ahead);
         });
     }
 

@@ -26,7 +26,10 @@ impl Scene {
     pub(super) fn new(threads: usize) -> Arc<Self> {
         let store = LedgerStore::new();
         Arc::new(Self {
-            queue: Arc::new(WaitQueue::new(Arc::clone(&store) as _, Box::new(|_, _| {}))),
+            queue: Arc::new(WaitQueue::new(
+                Arc::clone(&store) as _,
+                Box::new(|_, _, _| {}),
+            )),
             store,
             busy: AtomicUsize::new(threads),
             held: AtomicU32::new(0),
