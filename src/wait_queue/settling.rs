@@ -62,9 +62,13 @@ impl Queue {
     /// Returns whether there is nothing more to try.
     async fn try_to_settle(&self, ended: &Ended, on_done: OnDone) -> bool {
         let answer = self.store.settle(&ended.lease, ended.settlement).await;
-        let Err(error) = answer else {
-            on_done();
-            return true;
+        let error = match answer {
+            Err(error) if !matches!(error, Error::NotInitialized { .. }) => error,
+            // If the limiter is gone, it counts nothing.
+            _ => {
+                on_done();
+                return true;
+            }
         };
         // A server that is full, or whose disk is, grants no lease either, so that there are few.
         let may_pass = error.is_unavailable() || matches!(error, Error::Redis { .. });
