@@ -30,12 +30,14 @@ pub(super) struct FreedElsewhere {
 }
 
 impl FreedElsewhere {
-    /// When the head is to be asked for, if a message says that it fits.
+    /// When the head is to be asked for, if the last message says that it fits.
     pub(super) fn due(&mut self, head_permits: i64, now: Instant) -> Option<Instant> {
-        (head_permits <= self.available).then(|| {
-            let due = self.due.get_or_insert(now + self.delay);
-            self.not_before.map_or(*due, |at| at.max(*due))
-        })
+        if head_permits > self.available {
+            self.due = None; // the next message is news again
+            return None;
+        }
+        let due = self.due.get_or_insert(now + self.delay);
+        Some(self.not_before.map_or(*due, |at| at.max(*due)))
     }
 
     /// A call is sent, which finds what came free before.
