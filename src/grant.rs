@@ -25,8 +25,8 @@ use crate::permit::CallId;
 /// ```
 ///
 /// A clone is the same grant: the first refund of it, or of one of its clones, is the only one, and the others give back 0. Only
-/// if it failed without effect, which is so for each error but [`Indeterminate`](crate::Error::Indeterminate), a clone can be
-/// refunded later, as after an outage.
+/// if it failed without effect, as in an outage, can a clone be refunded later. After
+/// [`Indeterminate`](crate::Error::Indeterminate) and [`NoRuntime`](crate::Error::NoRuntime) it cannot: it may have had an effect.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -139,8 +139,11 @@ impl Grant {
 
     /// Ends a refund that has begun. One that failed without effect can be made again.
     pub(crate) fn end_refund<T>(&self, ended: &Result<T>) {
+        // A call may go on without its caller's runtime.
+        let may_have_run =
+            |it: &Error| matches!(it, Error::Indeterminate { .. } | Error::NoRuntime);
         if let Err(error) = ended
-            && !matches!(error, Error::Indeterminate { .. })
+            && !may_have_run(error)
             && let Some(is_refunded) = self.is_refunded.get()
         {
             is_refunded.store(false, Ordering::Relaxed);

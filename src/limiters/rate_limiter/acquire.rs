@@ -249,8 +249,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// Those of the type's [documentation](Self) on Redis. Nothing has come back then, and a clone of the grant can be refunded
-    /// later; on [`Error::Indeterminate`](crate::Error::Indeterminate) it may have, and no clone can.
+    /// Those of the type's [documentation](Self) on Redis. Nothing has come back then, and a [clone](Grant) of the grant can be
+    /// refunded later; on [`Error::Indeterminate`](crate::Error::Indeterminate) it may have, and no clone can.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have given the grant back; otherwise its permits come back when their
