@@ -185,8 +185,7 @@ impl Reservation {
             return Ok(0);
         }
         grant.permits = permits.min(grant.permits);
-        // Without a span it is found at this score only: a call that comes when the reservation is settled gives nothing back.
-        let excess = Grant::new(grant.score, grant.call_id, excess);
+        let excess = self.part(excess);
         self.limiter.refund(excess).await
     }
 
@@ -199,11 +198,16 @@ impl Reservation {
     /// # Cancel safety
     /// Dropping the future gives the permits back.
     pub async fn cancel(mut self) -> Result<u32> {
-        let grant = &self.reserved.grant;
-        let whole = Grant::new(grant.score, grant.call_id, grant.permits);
-        let back = self.limiter.refund(whole).await?;
+        let back = self.limiter.refund(self.part(self.permits())).await?;
         self.reserved.grant.permits = 0;
         Ok(back)
+    }
+
+    /// So many of the permits, to refund. Without a span they are found at this score only: a call that comes when the reservation is
+    /// settled gives nothing back.
+    fn part(&self, permits: u32) -> Grant {
+        let grant = &self.reserved.grant;
+        Grant::new(grant.score, grant.call_id, permits)
     }
 
     /// Tells the store in the background what was used of it. From here on it has no permits.
