@@ -52,6 +52,21 @@ impl Drop for UnderWay {
     }
 }
 
+/// The calls for leases since it was made.
+pub(crate) struct Calls(watch::Receiver<usize>);
+
+impl Calls {
+    /// Whether any is under way, or has been. They have ended if nobody counts them any more.
+    pub(super) fn were_made(&self) -> bool {
+        *self.0.borrow() > 0 || self.0.has_changed().unwrap_or(true)
+    }
+
+    /// Waits until none is under way.
+    pub(crate) async fn done(mut self) {
+        let _ = self.0.wait_for(|calls| *calls == 0).await;
+    }
+}
+
 type Held = SmallVec<[Arc<Lease>; MOST_HELD]>;
 
 struct Book {
@@ -114,16 +129,14 @@ impl Leases {
         UnderWay(self.calls.clone())
     }
 
-    /// What changes when a call for a lease ends, if any is under way.
-    pub(super) fn calls(&self) -> Option<watch::Receiver<usize>> {
-        let calls = self.calls.subscribe();
-        let is_under_way = *calls.borrow() > 0;
-        is_under_way.then_some(calls)
+    /// The calls for leases from now on.
+    pub(super) fn calls(&self) -> Calls {
+        Calls(self.calls.subscribe())
     }
 
-    /// The calls for leases, of which those up to now are seen.
-    pub(super) fn calls_seen(&self) -> watch::Receiver<usize> {
-        self.calls.subscribe()
+    /// Whether a call for a lease is under way.
+    pub(super) fn is_calling(&self) -> bool {
+        *self.calls.borrow() > 0
     }
 
     /// One more handle wants leases, of up to this length.

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::leases::{Leases, Moment, Plan, Todo, UnderWay};
+use super::leases::{Calls, Leases, Moment, Plan, Todo, UnderWay};
 use super::state::State;
 use super::{Queue, WaitQueue};
 use crate::error::Result;
@@ -201,22 +200,9 @@ impl Queue {
         }
     }
 
-    /// What [`lease_calls_since`](Self::lease_calls_since) must know of the calls for leases before.
-    pub(super) fn lease_calls_seen(&self) -> Option<watch::Receiver<usize>> {
-        Some(self.leases.get()?.calls_seen())
-    }
-
-    /// Where permits are being leased or given back, or have been since: what waits until that is done.
-    pub(super) fn lease_calls_since(
-        &self,
-        seen: Option<watch::Receiver<usize>>,
-    ) -> Option<impl Future<Output = ()> + use<>> {
-        let is_new = seen.is_none_or(|it| it.has_changed().unwrap_or(false));
-        let mut calls = self.leases.get()?.calls_seen();
-        let is_under_way = *calls.borrow() > 0;
-        (is_new || is_under_way).then_some(async move {
-            let _ = calls.wait_for(|calls| *calls == 0).await;
-        })
+    /// The calls for leases from now on.
+    pub(super) fn lease_calls(&self) -> Option<Calls> {
+        Some(self.leases.get()?.calls())
     }
 
     fn attend(self: &Arc<Self>) {
@@ -226,7 +212,7 @@ impl Queue {
     /// Whether there is a lease, or a call for one is under way.
     pub(super) fn is_leased(&self) -> bool {
         let leases = self.leases.get();
-        leases.is_some_and(|leases| !leases.is_empty() || leases.calls().is_some())
+        leases.is_some_and(|leases| !leases.is_empty() || leases.is_calling())
     }
 
     /// Whether a lease may serve who arrives.

@@ -173,14 +173,17 @@ impl WaitQueue {
             queue_time: queue_time.clone(),
         };
         async move {
-            let seen = self.queue.lease_calls_seen();
+            let calls = self.queue.lease_calls();
             let checked = self.plain.ask(&(), &request).await?;
             // A lease may have been taken or given back in the meantime, or is being given back because of this denial.
             if !checked.decision.is_granted()
-                && let Some(done) = self.queue.lease_calls_since(seen)
+                && let Some(calls) = match calls {
+                    Some(calls) => calls.were_made().then_some(calls),
+                    None => self.queue.lease_calls(),
+                }
             {
                 let again = async {
-                    done.await;
+                    calls.done().await;
                     self.plain.ask(&(), &request).await
                 };
                 return Box::pin(again).await;

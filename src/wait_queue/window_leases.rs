@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::hot_keys::{HotKeys, Kept};
-use super::leases::{Leases, Moment, Plan, Todo, UnderWay};
+use super::leases::{Calls, Leases, Moment, Plan, Todo, UnderWay};
 use super::settling::Ended;
 use crate::clock::system_millis;
 use crate::decision::Decision;
@@ -83,14 +82,18 @@ impl WindowLeases {
         }
     }
 
-    /// The target's leases, if they were taken by this policy. Those of the policy before end.
-    fn of_policy(&self, model: &Arc<dyn AnyModel>, key: &str) -> Option<Arc<LeasedTarget>> {
-        let target = self.targets.get(key)?;
+    /// The target's leases, if they were taken by this policy. Those of the policy before end, and are the error.
+    fn of_policy(
+        &self,
+        model: &Arc<dyn AnyModel>,
+        key: &str,
+    ) -> Result<Arc<LeasedTarget>, Option<Arc<LeasedTarget>>> {
+        let target = self.targets.get(key).ok_or(None)?;
         if Arc::ptr_eq(&target.model, model) {
-            return Some(target);
+            return Ok(target);
         }
         target.step(Leases::close);
-        None
+        Err(Some(target))
     }
 
     fn get_or_create(
@@ -99,21 +102,21 @@ impl WindowLeases {
         key: &Arc<str>,
     ) -> Option<Arc<LeasedTarget>> {
         let store = self.store.as_ref()?;
-        self.of_policy(model, key).or_else(|| {
-            let is_other = |it: &Arc<LeasedTarget>| !Arc::ptr_eq(&it.model, model);
-            if let Some(before) = self.targets.get(key).filter(is_other) {
-                self.targets.remove(key, &before);
-                before.step(Leases::close);
-            }
-            let new = || LeasedTarget::new(store, model, key, self.up_to);
-            let target = self.targets.ask(key, new)?;
-            Arc::ptr_eq(&target.model, model).then_some(target)
-        })
+        let before = match self.of_policy(model, key) {
+            Ok(target) => return Some(target),
+            Err(before) => before,
+        };
+        if let Some(before) = before {
+            self.targets.remove(key, &before);
+        }
+        let new = || LeasedTarget::new(store, model, key, self.up_to);
+        let target = self.targets.ask(key, new)?;
+        Arc::ptr_eq(&target.model, model).then_some(target)
     }
 
     /// Takes permits of a lease. `None` if none has them.
     pub(crate) fn take(&self, model: &Arc<dyn AnyModel>, key: &str, cost: u32) -> Option<Answer> {
-        let target = self.of_policy(model, key)?;
+        let target = self.of_policy(model, key).ok()?;
         let taken = target.leases.acquire(cost, None, moment)?;
         if taken.is_attention_due {
             target.attend();
@@ -131,20 +134,20 @@ impl WindowLeases {
         Some(target.answer(&answer, cost))
     }
 
-    /// The calls for the target's leases, also for those of the policy before. What is seen of them is what there was up to now.
-    pub(crate) fn calls_seen(&self, key: &str) -> Option<watch::Receiver<usize>> {
-        Some(self.targets.get(key)?.leases.calls_seen())
+    /// The calls for the target's leases from now on, also for those of the policy before.
+    pub(crate) fn calls(&self, key: &str) -> Option<Calls> {
+        Some(self.targets.get(key)?.leases.calls())
     }
 
-    /// Learns from the store's decision on a request. Where it is a denial, the leases go back; then returns what waits until
-    /// that is done, if there was something to give back, or has been since these calls were seen.
+    /// Learns from the store's decision on a request, since which these calls were made. Where it is a denial, the leases go back;
+    /// then returns the calls for that, if there is something to give back or has been.
     pub(crate) fn note(
         &self,
         Target { model, key, .. }: &Target,
         cost: u32,
         decision: &Decision,
-        seen: Option<watch::Receiver<usize>>,
-    ) -> Option<impl Future<Output = ()> + use<>> {
+        calls: Option<Calls>,
+    ) -> Option<Calls> {
         let target = self.get_or_create(model, key);
         if let Some(target) = &target {
             target.note(cost, decision);
@@ -152,12 +155,9 @@ impl WindowLeases {
         if decision.is_granted() {
             return None;
         }
-        // They have ended if nobody counts them any more.
-        let is_new = |it: &watch::Receiver<_>| *it.borrow() > 0 || it.has_changed().unwrap_or(true);
-        let mut calls = seen.filter(is_new).or_else(|| target?.leases.calls())?;
-        Some(async move {
-            let _ = calls.wait_for(|calls| *calls == 0).await;
-        })
+        let of_target = || Some(target?.leases.calls());
+        let calls = calls.filter(Calls::were_made).or_else(of_target);
+        calls.filter(Calls::were_made)
     }
 
     /// Ends the leases of a target, before this client resets it, and waits until what they did not use is back.
@@ -170,9 +170,7 @@ impl WindowLeases {
         };
         if let Some(target) = stopped {
             target.step(Leases::close);
-            if let Some(calls) = target.calls() {
-                calls.await;
-            }
+            target.leases.calls().done().await;
         }
         stop
     }
@@ -265,13 +263,6 @@ impl LeasedTarget {
         }
     }
 
-    fn calls(&self) -> Option<impl Future<Output = ()> + use<>> {
-        let mut calls = self.leases.calls()?;
-        Some(async move {
-            let _ = calls.wait_for(|calls| *calls == 0).await;
-        })
-    }
-
     fn step(self: &Arc<Self>, step: impl FnOnce(&Leases) -> Todo) {
         let Todo { settle, ask } = step(&self.leases);
         for Ended {
@@ -351,7 +342,7 @@ impl Kept for LeasedTarget {
         let remembered = self.up_to.min(self.length() / 2) * 2;
         let seen = self.seen.lock().at;
         self.leases.is_empty()
-            && self.leases.calls().is_none()
+            && !self.leases.is_calling()
             && now.saturating_duration_since(seen) >= remembered
     }
 }

@@ -207,15 +207,15 @@ impl<P: Policy> PolicyLimiter<P> {
         leases: &WindowLeases,
         request: &TargetRequest,
     ) -> Result<Decision> {
-        let seen = leases.calls_seen(&request.target.key);
+        let calls = leases.calls(&request.target.key);
         let decision = self.ask_store(request).await?;
         if decision.is_by_failure_policy() {
             return Ok(decision);
         }
-        match leases.note(&request.target, request.cost, &decision, seen) {
+        match leases.note(&request.target, request.cost, &decision, calls) {
             None => Ok(decision),
-            Some(given_back) => {
-                given_back.await;
+            Some(calls) => {
+                calls.done().await;
                 self.ask_store(request).await
             }
         }
