@@ -172,7 +172,8 @@ fn without_store(
     let mut local_decisions = if shares.is_empty() {
         Vec::new()
     } else {
-        let (targets, costs) = shares.iter().map(|it| (it.target.clone(), it.cost)).unzip();
+        let targets = shares.iter().map(|it| it.target.clone());
+        let costs = shares.iter().map(|it| it.cost);
         let call = Call::with_purpose(purpose, targets, costs);
         local.start_shrinking();
         match local.memory().check_call(&call)?.decisions(&call) {

@@ -377,8 +377,8 @@ pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> 
 }
 
 fn call_of(requests: &[TargetRequest], purpose: Purpose) -> Call {
-    let limiters = requests.iter().map(|it| it.target.clone()).collect();
-    let costs = requests.iter().map(|it| it.cost).collect();
+    let limiters = requests.iter().map(|it| it.target.clone());
+    let costs = requests.iter().map(|it| it.cost);
     Call::with_purpose(purpose, limiters, costs)
 }
 

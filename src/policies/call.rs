@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use smallvec::SmallVec;
+
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -20,9 +22,9 @@ use super::answer::{Answer, Outcome};
 pub(crate) struct Call {
     /// The call id, the same for each attempt; zeros where no target keeps it.
     pub(crate) call_id: CallId,
-    pub(crate) limiters: Vec<Target>,
+    pub(crate) limiters: SmallVec<[Target; 1]>,
     /// The cost of each request at each limiter.
-    pub(crate) costs: Vec<u32>,
+    pub(crate) costs: SmallVec<[u32; 1]>,
     pub(crate) purpose: Purpose,
     may_have_run: AtomicBool,
 }
@@ -61,7 +63,7 @@ pub(crate) struct Answers {
     /// The score of the grants made.
     pub(crate) score: i64,
     /// Each limiter's answer to each request.
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: SmallVec<[Answer; 1]>,
 }
 
 /// A target with its state.
@@ -72,11 +74,19 @@ pub(crate) struct Opened<'a> {
 }
 
 impl Call {
-    pub(crate) fn new(limiters: Vec<Target>, costs: Vec<u32>) -> Self {
+    pub(crate) fn new(
+        limiters: impl IntoIterator<Item = Target>,
+        costs: impl IntoIterator<Item = u32>,
+    ) -> Self {
         Self::with_purpose(Purpose::Decide, limiters, costs)
     }
 
-    pub(crate) fn with_purpose(purpose: Purpose, limiters: Vec<Target>, costs: Vec<u32>) -> Self {
+    pub(crate) fn with_purpose(
+        purpose: Purpose,
+        limiters: impl IntoIterator<Item = Target>,
+        costs: impl IntoIterator<Item = u32>,
+    ) -> Self {
+        let limiters: SmallVec<[Target; 1]> = limiters.into_iter().collect();
         // A new one takes a system call.
         let is_named = match &limiters[..] {
             [only] => only.model.properties().names_calls(),
@@ -85,7 +95,7 @@ impl Call {
         Self {
             call_id: is_named.then(new_call_id).unwrap_or_default(),
             limiters,
-            costs,
+            costs: costs.into_iter().collect(),
             purpose,
             may_have_run: AtomicBool::new(false),
         }
@@ -95,7 +105,7 @@ impl Call {
         // Its lock is deleted too, whichever limiter has set it.
         let penalty = Some(target.penalty.unwrap_or(0))
             .filter(|_| !target.model.properties().is_on_the_window);
-        Self::with_purpose(Purpose::Reset, vec![Target { penalty, ..target }], vec![1])
+        Self::with_purpose(Purpose::Reset, [Target { penalty, ..target }], [1])
     }
 
     /// Notes that the call is about to be sent, or that it was sent but did not run.
@@ -249,7 +259,7 @@ pub(super) fn check_jointly(
         prepare(opened, at, costs)?;
     }
     let score = at.now;
-    let mut answers = Vec::with_capacity(costs.len());
+    let mut answers = SmallVec::<[Answer; 1]>::with_capacity(costs.len());
     for costs in costs.chunks(opened.len()) {
         let first = answers.len();
         for (place, (limiter, &cost)) in opened.iter_mut().zip(costs).enumerate() {
@@ -312,7 +322,7 @@ pub(crate) fn peek(
         let answer = limiter.peek(at, i64::from(cost));
         answer.map_err(|unusable| (place, unusable))
     });
-    let mut answers: Vec<_> = answers.collect::<Result<_, _>>()?;
+    let mut answers: SmallVec<[_; 1]> = answers.collect::<Result<_, _>>()?;
     spare_unless_all_grant(&mut answers, |place, cost| {
         let Opened { target, state, .. } = &opened[place];
         let answer = target.model.peek(&**state, at, cost);

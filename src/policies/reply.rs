@@ -50,7 +50,7 @@ pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
         let target = target.by_ref();
         Some(target.answer(reply.locked_for(), answer, cost))
     });
-    let mut answers: Vec<_> = answers.collect::<Option<_>>()?;
+    let mut answers: SmallVec<[_; 1]> = answers.collect::<Option<_>>()?;
     let evaluate = |limiter, cost| evaluate(limiter, cost).ok_or(());
     spare_unless_all_grant(&mut answers, evaluate).ok()?;
     (answers.len() == call.costs.len()).then_some(Answers { score, answers })
@@ -149,7 +149,7 @@ mod tests {
             };
             let costs = numbers(&given["costs"]).into_iter();
             let costs: Vec<u32> = costs.map(|cost| u32::try_from(cost).unwrap()).collect();
-            let call = Call::new(vec![target], costs);
+            let call = Call::new([target], costs);
             let reply = TargetReply::new(&numbers(&given["reply"]["doubles"])).unwrap();
             let answers = answers(&call, &[reply]).unwrap().answers;
             let requests = answers.iter().map(|answer| match answer.outcome {

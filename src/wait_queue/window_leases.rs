@@ -369,7 +369,7 @@ impl Asking {
             key: Arc::clone(&target.key),
             penalty: None,
         };
-        let call = Arc::new(Call::new(vec![asked], vec![permits]));
+        let call = Arc::new(Call::new([asked], [permits]));
         let sent = moment();
         let Ok((answer, server)) = target.store.take(&call).await else {
             return;

@@ -65,8 +65,8 @@ impl Calls for TargetCalls {
         }
         // The last request has the policy in force.
         let target = requests.clone().last().map(|last| last.target.clone());
-        let costs = requests.map(|request| request.cost).collect();
-        Arc::new(Call::new(target.into_iter().collect(), costs))
+        let costs = requests.map(|request| request.cost);
+        Arc::new(Call::new(target, costs))
     }
 
     fn run(

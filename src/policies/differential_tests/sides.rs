@@ -160,7 +160,7 @@ fn check<'a>(
         Form::Joint => check_jointly(&mut opened, at, call_id, costs),
         Form::Peek => call::peek(&opened, at, costs),
     };
-    answers.map(|answers| answers.answers)
+    answers.map(|answers| answers.answers.into_vec())
 }
 
 fn opened<'a>(
@@ -244,12 +244,12 @@ impl Fixture {
         self.calls += 1;
         let mut call_id: CallId = [0xa5; 16];
         call_id[..8].copy_from_slice(&self.calls.to_be_bytes());
-        let limiters = sides.iter().map(|side| side.target.clone()).collect();
+        let limiters = sides.iter().map(|side| side.target.clone());
         let purpose = match form {
             Form::Alone | Form::Shared | Form::Joint => Purpose::Decide,
             Form::Peek => Purpose::Peek,
         };
-        let mut call = Call::with_purpose(purpose, limiters, costs.to_vec());
+        let mut call = Call::with_purpose(purpose, limiters, costs.iter().copied());
         call.call_id = call_id;
         let call = Arc::new(call);
         let at = self.at();
@@ -268,7 +268,8 @@ impl Fixture {
         }
 
         let redis = self.run(&call, form).await;
-        let redis = redis.map(|replies| reply::answers(&call, &replies).unwrap().answers);
+        let redis =
+            redis.map(|replies| reply::answers(&call, &replies).unwrap().answers.into_vec());
         let taken = self.taken();
         let at = At {
             server: at.server + taken,
@@ -341,7 +342,7 @@ impl Fixture {
             };
             match read_reply(&reply).unwrap() {
                 Reply::Unfinished { progress: read, .. } => progress = read,
-                Reply::Answered { replies, .. } => return Ok(replies),
+                Reply::Answered { replies, .. } => return Ok(replies.into_vec()),
                 other => panic!("{other:?}"),
             }
         }

@@ -140,7 +140,7 @@ fn culprit<'a>(call: &'a Call, error: &RedisError) -> Option<&'a Target> {
 pub(crate) enum Reply {
     Answered {
         server_millis: i64,
-        replies: Vec<TargetReply>,
+        replies: SmallVec<[TargetReply; 1]>,
     },
     /// So many grants have expired that the call must be made again before anything is decided.
     Unfinished {

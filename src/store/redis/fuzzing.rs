@@ -64,7 +64,7 @@ fn decisions() -> Vec<Call> {
             true => vec![3],
             false => vec![3, 3, 1],
         };
-        Call::new(vec![target], costs)
+        Call::new([target], costs)
     }));
     calls
 }

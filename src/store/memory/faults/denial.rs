@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::super::client_limiter::MemoryLimiter;
 use super::super::limiter::not_initialized;
 use crate::error::Result;
@@ -54,9 +56,9 @@ impl Denial {
             key: DENIES.into(),
             penalty: None,
         });
-        let (mut score, mut answers) = (0, Vec::with_capacity(call.costs.len()));
+        let (mut score, mut answers) = (0, SmallVec::with_capacity(call.costs.len()));
         for costs in call.costs.chunks(call.limiters.len()) {
-            let costs = costs.iter().copied().chain([2]).collect();
+            let costs = costs.iter().copied().chain([2]);
             let asked = Call::with_purpose(Purpose::Peek, limiters.clone(), costs);
             let would_be = memory.check_call(&asked)?;
             score = would_be.score;
