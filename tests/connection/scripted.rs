@@ -77,15 +77,14 @@ impl Scripted {
         commands.iter().filter(|command| *command == name).count()
     }
 
-    /// Waits until it has got a command so many times more.
-    pub async fn until_got(&self, name: &str, more: usize) {
+    /// Waits until it has got a command so many times more than when this was called.
+    pub fn until_got(&self, name: &str, more: usize) -> impl Future<Output = ()> {
         let goal = self.got(name) + more;
-        at_last(name, async {
+        at_last(name, async move {
             while self.got(name) < goal {
                 sleep(ms(1)).await;
             }
         })
-        .await;
     }
 
     /// How many connections it has accepted.

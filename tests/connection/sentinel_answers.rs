@@ -95,8 +95,9 @@ async fn the_sentinel_that_named_the_primary_is_asked_first_the_next_time() {
     let client = patient_client(&url(&[&first, &second])).await;
     let limiter = ample(&client, "limiter").await;
     let before = first.connections();
+    let is_asked_again = second.until_got(ASKS, 1);
     close_connections(&primary).await;
-    second.until_got(ASKS, 1).await;
+    is_asked_again.await;
     assert!(limiter.try_acquire(1).await.unwrap());
     assert_eq!(first.connections(), before);
 }
