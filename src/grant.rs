@@ -66,6 +66,7 @@ pub(crate) enum Origin {
 
 impl Grant {
     /// A grant by the store.
+    #[inline]
     pub(crate) fn new(score: i64, call_id: CallId, permits: u32) -> Self {
         Self {
             score,
@@ -83,6 +84,7 @@ impl Grant {
     }
 
     /// A grant by a limiter that does not know single grants: a refund does not find it.
+    #[inline]
     pub(crate) fn forgotten(permits: u32) -> Self {
         Self::new(i64::MIN, CallId::default(), permits)
     }

@@ -125,16 +125,17 @@ impl Fixture {
         tokio::time::advance(time + ms(1)).await;
     }
 
-    /// Lets those who wait be told what others free from here on: a message before that is lost to them.
+    /// Lets those who wait on `other`'s limiter be told what it frees from here on: a message before that is lost to them.
     pub async fn until_told(&self, other: &RateLimiter) {
         let urls = match &self.store {
             Store::Redis(server) if has_channels() => server.url(),
             Store::Cluster(urls) if has_channels() => urls.clone(),
             _ => return run_until_stalled(other).await,
         };
-        let channel = match self.name.contains('{') {
-            true => format!("{}:freed", self.name),
-            false => format!("{{{}}}:freed", self.name),
+        let name = other.name();
+        let channel = match name.contains('{') {
+            true => format!("{name}:freed"),
+            false => format!("{{{name}}}:freed"),
         };
         let mut nodes = Vec::new();
         for url in urls.split(',') {

@@ -28,7 +28,7 @@ pub async fn waiting_creates_the_limiter_of_a_key_also_where_it_is_lost_meanwhil
                 }
             }
         });
-        run_until_stalled(&of_other).await;
+        fixture.until_told(&of_other).await;
         assert!(!waiter.is_finished());
         assert!(of_other.delete().await.unwrap());
         assert!(fixture.served(waiter, &of_other).await.unwrap());

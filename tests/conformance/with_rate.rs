@@ -5,7 +5,7 @@ use redisson_rate_limiter::{
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
-use crate::stopped_time::{at_once, run_until_stalled};
+use crate::stopped_time::at_once;
 
 async fn with_rate(fixture: &Fixture, rate: Rate) -> RateLimiter {
     fixture.limiter().await.with_rate(rate).unwrap()
@@ -127,7 +127,7 @@ pub async fn waiters_create_a_limiter_that_was_lost_in_the_meantime(fixture: Fix
                 }
             }
         });
-        run_until_stalled(&other).await;
+        fixture.until_told(&other).await;
         assert!(!waiter.is_finished());
         assert!(other.delete().await.unwrap());
         assert!(fixture.served(waiter, &other).await.unwrap());
