@@ -243,6 +243,30 @@ fn keys_that_no_limiter_uses_are_removed() {
     assert_eq!(cli.run("available a{t}b --client-id one").out, "9");
 }
 
+/// `orders` would have the keys of `{orders}`, whose name has braces already.
+#[test]
+fn the_keys_of_a_limiter_whose_name_is_in_braces_are_its_own() {
+    let cli = Cli::start();
+    cli.run("set {orders} 10/1h");
+    cli.run("try {orders} 4");
+    cli.run("set {mails} 10/1h --per-client");
+    cli.run("try {mails} 4 --client-id one");
+    cli.redis(&["SET", "{orders}:value:one", "5"]);
+    let ran = cli.run("doctor --json --fix --yes");
+    let expected = [(
+        "{orders}one".to_owned(),
+        "keys-of-other-type".to_owned(),
+        true,
+    )];
+    assert_eq!(found(&ran), expected, "{ran:?}");
+    assert_eq!(cli.run("available {orders}").out, "6");
+    assert_eq!(cli.run("available {mails} --client-id one").out, "6");
+    // A limiter of the other name, too: what one does not use is the other's.
+    cli.run("set orders 10/1h --per-client");
+    cli.run("doctor --fix --yes");
+    assert_eq!(cli.run("available {orders}").out, "6");
+}
+
 #[test]
 fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
     let cli = Cli::start();

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::Legacy;
 use super::finding::Fix;
 use super::limiter::{Place, read_tally, settled};
+use super::places::namesake;
 use crate::commands::Context;
 use crate::failure::Failure;
 use crate::inspect::grants::{Stored, read};
@@ -44,9 +45,10 @@ pub(super) async fn mend(
         } => {
             let interval = unless_live_in.map(|it| it.to_string()).unwrap_or_default();
             let arguments = [rate_type.as_bytes(), interval.as_bytes()];
-            is_written(&REMOVE, context, place, &arguments).await
+            let namesake = namesake(&place.name);
+            is_written(&REMOVE, context, place, namesake, &arguments).await
         }
-        Fix::Expire => is_written(&EXPIRE, context, place, &[]).await,
+        Fix::Expire => is_written(&EXPIRE, context, place, None, &[]).await,
     }
 }
 
@@ -55,10 +57,12 @@ async fn is_written(
     script: &Script,
     context: &Context,
     place: &Place,
+    further_key: Option<String>,
     arguments: &[&[u8]],
 ) -> Result<bool, Failure> {
     let keys = keys_of(&context.client, &place.name, place.client.as_deref());
-    let keys = keys.each_ref().map(String::as_bytes);
+    let keys = keys.iter().chain(&further_key);
+    let keys: Vec<_> = keys.map(String::as_bytes).collect();
     let written = script.run(&context.client, &keys, arguments).await?;
     Ok(text(&written) != "0")
 }

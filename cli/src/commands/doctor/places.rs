@@ -21,7 +21,7 @@ pub(super) fn place_of(key: &str) -> Option<Place> {
     };
     let in_braces = name.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
     let name = match in_braces {
-        Some(inner) if !inner.contains('{') => inner,
+        Some(inner) if !inner.is_empty() && !inner.contains('{') => inner,
         _ if name.contains('{') => name,
         _ => return None,
     };
@@ -29,6 +29,16 @@ pub(super) fn place_of(key: &str) -> Option<Place> {
         name: name.to_owned(),
         client,
     })
+}
+
+/// The limiter whose keys with permits and values have the same names as those of this one: a name that is nothing but braces
+/// around another one stays without further braces.
+pub(super) fn namesake(name: &str) -> Option<String> {
+    let in_braces = name.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
+    match in_braces {
+        Some(inner) => Some(inner.to_owned()).filter(|it| !it.is_empty() && !it.contains('{')),
+        None => Some(format!("{{{name}}}")).filter(|_| !name.contains('{')),
+    }
 }
 
 /// The patterns of the keys with permits and values of limiters whose names a pattern matches.
@@ -99,11 +109,11 @@ impl Places {
     ) -> Result<Vec<Place>, Failure> {
         let mut found = Vec::new();
         for key in keys {
-            let Some(place) = place_of(&key) else {
+            let Some(mut place) = place_of(&key) else {
                 continue;
             };
             let limiter = context.client.rate_limiter(&place.name);
-            let [name, value, _, permits, _] = limiter.keys();
+            let [_, value, _, permits, _] = limiter.keys();
             let end = place.client.as_deref().map(|id| format!(":{id}"));
             let end = end.unwrap_or_default();
             let is_value = key == format!("{value}{end}");
@@ -113,8 +123,19 @@ impl Places {
             // With both keys, the one with the permits is enough; and one that has a name of its own was looked at as a limiter.
             let permits = format!("{permits}{end}");
             let is_looked_at = async {
-                Ok(is_value && exists(context, &permits).await?
-                    || place.client.is_none() && exists(context, name).await?)
+                if is_value && exists(context, &permits).await? {
+                    return Ok(true);
+                }
+                if exists(context, &place.name).await? {
+                    return Ok(place.client.is_none());
+                }
+                if let Some(namesake) = namesake(&place.name)
+                    && exists(context, &namesake).await?
+                {
+                    place.name = namesake;
+                    return Ok(place.client.is_none());
+                }
+                Ok(false)
             };
             match is_looked_at.await {
                 Ok(false) => found.push(place),
@@ -153,11 +174,25 @@ mod tests {
             ("{a}b}:permits:id", Some(("a}b", Some("id")))),
             ("orders:value", None),
             ("{orders}:values", None),
+            ("{}:value", Some(("{}", None))),
             ("orders", None),
         ] {
             let place = place_of(key);
             let found = { place.as_ref() }.map(|it| (it.name.as_str(), it.client.as_deref()));
             assert_eq!(found, expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_braces_and_the_one_within_have_the_same_keys() {
+        for (name, expected) in [
+            ("orders", Some("{orders}")),
+            ("{orders}", Some("orders")),
+            ("a{t}b", None),
+            ("{a}{b}", None),
+            ("{}", None),
+        ] {
+            assert_eq!(namesake(name).as_deref(), expected, "{name}");
         }
     }
 }
