@@ -293,6 +293,33 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
     let expected = [("ordersdead", "idle-client"), ("orderslive", "clock-ahead")];
     let expected = expected.map(|(of, code)| (of.to_owned(), code.to_owned()));
     let mut codes = codes;
+#[test]
+fn what_no_limiter_writes_is_kept_whatever_its_key_is_called() {
+    let cli = Cli::start();
+    cli.redis(&["SET", "{cart}:value", "three apples"]);
+    cli.redis(&["ZADD", "{board}:permits", "7", "alice"]);
+    cli.redis(&["ZADD", "{game}:permits", "7", "2024team"]); // eight bytes, as of Redisson 3.16
+    cli.redis(&["SET", "{game}:value:eu", "7"]);
+    let ran = cli.run("doctor --json --fix --yes");
+    let mut findings = found(&ran);
+    findings.sort();
+    let expected = [
+        ("board", "wrong-type", false),
+        ("cart", "wrong-type", false),
+        ("game", "wrong-type", false),
+        ("gameeu", "keys-left-behind", true),
+    ];
+    let expected = expected.map(|(of, code, is_fixed)| (of.to_owned(), code.to_owned(), is_fixed));
+    assert_eq!(findings, expected, "{ran:?}");
+    let kept = cli.redis(&[
+        "EXISTS",
+        "{cart}:value",
+        "{board}:permits",
+        "{game}:permits",
+    ]);
+    assert_eq!(kept, redis::Value::Int(3));
+}
+
     codes.sort();
     assert_eq!(codes, expected);
     cli.run("doctor orders --fix --yes");

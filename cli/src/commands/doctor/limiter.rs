@@ -134,7 +134,8 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<
     }
     let has_keys = stored.types[1] != "none" || stored.types[2] != "none";
     if stored.types[0] == "none" {
-        if has_keys {
+        of_others(stored, tally, &mut findings);
+        if has_keys && findings.is_empty() {
             let text =
                 "there are permits, and no settings: the next limiter of this name may use them";
             let fix = Fix::Remove {
@@ -202,6 +203,21 @@ fn wrong_types(stored: &Stored, findings: &mut Vec<Finding>) {
 }
 
 fn unreadable_settings(stored: &Stored, findings: &mut Vec<Finding>) {
+/// Keys without a limiter that hold what no client of one writes. A float alone proves nothing: any eight bytes may be one.
+fn of_others(stored: &Stored, tally: &Tally, findings: &mut Vec<Finding>) {
+    let has = |generation| tally.by_generation.contains_key(&generation);
+    let has_number = stored.value().is_some();
+    let is_other = [
+        false,
+        stored.types[1] == "string" && !has_number,
+        has(Generation::Malformed) || has(Generation::Float) && !has_number,
+    ];
+    for (key, _) in stored.keys.iter().zip(is_other).filter(|it| it.1) {
+        let text = format!("{} holds what no limiter does", key.escape_debug());
+        findings.push(Finding::new(Code::WrongType, text));
+    }
+}
+
     let mut note = |text: String| findings.push(Finding::new(Code::SettingsUnreadable, text));
     if stored.settings().is_none() {
         let (rate, interval) = (stored.rate.escape_debug(), stored.interval.escape_debug());
