@@ -132,7 +132,7 @@ impl Doctor<'_> {
         }
         let is_one = !is_pattern(&name);
         if is_one && first.is_none() && self.unread == 0 {
-            self.no_limiter(&name).await?;
+            self.one(&name).await?;
         }
         let name = first.unwrap_or_else(|| name.replace(['*', '?', '[', ']'], ""));
         if !name.is_empty()
@@ -163,9 +163,24 @@ impl Doctor<'_> {
         Ok(first)
     }
 
-    /// Nothing was found under this one name: there is no key, or another program's.
-    async fn no_limiter(&mut self, name: &str) -> Result<(), Failure> {
-        let finding = match super::kind_of(self.context, name).await? {
+    /// Looks at the key of this one name, under which no limiter was found: it was not looked for, or there is none.
+    async fn one(&mut self, name: &str) -> Result<(), Failure> {
+        let kind = match super::kind_of(self.context, name).await {
+            // What the user may not do is told after this.
+            Err(failure) if failure.is_not_permitted() => return Ok(()),
+            kind => kind?,
+        };
+        let place = Place {
+            name: name.to_owned(),
+            client: None,
+        };
+        if kind.as_deref() == Some("hash") && self.is_limiter(&place).await? {
+            return self.limiter(&place).await;
+        }
+        if self.unread > 0 {
+            return Ok(());
+        }
+        let finding = match kind {
             None => Finding::new(Code::NoLimiter, "there is no limiter of this name"),
             Some(kind) => Finding::new(Code::WrongType, format!("it is a {kind}, and no limiter")),
         };

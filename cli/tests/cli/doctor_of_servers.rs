@@ -128,6 +128,12 @@ fn what_the_user_may_not_read_is_told_and_the_rest_is_looked_at() {
         false,
     );
     assert_eq!((found(&ran), ran.code), (vec![expected], 1), "{ran:?}");
+    // One that is not looked for is looked at by its name.
+    let ran = run_as(&cli, "~* +@all -scan", "doctor --json orders");
+    let expected = ("orders".to_owned(), "permits-lost".to_owned(), false);
+    assert_eq!((found(&ran), ran.code), (vec![expected], 1), "{ran:?}");
+    let ran = run_as(&cli, "~mails +@all -scan", "doctor --json orders");
+    assert_eq!((found(&ran), ran.code), (Vec::new(), 1), "{ran:?}");
     for rules in [
         "~* +@all -info -config",
         "~* +@all -evalsha -eval",
