@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redisson_rate_limiter::RedissonClient;
 
 use super::member::Member;
-use super::reply::{bytes, exactly, list, number, score, text};
+use super::reply::{bytes, exactly, integer, list, number, score, text};
 use super::sample::keys_of;
 use super::script::Script;
 use crate::failure::Failure;
@@ -42,15 +42,12 @@ impl Stored {
 
     /// Rate and interval in ms, if both are such as a limiter can have.
     pub(crate) fn settings(&self) -> Option<(i64, i64)> {
-        const LARGEST: i64 = 1 << 53;
-        let rate = self.rate.parse().ok()?;
-        let interval = self.interval.parse().ok()?;
-        let are_valid = (1..=LARGEST).contains(&rate) && (1..=LARGEST).contains(&interval);
-        are_valid.then_some((rate, interval))
+        let (rate, interval) = (integer(&self.rate)?, integer(&self.interval)?);
+        (rate >= 1 && interval >= 1).then_some((rate, interval))
     }
 
     pub(crate) fn value(&self) -> Option<i64> {
-        self.value.parse().ok()
+        integer(&self.value)
     }
 }
 

@@ -33,6 +33,13 @@ pub(crate) fn number<T: std::str::FromStr>(reply: &Reply) -> Option<T> {
     text(reply).parse().ok()
 }
 
+/// An integer in the one form that the scripts of the library read: of Redis, and up to 2^53.
+pub(crate) fn integer(text: &str) -> Option<i64> {
+    let number: i64 = text.parse().ok()?;
+    let is_one = number.unsigned_abs() <= 1 << 53 && number.to_string() == text;
+    is_one.then_some(number)
+}
+
 /// A score. Those of peers whose clock is wrong may be anything.
 pub(crate) fn score(text: &str) -> i64 {
     let number: f64 = text.parse().unwrap_or_default();

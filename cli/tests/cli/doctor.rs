@@ -183,6 +183,32 @@ fn a_value_that_is_lost_or_no_number_is_set_anew() {
     assert!((900..=1_000).contains(&lives), "{lives}");
 }
 
+/// The scripts read numbers in Redis's own form only.
+#[test]
+fn numbers_that_no_script_reads_are_found() {
+    let cli = Cli::start();
+    for value in ["05", "+5", "-0", "9007199254740993"] {
+        cli.run("set orders 10/1h");
+        add(&cli, "{orders}:permits", cli.now(), &member(&[1; 16], 5));
+        cli.redis(&["SET", "{orders}:value", value]);
+        assert_eq!(cli.run("try orders").code, 3, "{value}");
+        assert_found_and_fixed(&cli, "orders", "value-unreadable");
+        assert_eq!(cli.run("available orders").out, "5");
+    }
+    for (field, text) in [
+        ("rate", "010"),
+        ("interval", "+60000"),
+        ("keepAliveTime", "1.5"),
+    ] {
+        cli.run("set orders 10/1h");
+        cli.redis(&["HSET", "orders", field, text]);
+        assert_eq!(cli.run("try orders").code, 3, "{field}");
+        let ran = cli.run("doctor --json orders");
+        let expected = ("orders".to_owned(), "settings-unreadable".to_owned(), false);
+        assert_eq!((found(&ran), ran.code), (vec![expected], 1), "{field}");
+    }
+}
+
 #[test]
 fn members_that_are_no_grants_are_removed() {
     let cli = Cli::start();
@@ -268,32 +294,6 @@ fn the_keys_of_a_limiter_whose_name_is_in_braces_are_its_own() {
 }
 
 #[test]
-fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
-    let cli = Cli::start();
-    cli.run("set orders 10/1s --per-client");
-    add(
-        &cli,
-        "{orders}:permits:dead",
-        cli.now() - 5_000,
-        &member(&[1; 16], 4),
-    );
-    cli.redis(&["SET", "{orders}:value:dead", "6"]);
-    cli.redis(&["SET", "{orders}:value:live", "6"]);
-    add(
-        &cli,
-        "{orders}:permits:live",
-        cli.now() + 60_000,
-        &member(&[1; 16], 4),
-    );
-    let dry = cli.run("doctor --json orders");
-    let codes: Vec<_> = found(&dry)
-        .into_iter()
-        .map(|(of, code, _)| (of, code))
-        .collect();
-    let expected = [("ordersdead", "idle-client"), ("orderslive", "clock-ahead")];
-    let expected = expected.map(|(of, code)| (of.to_owned(), code.to_owned()));
-    let mut codes = codes;
-#[test]
 fn what_no_limiter_writes_is_kept_whatever_its_key_is_called() {
     let cli = Cli::start();
     cli.redis(&["SET", "{cart}:value", "three apples"]);
@@ -320,6 +320,32 @@ fn what_no_limiter_writes_is_kept_whatever_its_key_is_called() {
     assert_eq!(kept, redis::Value::Int(3));
 }
 
+#[test]
+fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1s --per-client");
+    add(
+        &cli,
+        "{orders}:permits:dead",
+        cli.now() - 5_000,
+        &member(&[1; 16], 4),
+    );
+    cli.redis(&["SET", "{orders}:value:dead", "6"]);
+    cli.redis(&["SET", "{orders}:value:live", "6"]);
+    add(
+        &cli,
+        "{orders}:permits:live",
+        cli.now() + 60_000,
+        &member(&[1; 16], 4),
+    );
+    let dry = cli.run("doctor --json orders");
+    let codes: Vec<_> = found(&dry)
+        .into_iter()
+        .map(|(of, code, _)| (of, code))
+        .collect();
+    let expected = [("ordersdead", "idle-client"), ("orderslive", "clock-ahead")];
+    let expected = expected.map(|(of, code)| (of.to_owned(), code.to_owned()));
+    let mut codes = codes;
     codes.sort();
     assert_eq!(codes, expected);
     cli.run("doctor orders --fix --yes");

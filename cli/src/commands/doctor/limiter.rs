@@ -9,6 +9,7 @@ use crate::commands::show::in_words;
 use crate::failure::Failure;
 use crate::inspect::grants::{Grant, Reading, Stored, read};
 use crate::inspect::member::Generation;
+use crate::inspect::reply::integer;
 use crate::report::number_of;
 
 /// The keys that are looked at: a limiter's, or those of one client of it.
@@ -202,7 +203,6 @@ fn wrong_types(stored: &Stored, findings: &mut Vec<Finding>) {
     }
 }
 
-fn unreadable_settings(stored: &Stored, findings: &mut Vec<Finding>) {
 /// Keys without a limiter that hold what no client of one writes. A float alone proves nothing: any eight bytes may be one.
 fn of_others(stored: &Stored, tally: &Tally, findings: &mut Vec<Finding>) {
     let has = |generation| tally.by_generation.contains_key(&generation);
@@ -218,12 +218,18 @@ fn of_others(stored: &Stored, tally: &Tally, findings: &mut Vec<Finding>) {
     }
 }
 
+fn unreadable_settings(stored: &Stored, findings: &mut Vec<Finding>) {
     let mut note = |text: String| findings.push(Finding::new(Code::SettingsUnreadable, text));
     if stored.settings().is_none() {
         let (rate, interval) = (stored.rate.escape_debug(), stored.interval.escape_debug());
         note(format!(
             "rate `{rate}` and interval `{interval}` are not from 1 to 2^53"
         ));
+    }
+    let keep_alive = &stored.keep_alive;
+    if !keep_alive.is_empty() && integer(keep_alive).is_none() {
+        let text = keep_alive.escape_debug();
+        note(format!("the field `keepAliveTime` is `{text}`"));
     }
     match stored.rate_type.as_str() {
         "0" | "1" => {}
@@ -289,7 +295,7 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
         }
         None => {
             let text = format!(
-                "the value is `{}`, which is no number",
+                "the value is `{}`, which is no number as Redis writes it",
                 stored.value.escape_debug()
             );
             Finding::new(Code::ValueUnreadable, text)
@@ -331,7 +337,7 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
 }
 
 fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
-    let keep_alive: i64 = stored.keep_alive.parse().unwrap_or(0);
+    let keep_alive = integer(&stored.keep_alive).unwrap_or(0);
     let text = match stored.lives[0] {
         left if left > 0 => "the settings expire",
         _ if keep_alive > 0 => "the limiter has a keep alive",
