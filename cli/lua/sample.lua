@@ -3,13 +3,14 @@
 -- KEYS    name, value, permits; the start of a bucket with that name
 -- ARGV    1  ms since the epoch from which on, up to now, grants are counted as new; if it is negative, ms before now
 -- Returns an array that begins with the kind:
---         'rate', rate, interval, type, keep alive, value, time to live of the hash, now, stored grants, live grants,
---                 permits of the expired ones (-1: too many to read), permits of the live ones (the same), score of the oldest
---                 live one, new grants, permits of the newest of them, their number
+--         'rate', rate, interval, type, keep alive, value, time to live of the hash, now, stored grants, permits of the expired
+--                 ones (-1: too many to read), permits of the live ones (the same), score of the oldest live one that holds
+--                 permits, new grants, permits of the newest of them, their number
 --         'token_bucket', 'quota_bucket', 'sliding_window_log', 'fixed_window', 'bucket', each with what it holds and its time
 --                 to live
 --         'other'
---         Settings and value are '' if they are missing, and as they are stored if not. A key of another type is 'other'
+--         Settings and value are '' if they are missing, and as they are stored if not. A key of another type is 'other'. The
+--         fences of leases are no grants, but among more than can be read they are counted
 -- Writes  nothing. Reads 500 grants at most
 
 local MOST_READ, MOST_NEW = 200, 100
@@ -45,15 +46,25 @@ if not settings[1] or not settings[2] then
   return { 'other' }
 end
 
+local function permits_of(member)
+  if #member ~= 5 + (string.byte(member) or 0) then
+    return 0
+  end
+  local a, b, c, d = string.byte(member, -4, -1)
+  return a + b * 256 + c * 65536 + d * 16777216
+end
+
+-- The permits of the members, and how many of them are fences.
 local function sum(members)
-  local total = 0
+  local total, fences = 0, 0
   for _, member in ipairs(members) do
-    if #member == 5 + (string.byte(member) or 0) then
-      local a, b, c, d = string.byte(member, -4, -1)
-      total = total + a + b * 256 + c * 65536 + d * 16777216
+    local held = permits_of(member)
+    total = total + held
+    if held == 0 and #member == 29 and string.byte(member) == 24 then
+      fences = fences + 1
     end
   end
-  return total
+  return total, fences
 end
 
 local time = redis.call('time')
@@ -69,14 +80,25 @@ end
 local horizon = string.format('(%.0f', now - interval)
 local live = redis.call('zcount', permits, horizon, '+inf')
 local expired = number - live
-local held_by_expired, held_by_live = -1, -1
+local held_by_expired, held_by_live, fences = -1, -1, 0
 if expired <= MOST_READ then
-  held_by_expired = expired == 0 and 0 or sum(redis.call('zrange', permits, 0, expired - 1))
+  held_by_expired, fences = sum(expired == 0 and {} or redis.call('zrange', permits, 0, expired - 1))
+  number = number - fences
 end
+local first = redis.call('zrange', permits, expired, expired + (live <= MOST_READ and MOST_READ or 1) - 1)
 if live <= MOST_READ then
-  held_by_live = live == 0 and 0 or sum(redis.call('zrange', permits, expired, number - 1))
+  held_by_live, fences = sum(first)
+  number = number - fences
+elseif permits_of(first[1]) == 0 then
+  first = redis.call('zrange', permits, expired, expired + MOST_READ - 1)
 end
-local oldest = redis.call('zrangebyscore', permits, horizon, '+inf', 'withscores', 'limit', 0, 1)[2]
+local oldest = ''
+for _, member in ipairs(first) do
+  if permits_of(member) > 0 then
+    oldest = redis.call('zscore', permits, member)
+    break
+  end
+end
 local since = tonumber(ARGV[1])
 -- Each grant is in the time between two samples once; one whose score is ahead of now, such as a lease, in a later one.
 local from = string.format('%.0f', since < 0 and now + since or since)
@@ -84,6 +106,6 @@ local before = string.format('(%.0f', now)
 local new = redis.call('zcount', permits, from, before)
 local newest = new > 0 and redis.call('zrevrangebyscore', permits, before, from, 'limit', 0, MOST_NEW) or {}
 return {
-  'rate', settings[1], settings[2], settings[3] or '', settings[4] or '', stored or '', lives, now, number, live,
-  held_by_expired, held_by_live, oldest or '', new, sum(newest), #newest,
+  'rate', settings[1], settings[2], settings[3] or '', settings[4] or '', stored or '', lives, now, number,
+  held_by_expired, held_by_live, oldest, new, sum(newest), #newest,
 }

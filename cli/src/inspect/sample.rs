@@ -138,7 +138,7 @@ fn read(name: &str, of_one_client: bool, reply: &[Reply]) -> Option<Sample> {
     else {
         return None;
     };
-    let [grants, live, by_expired, by_live, oldest, new, newest, read] = numbers else {
+    let [grants, by_expired, by_live, oldest, new, newest, read] = numbers else {
         return None;
     };
     let permits: u64 = number(rate)?;
@@ -160,8 +160,8 @@ fn read(name: &str, of_one_client: bool, reply: &[Reply]) -> Option<Sample> {
     };
     let available = available.map(|it| it.max(0).unsigned_abs().min(permits));
     let is_known = rate.rate_type() == RateType::Overall || of_one_client;
-    let next_return = (number::<u64>(live)? > 0)
-        .then(|| score(&text(oldest)).saturating_add_unsigned(millis(interval)) - now);
+    let oldest = Some(text(oldest)).filter(|it| !it.is_empty());
+    let next_return = oldest.map(|it| score(&it).saturating_add_unsigned(millis(interval)) - now);
     let (new, newest, read): (u64, u64, u64) = (number(new)?, number(newest)?, number(read)?);
     Some(Sample {
         name: name.to_owned(),

@@ -65,6 +65,34 @@ fn limiters_are_listed_with_their_rates_and_what_is_in_use() {
     assert_eq!(cli.run("list no-such*").code, 1);
 }
 
+/// The fence is an empty member at its beginning.
+#[test]
+fn a_lease_is_one_grant_and_comes_back_after_its_end() {
+    let cli = Cli::start();
+    cli.run("set orders 9/1h");
+    let score = cli.now() + 1_800_000;
+    let member = |ahead: u64, permits: u32| {
+        let id = [&[7; 16][..], &ahead.to_le_bytes()].concat();
+        [&[24], &id[..], &permits.to_le_bytes()].concat()
+    };
+    for (at, member) in [
+        (score - 1_800_000, member(1 << 53, 0)),
+        (score, member(1_800_000, 3)),
+    ] {
+        let at = at.to_string();
+        let words: [&[u8]; 4] = [b"ZADD", b"{orders}:permits", at.as_bytes(), &member];
+        cli.redis(&words);
+    }
+    cli.redis(&["SET", "{orders}:value", "6"]);
+    let listed = cli.json("list");
+    assert_eq!(listed["grants"], json!(1));
+    let next = listed["next_return_ms"].as_u64().unwrap();
+    assert!((5_390_000..=5_400_000).contains(&next), "{next}");
+    let watched = cli.json("watch --once");
+    let next = watched["limiters"][0]["next_return_ms"].as_u64().unwrap();
+    assert!((5_390_000..=5_400_000).contains(&next), "{next}");
+}
+
 #[test]
 fn the_busiest_limiters_come_first_if_asked_for() {
     let cli = Cli::start();
