@@ -26,6 +26,8 @@ pub(super) struct Noted {
     pub(super) fences: u64,
     /// Permits that come back in each part of the window, from now on.
     pub(super) parts: Vec<u64>,
+    /// Those that come back after it: of leases, reservations and clients whose clock is ahead.
+    pub(super) later: u64,
     /// The next times at which permits come back, in ms from now, and how many.
     pub(super) returns: Vec<(i64, u64)>,
     /// By how much the newest score is ahead of the server's clock, in ms.
@@ -65,6 +67,7 @@ impl Noted {
             generations: BTreeMap::new(),
             fences: 0,
             parts: vec![0; PARTS],
+            later: 0,
             returns: Vec::new(),
             ahead: 0,
             takers: BTreeMap::new(),
@@ -90,8 +93,12 @@ impl Noted {
         }
         self.live = self.live.saturating_add(held);
         let part = back.saturating_sub(1).saturating_mul(PARTS as i64) / self.interval;
-        let part = usize::try_from(part).unwrap_or(PARTS).min(PARTS - 1);
-        self.parts[part] = self.parts[part].saturating_add(held);
+        let part = usize::try_from(part).ok().filter(|it| *it < PARTS);
+        let back_then = match part {
+            Some(part) => &mut self.parts[part],
+            None => &mut self.later,
+        };
+        *back_then = back_then.saturating_add(held);
         let has_room = self.returns.len() < KEPT;
         match self.returns.last_mut() {
             Some((at, permits)) if *at == back => *permits += held,
@@ -107,7 +114,7 @@ impl Noted {
     }
 
     /// The first eight bytes of an id of the Rust crate are a counter of its process.
-    fn note_taker(&mut self, id: &[u8], held: u64, part: usize) {
+    fn note_taker(&mut self, id: &[u8], held: u64, part: Option<usize>) {
         const MOST_TAKERS: usize = 4_096;
         let Some(counter) = id.first_chunk().copied().map(u64::from_be_bytes) else {
             return;
@@ -127,7 +134,9 @@ impl Noted {
         taker.last = taker.last.max(counter);
         taker.grants += 1;
         taker.permits += held;
-        taker.parts[part] += held;
+        if let Some(part) = part {
+            taker.parts[part] += held;
+        }
     }
 
     /// The processes of the Rust crate that hold the most, and what all others hold: Redisson's grants, and single ones.
@@ -195,7 +204,8 @@ mod tests {
         let noted = noted(&[(3_000, 1, 4), (4_000, 2, 1), (4_001, 3, 2), (5_500, 4, 1)]);
         assert_eq!((noted.permits, noted.live, noted.ahead), (8, 3, 500));
         assert_eq!(noted.returns, [(1, 2), (1_500, 1)]);
-        assert_eq!((noted.parts[0], noted.parts[PARTS - 1]), (2, 1));
+        assert_eq!((noted.parts[0], noted.parts[PARTS - 1]), (2, 0));
+        assert_eq!(noted.later, 1);
     }
 
     #[test]

@@ -145,6 +145,10 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
         for line in draw(&it.noted.parts, &takers, interval, &terminal) {
             output.text(line)?;
         }
+        if it.noted.later > 0 {
+            let (later, whole) = (it.noted.later, lasting(interval));
+            output.text(format!("  later       {later} after {whole}"))?;
+        }
         let mut next = "  next        ".to_owned();
         for (place, (at, permits)) in it.noted.returns.iter().take(5).enumerate() {
             let comma = if place == 0 { "" } else { ", " };
