@@ -9,6 +9,9 @@ use rustix::termios::tcgetpgrp;
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// The exit code of a program whose terminal has hung up.
+pub(crate) const HANGUP: u8 = 128 + 1;
+
 /// The output of `wait`, or the exit code of a program that a signal has ended.
 pub(crate) async fn or_signal<T>(wait: impl Future<Output = T>) -> io::Result<Result<T, u8>> {
     let mut hangup = signal(SignalKind::hangup())?;
@@ -17,7 +20,7 @@ pub(crate) async fn or_signal<T>(wait: impl Future<Output = T>) -> io::Result<Re
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(tokio::select! {
         output = wait => Ok(output),
-        _ = hangup.recv() => Err(128 + 1),
+        _ = hangup.recv() => Err(HANGUP),
         _ = interrupt.recv() => Err(128 + 2),
         _ = quit.recv() => Err(128 + 3),
         _ = terminate.recv() => Err(128 + 15),

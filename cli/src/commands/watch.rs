@@ -23,11 +23,11 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::rate::duration;
 use crate::report::{Report, lasting, millis};
-use crate::signals::or_signal;
+use crate::signals::{HANGUP, or_signal};
 use crate::terminal::{Color, Terminal, shown};
 use history::{History, Watched};
 use sampling::Sampler;
-use screen::{Input, Screen};
+use screen::{Ended, Input, Screen};
 
 /// A server is not sampled more often.
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -93,11 +93,11 @@ pub(super) async fn watch(
     let ended = or_signal(watching)
         .await
         .map_err(|error| Failure::usage(error.to_string()))?;
-    match ended {
+    let exit_code = match ended {
         Ok(result) => result?,
-        Err(exit_code) => return Ok(Report::printed(true).with_exit_code(exit_code)),
-    }
-    Ok(Report::printed(true))
+        Err(exit_code) => exit_code,
+    };
+    Ok(Report::printed(true).with_exit_code(exit_code))
 }
 
 /// A line for each round, for ever.
@@ -116,12 +116,13 @@ async fn print_rounds(
     }
 }
 
+/// Until a person quits, or the terminal has hung up. Returns the exit code.
 async fn show(
     history: History,
     sampler: &mut Sampler<'_>,
     pattern: &str,
     every: Duration,
-) -> Result<(), Failure> {
+) -> Result<u8, Failure> {
     let history = Arc::new(Mutex::new(history));
     let mut screen = Screen::enter({
         let (history, pattern) = (Arc::clone(&history), pattern.to_owned());
@@ -144,11 +145,15 @@ async fn show(
             let input = tokio::select! {
                 round = &mut sampling => break round,
                 input = inputs.recv() => input.unwrap_or(Input::Quit),
-                failure = screen.failed() => return Err(failure),
+                ended = screen.failed() => match ended {
+                    Ended::HungUp => return Ok(HANGUP),
+                    Ended::Failed(failure) => return Err(failure),
+                },
             };
             let mut history = locked(&history);
             match input {
-                Input::Quit => return Ok(()),
+                Input::Quit => return Ok(0),
+                Input::HungUp => return Ok(HANGUP),
                 Input::Up => history.select(-1),
                 Input::Down => history.select(1),
                 Input::Sort => history.order = history.order.next(),

@@ -255,6 +255,23 @@ fn a_terminal_that_hangs_up_ends_it() {
     assert_eq!(terminal.hung_up(), Some(129));
 }
 
+/// The terminal fails before the signal is there.
+#[test]
+fn a_terminal_that_hangs_up_ends_it_as_the_signal_does() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    let watch = cli.command("watch --every 50ms");
+    let mut without_signal = std::process::Command::new("env");
+    without_signal
+        .arg("--block-signal=HUP")
+        .arg(watch.get_program())
+        .args(watch.get_args())
+        .env("REDIS_URL", cli.server.url());
+    let mut terminal = PseudoTerminal::start(&without_signal, 100, 24);
+    terminal.until("4 of 4 left");
+    assert_eq!(terminal.hung_up(), Some(129));
+}
+
 #[test]
 fn a_terminal_that_nobody_reads_holds_up_neither_samples_nor_a_signal() {
     let cli = Cli::start();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
 
 use super::tty::{Leaving, Tty};
@@ -55,11 +56,15 @@ impl Screen {
     }
 
     /// Returns when nothing can be drawn any more.
-    pub(super) async fn failed(&mut self) -> Failure {
-        match (&mut self.failed).await {
+    pub(super) async fn failed(&mut self) -> Ended {
+        let failure = match (&mut self.failed).await {
+            Ok(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+                return Ended::HungUp;
+            }
             Ok(error) => Failure::usage(format!("terminal: {error}")),
             Err(_) => Failure::panicked("the picture could not be drawn"),
-        }
+        };
+        Ended::Failed(failure)
     }
 }
 
@@ -96,10 +101,18 @@ fn restore_at_a_panic() {
     }));
 }
 
+/// Why there is no terminal any more. One that hangs up fails reads and writes, often before its signal comes.
+#[derive(Debug)]
+pub(super) enum Ended {
+    HungUp,
+    Failed(Failure),
+}
+
 /// What a person asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     Quit,
+    HungUp,
     Up,
     Down,
     Sort,
@@ -119,12 +132,12 @@ pub(super) fn inputs() -> mpsc::UnboundedReceiver<Input> {
             };
             let input = match event {
                 Ok(event) => input_of(&event),
-                Err(_) => Some(Input::Quit), // the terminal is gone
+                Err(_) => Some(Input::HungUp),
             };
             if let Some(input) = input {
                 let _ = sender.send(input);
             }
-            if input == Some(Input::Quit) {
+            if matches!(input, Some(Input::Quit | Input::HungUp)) {
                 return;
             }
         }
@@ -166,7 +179,9 @@ mod tests {
         if env::var_os(PANICS).is_some() {
             let mut screen = Screen::enter(|_| panic!("it cannot be drawn"));
             screen.redraw();
-            let failure = screen.failed().await;
+            let Ended::Failed(failure) = screen.failed().await else {
+                panic!("the terminal is there");
+            };
             drop(screen);
             eprintln!("{failure}; restored");
             return;
