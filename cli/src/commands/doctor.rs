@@ -17,7 +17,7 @@ use crate::inspect::scan::is_pattern;
 use crate::output::Output;
 use crate::report::{Report, number_of};
 use crate::terminal::{Color, shown};
-use finding::{Code, Finding};
+use finding::{Code, Finding, Fix};
 use limiter::Place;
 pub(crate) use places::as_pattern;
 use places::{Found, Places};
@@ -239,7 +239,9 @@ impl Doctor<'_> {
                 }
             }
             // Members that were removed or rewritten are in the sum now.
-            mend::mend_value(self.context, place, &fixes, legacy).await?;
+            if !mend::mend_value(self.context, place, &fixes, legacy).await? {
+                undone.extend(fixes.iter().filter(|fix| **fix == Fix::Value));
+            }
             are_fixed = true;
         }
         let left = match are_fixed {

@@ -28,7 +28,7 @@ Examples:
 
 Which client took a permit is known of a rate for each client. Of other limiters grants are put together that one process of the \
 Rust crate has made, as the ids of its calls ascend; Redisson's are random. A reading of more than 500 grants takes several calls, and \
-is repeated if the limiter changes meanwhile.")]
+is repeated until it finds the same twice.")]
 pub(crate) struct ShowArguments {
     /// A limiter
     pub(crate) name: String,

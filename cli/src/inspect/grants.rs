@@ -1,5 +1,6 @@
 //! A limiter as it is stored: settings, value, and its grants, a page at a time.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
 use redisson_rate_limiter::RedissonClient;
@@ -15,8 +16,8 @@ static GRANTS: LazyLock<Script> =
 
 /// How many grants a call reads.
 pub(crate) const PAGE: usize = 500;
-/// How often a limiter that changes is read again.
-const READINGS: u32 = 3;
+/// How often a limiter that changes is read.
+const READINGS: u32 = 4;
 
 /// The three keys of one limiter, of all clients or of one, without the grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,7 +78,8 @@ pub(crate) struct Reading {
     pub(crate) is_exact: bool,
 }
 
-/// Reads the limiter, and passes on each grant, the oldest first. A limiter that changes meanwhile is read again, a few times:
+/// Reads the limiter, and passes on each grant, the oldest first. One of several pages is read until two readings in a row find the
+/// same, a few times: between them it was so. A grant that goes and another that comes leave number and value as they were.
 /// `start` begins each reading.
 pub(crate) async fn read<T>(
     client: &RedissonClient,
@@ -87,31 +89,29 @@ pub(crate) async fn read<T>(
     mut note: impl FnMut(&mut T, Grant),
 ) -> Result<(Reading, T), Failure> {
     let keys = keys_of(client, name, of);
-    let mut readings = 1;
+    let (mut readings, mut found_before) = (1, None);
     loop {
         let (stored, now, mut page) = read_page(client, &keys, 0).await?;
         let mut noted = start(&stored, now);
         let first = page.first().map(|it| it.raw.clone()).unwrap_or_default();
-        let (mut last, mut place, mut is_exact) = (Vec::new(), 0, true);
+        let (mut last, mut place) = (Vec::new(), 0);
+        let mut found = DefaultHasher::new();
+        stored.value.hash(&mut found);
         while !page.is_empty() {
             let is_last = page.len() < PAGE;
             place += page.len();
             for grant in page {
+                (&grant.raw, grant.score).hash(&mut found);
                 last.clone_from(&grant.raw);
                 note(&mut noted, grant);
             }
             if is_last {
                 break;
             }
-            let (seen, _, next) = read_page(client, &keys, place).await?;
-            is_exact &= (seen.grants, &seen.value) == (stored.grants, &stored.value);
-            page = next;
+            (_, _, page) = read_page(client, &keys, place).await?;
         }
-        if place > PAGE {
-            // What was removed in front and added at the end since would leave the number as it was.
-            let (_, _, again) = read_page(client, &keys, 0).await?;
-            is_exact &= again.first().is_some_and(|it| it.raw == first);
-        }
+        let found = Some(found.finish());
+        let is_exact = place <= PAGE || found == found_before;
         if is_exact || readings == READINGS {
             let reading = Reading {
                 stored,
@@ -121,7 +121,7 @@ pub(crate) async fn read<T>(
             };
             return Ok((reading, noted));
         }
-        readings += 1;
+        (readings, found_before) = (readings + 1, found);
     }
 }
 

@@ -4,6 +4,8 @@ use std::env;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
+#[path = "../../../tests/support/proxy.rs"]
+pub mod proxy;
 #[path = "../../../tests/support/mod.rs"]
 #[allow(clippy::duplicate_mod, reason = "each test binary has its own")]
 pub mod servers;

@@ -67,19 +67,17 @@ async fn is_written(
     Ok(text(&written) != "0")
 }
 
-/// Corrects the value, if the members that it has to match were changed.
+/// Corrects the value, if it is wrong or the members that it has to match were changed. Returns whether it is right; another try may
+/// succeed if not.
 pub(super) async fn mend_value(
     context: &Context,
     place: &Place,
     fixes: &[Fix],
     legacy: Legacy,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let is_due =
         fixes.contains(&Fix::Members) && legacy != Legacy::Count || fixes.contains(&Fix::Value);
-    if is_due {
-        settle(context, place).await?;
-    }
-    Ok(())
+    Ok(!is_due || settle(context, place).await?)
 }
 
 async fn settle(context: &Context, place: &Place) -> Result<bool, Failure> {
@@ -93,6 +91,9 @@ async fn settle(context: &Context, place: &Place) -> Result<bool, Failure> {
         let Some((rate, _)) = stored.settings() else {
             return Ok(false);
         };
+        if !reading.is_exact {
+            continue;
+        }
         let to_be = settled(rate, stored.value(), &tally);
         let [_, value, permits] = &stored.keys;
         let numbers = [
