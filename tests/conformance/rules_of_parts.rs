@@ -177,4 +177,6 @@ pub async fn a_release_gives_back_to_each_rratelimiter_that_applies(fixture: Fix
         Some("user-alice")
     );
     assert_eq!(rules.release(&("other", 1)).await.unwrap(), 0);
+    // Nobody has asked for that one, so nothing of it is in use.
+    assert_eq!(rules.release(&("user-bob", 1)).await.unwrap(), 0);
 }

@@ -10,7 +10,7 @@ use super::in_force::InForce;
 use super::rule::{Applied, Limited};
 use super::{Rule, Rules, Verdict};
 use crate::decision::{Decision, DecisionSource, Denied};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limiters::joint::{Asked, Charged, JointDecision, Mode, Taken, check_all, peek_all};
 use crate::limiters::{Charge, at_once};
 use crate::policies::algorithm::INTERNAL;
@@ -193,8 +193,8 @@ impl<R, E> Rules<R, E> {
     }
 
     /// Gives back what a request costs to each RRateLimiter whose rule applies to it, as
-    /// [`RateLimiter::release`](crate::RateLimiter::release) does, and returns to how many. Policies take nothing back: they do
-    /// not know single grants. To give back exactly what was taken, see [`refund`](Self::refund).
+    /// [`RateLimiter::release`](crate::RateLimiter::release) does, and returns to how many. One that no request has made yet, or
+    /// that has expired, has nothing in use. Policies take nothing back: they do not know single grants. To give back exactly what was taken, see [`refund`](Self::refund).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -228,6 +228,8 @@ impl<R, E> Rules<R, E> {
             let limiter = self.registry.rate_limiter(&name);
             match limiter.release(applied.cost).await {
                 Ok(()) => released += 1,
+                // It has expired, or nobody has asked it: nothing of it is in use.
+                Err(Error::NotInitialized { .. }) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
