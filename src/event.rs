@@ -214,7 +214,8 @@ impl AskedLimiter<'_> {
     /// reached by the request that leaves 2 of 10 permits or fewer where more were left before. So of all granted requests
     /// for a key one reaches it, until permits have come back.
     ///
-    /// False for a request that was denied, and for one by a method that returns no decision.
+    /// False for a request that was denied, for one that a failure policy granted, which does not know what was used, and for one
+    /// by a method that returns no decision.
     ///
     /// ```
     /// use redisson_rate_limiter::{Event, FixedWindow, MemoryStore, RedissonClient};
@@ -244,6 +245,9 @@ impl AskedLimiter<'_> {
         let Some(Decision::Granted(granted)) = self.decision else {
             return false;
         };
+        if granted.source == DecisionSource::FailurePolicy {
+            return false;
+        }
         let used = granted.limit.saturating_sub(granted.remaining);
         let before = used.saturating_sub(u64::from(self.permits));
         let bound = granted.limit as f64 * share;

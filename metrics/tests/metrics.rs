@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redisson_rate_limiter::{
-    Clock, Event, FixedWindow, MemoryStore, PermitsInUse, Rate, RedissonClient,
-    RedissonClientBuilder, Rule,
+    Clock, Event, FailurePolicy, FixedWindow, LimiterOptions, MemoryStore, PermitsInUse, Rate,
+    RedissonClient, RedissonClientBuilder, Rule,
 };
 use redisson_rate_limiter_metrics::Metrics;
 
@@ -111,6 +111,29 @@ async fn requests_are_counted_by_limiter_result_source_and_mode() {
     assert_eq!(scrape.value("rate_limiter_waiters", ""), Some(0.0));
     let text = recorder.handle().render();
     assert!(!text.contains("alice"), "{text}");
+}
+
+#[tokio::test]
+async fn what_a_failure_policy_grants_brings_no_key_near_its_limit() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
+    let client = noted_by(Metrics::new().near_limit(0.8))
+        .default_options(options)
+        .require_server(false)
+        .connect("redis://127.0.0.1:1") // nobody listens there
+        .await
+        .unwrap();
+    let logins = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
+    let logins = logins.with_name("logins");
+    for _ in 0..3 {
+        assert!(logins.check("alice", 1).await.unwrap().is_granted());
+    }
+    let scrape = Scrape::of(&recorder.handle().render());
+    let labels = "limiter=logins, mode=enforced, result=granted, source=failure_policy";
+    assert_eq!(scrape.value("rate_limiter_requests", labels), Some(3.0));
+    let near = scrape.value("rate_limiter_near_limit", "limiter=logins, mode=enforced");
+    assert_eq!(near, None);
 }
 
 /// The calls of one script, as the events tell them.
