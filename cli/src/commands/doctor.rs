@@ -238,8 +238,11 @@ impl Doctor<'_> {
                     undone.push(fix);
                 }
             }
+            let is_gone = |fix: &Fix| matches!(fix, Fix::Remove { .. }) && !undone.contains(&fix);
             // Members that were removed or rewritten are in the sum now.
-            if !mend::mend_value(self.context, place, &fixes, legacy).await? {
+            if !fixes.iter().any(is_gone)
+                && !mend::mend_value(self.context, place, &fixes, legacy).await?
+            {
                 undone.extend(fixes.iter().filter(|fix| **fix == Fix::Value));
             }
             are_fixed = true;

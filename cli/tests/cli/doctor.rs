@@ -398,6 +398,11 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
     assert_eq!(keys, redis::Value::Int(0));
     let keys = cli.redis(&["EXISTS", "{orders}:value:live", "{orders}:permits:live"]);
     assert_eq!(keys, redis::Value::Int(2));
+    // A value that is wrong goes too, and is not set.
+    cli.redis(&["SET", "{orders}:value:dead", "5"]);
+    cli.run("doctor orders --fix --yes");
+    let keys = cli.redis(&["EXISTS", "{orders}:value:dead"]);
+    assert_eq!(keys, redis::Value::Int(0));
 }
 
 #[test]
