@@ -13,7 +13,7 @@ if redis.call('type', name).ok ~= 'hash' then
 end
 local life = redis.call('pttl', name)
 if life <= 0 then
-  life = tonumber(redis.call('hget', name, 'keepAliveTime') or '') or 0
+  life = tonumber(redis.call('hmget', name, 'keepAliveTime')[1] or '') or 0
 end
 if not (life > 0 and life <= LARGEST) then
   return 0

@@ -15,7 +15,7 @@ if ARGV[1] == '' then
   if redis.call('exists', name) == 1 then
     return 0
   end
-elseif redis.call('type', name).ok ~= 'hash' or redis.call('hget', name, 'type') ~= ARGV[1] then
+elseif redis.call('type', name).ok ~= 'hash' or redis.call('hmget', name, 'type')[1] ~= ARGV[1] then
   return 0
 end
 if ARGV[2] ~= '' then

@@ -105,6 +105,37 @@ fn run_as(cli: &Cli, rules: &str, arguments: &str) -> Ran {
     Ran::from(program(arguments).env("REDIS_URL", url).output().unwrap())
 }
 
+/// Those of docs/connections.md, and what README.md adds.
+#[test]
+fn a_user_with_the_documented_permissions_can_look_and_mend() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    cli.redis(&["SET", "{orders}:value", "7"]);
+    let page = include_str!("../../../docs/connections.md");
+    let (_, rule) = page.split_once("'~{orders:*' ").unwrap();
+    let (rule, _) = rule.split_once("\n#").unwrap();
+    let words = rule.split_whitespace().filter(|it| *it != "\\");
+    let rules = ["~*"]
+        .into_iter()
+        .chain(words)
+        .chain(["+scan", "+getrange"]);
+    let rules = rules.collect::<Vec<_>>().join(" ");
+    for arguments in [
+        "list",
+        "show orders",
+        "watch --once",
+        "doctor --fix --yes",
+        "doctor",
+    ] {
+        let ran = run_as(&cli, &rules, arguments);
+        assert_eq!(ran.code, 0, "{arguments}: {ran:?}");
+    }
+    cli.run("set mails 10/1h --per-client");
+    cli.redis(&["SET", "{mails}:value:gone", "5"]);
+    let ran = run_as(&cli, &rules, "doctor --fix --yes");
+    assert_eq!(ran.code, 0, "{ran:?}");
+}
+
 #[test]
 fn what_the_user_may_not_read_is_told_and_the_rest_is_looked_at() {
     let cli = Cli::start();
