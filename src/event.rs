@@ -102,6 +102,7 @@ pub enum Event<'a> {
         /// `policies/token_bucket`.
         script: &'static str,
         /// How many requests for permits the call is for, which share it; 0 if it is for something else, such as a refund or a peek.
+        /// A call for a [lease](crate::Lease) is for one, however many permits it takes.
         requests: u32,
         /// 1 for the first attempt, and one more for each time that the same call was sent before and was not executed, as
         /// far as is known: a retry has 2 or more.

@@ -58,6 +58,15 @@ impl Acquire {
             Some(ahead) => permit::encode(&permit::random_ahead(&self.id, ahead.most()), permits),
         }
     }
+
+    /// How many requests share it, as events tell. The single permits of a lease are one request.
+    #[cfg(feature = "redis")]
+    pub(crate) fn sharing(&self) -> u32 {
+        match self.ahead {
+            Some(Ahead::Lease(_)) => 1,
+            _ => self.requests.count(),
+        }
+    }
 }
 
 #[cfg(all(test, feature = "redis"))]

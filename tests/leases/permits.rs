@@ -50,6 +50,19 @@ async fn a_request_that_a_lease_grants_is_an_event_like_any_other() {
     assert_eq!(told.take_requests(), expected);
 }
 
+/// Its permits are for requests to come, which do not share the call.
+#[tokio::test]
+async fn a_call_for_a_lease_is_told_as_one_request() {
+    let server = Server::start();
+    let (told, client) = told(&server.url()).await;
+    let mut fixture = Fixture::over(client, &server.url(), 10_000).await;
+    fixture.lease(20).await;
+    let calls = told.take_calls();
+    let acquires = calls.iter().filter(|it| it.script == "acquire");
+    let requests: Vec<_> = acquires.map(|it| it.requests).collect();
+    assert_eq!(requests, vec![1; requests.len()]);
+}
+
 #[tokio::test]
 async fn what_is_not_used_comes_back_when_the_last_handle_is_dropped() {
     let server = Server::start();

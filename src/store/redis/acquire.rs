@@ -115,10 +115,7 @@ impl RedisLimiter {
             let rate_type = self.rate_type_for(&call);
             let limits = Limits {
                 deadline: ends,
-                ..attempts
-                    .limits()
-                    .at_once()
-                    .for_requests(call.requests.count())
+                ..attempts.limits().at_once().for_requests(call.sharing())
             };
 
             let result = if let Some(before) = before {

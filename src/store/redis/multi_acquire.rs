@@ -41,7 +41,7 @@ impl AcquirePart {
             keys: keys.len(),
             list: list_args(call, None),
             runs: call.requests.runs.len(),
-            requests: call.requests.count(),
+            requests: call.sharing(),
         }
     }
 }
