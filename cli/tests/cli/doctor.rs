@@ -94,6 +94,7 @@ fn a_lease_that_may_be_used_later_has_no_finding() {
     assert_eq!(shown["grants"], json!(1));
     let text = cli.run("show orders").out;
     assert!(text.contains("a lease of the Rust crate: 1"), "{text}");
+    assert!(text.contains("  later       3 after 1h\n"), "{text}");
 }
 
 /// Else settling the lease would put what was taken out of a later grant back to before it.
