@@ -160,6 +160,26 @@ fn permits_that_a_release_of_redisson_leaves_are_taken_out_of_the_grants() {
     assert_eq!(cli.run("available orders").out, "10");
 }
 
+/// Below zero, as after a reservation, what was given back is in the value too.
+#[test]
+fn a_limiter_is_mended_as_a_request_would_mend_it() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    for value in [-20, -8, -6, -1, 0, 3, 10, 13] {
+        let mended = ["try orders 10", "doctor orders --fix --yes"].map(|by| {
+            let now = cli.now();
+            cli.redis(&["DEL", "{orders}:permits"]);
+            add(&cli, "{orders}:permits", now - 2, &member(&[1; 16], 8));
+            add(&cli, "{orders}:permits", now - 1, &member(&[2; 16], 10));
+            cli.redis(&["SET", "{orders}:value", &value.to_string()]);
+            cli.run(by);
+            let permits = &cli.json("show orders")["permits"][0];
+            ["value", "permits_in_use"].map(|it| permits[it].clone())
+        });
+        assert_eq!(mended[0], mended[1], "{value}");
+    }
+}
+
 #[test]
 fn what_is_taken_back_is_taken_from_thousands_of_grants_in_bounded_calls() {
     let cli = Cli::start();

@@ -96,13 +96,14 @@ pub(super) struct Settled {
 }
 
 /// As the scripts of the library correct a limiter: what a peer's release gave back is at most the value, which a lowered rate
-/// does not raise.
+/// does not raise. No peer lowers it below zero: there all of it was given back.
 pub(super) fn settled(rate: i64, value: Option<i64>, tally: &Tally) -> Settled {
     let left = rate.saturating_sub(tally.permits);
     let to_take = value.map_or(0, |value| {
         let clamped = value.min(rate);
         let excess = clamped.saturating_sub(rate - tally.live).max(0);
-        excess.min(clamped.max(0)).min(tally.live)
+        let most = if clamped >= 0 { clamped } else { excess };
+        excess.min(most).min(tally.live)
     });
     Settled { left, to_take }
 }
@@ -391,11 +392,12 @@ mod tests {
     #[test]
     fn a_limiter_is_settled_as_the_library_corrects_it() {
         for (value, permits, live, expected) in [
-            (Some(2), 3, 3, (7, 0)),    // sent again
-            (Some(10), 3, 3, (7, 3)),   // released by Redisson
-            (Some(13), 0, 0, (10, 0)),  // above the rate
-            (Some(0), 12, 12, (-2, 0)), // a lowered rate
-            (Some(5), 8, 6, (2, 1)),    // and one that expired
+            (Some(2), 3, 3, (7, 0)),     // sent again
+            (Some(10), 3, 3, (7, 3)),    // released by Redisson
+            (Some(13), 0, 0, (10, 0)),   // above the rate
+            (Some(0), 12, 12, (-2, 0)),  // a lowered rate
+            (Some(-6), 18, 18, (-8, 2)), // a reservation, and a release by Redisson
+            (Some(5), 8, 6, (2, 1)),     // and one that expired
             (None, 4, 4, (6, 0)),
         ] {
             let it = settled(10, value, &tally(permits, live));
