@@ -96,7 +96,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   rratelimiter update orders:api 10/s
-  rratelimiter update orders:api 10/s --reset          all permits are there again")]
+  rratelimiter update orders:api 10/s --reset          all permits are there again
+
+A keep alive that is not given stays, and so does a rate for each client: `set` changes both.")]
     Update {
         #[command(flatten)]
         rate: RateArguments,

@@ -1,10 +1,10 @@
 //! `set`, `update`, `config`.
 
-use redisson_rate_limiter::PermitsInUse;
+use redisson_rate_limiter::{PermitsInUse, RateType};
 use serde_json::json;
 
 use super::Context;
-use crate::arguments::RateArguments;
+use crate::arguments::{RateArguments, RateKind};
 use crate::failure::Failure;
 use crate::limiter::rate_of;
 use crate::report::{Report, time_to_live_as_json, time_to_live_as_text};
@@ -28,19 +28,29 @@ pub(super) async fn set(
     Ok(Report::either(is_set, text, json!({ "set": is_set })))
 }
 
+/// What the arguments do not say stays: for whom the rate is, and the keep alive. Without it what is left of its time would pass, and
+/// the limiter go while it is used.
 pub(super) async fn update(
     context: &Context,
     arguments: &RateArguments,
     reset: bool,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
-    let rate = rate_of(arguments.rate, &arguments.kind);
+    let json = |is_set| json!({ "set": is_set });
+    let Some(before) = limiter.config().await? else {
+        return Ok(Report::missing(limiter.name(), json(false)));
+    };
+    let kind = RateKind {
+        per_client: arguments.kind.per_client || before.rate_type() == RateType::PerClient,
+        keep_alive: arguments.kind.keep_alive.or(before.keep_alive_time()),
+    };
+    let rate = rate_of(arguments.rate, &kind);
     let in_use = match reset {
         true => PermitsInUse::Reset,
         false => PermitsInUse::Keep,
     };
     let is_set = limiter.update_rate(rate, in_use).await?;
-    let json = json!({ "set": is_set });
+    let json = json(is_set);
     Ok(match is_set {
         true => Report::new(format!("{}: {rate}", limiter.name().escape_debug()), json),
         false => Report::missing(limiter.name(), json),

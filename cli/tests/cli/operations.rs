@@ -58,6 +58,23 @@ fn a_limiter_lives_from_set_to_delete() {
 }
 
 #[test]
+fn an_update_keeps_what_it_is_not_told() {
+    let cli = Cli::start();
+    cli.run("set mails 9/1h --per-client --keep-alive 2h");
+    cli.run("try mails 3 --client-id one");
+    let updated = cli.run("update mails 20/1h --client-id one");
+    assert_eq!(
+        updated.out,
+        "mails: 20 per 3600s per client, keep alive 7200s"
+    );
+    assert_eq!(cli.run("available mails --client-id one").out, "17");
+    assert_eq!(cli.run("update mails 20/1h --keep-alive 3h").code, 0);
+    let rate = &cli.json("config mails")["rate"];
+    assert_eq!(rate["keep_alive_ms"], json!(10_800_000));
+    assert_eq!(cli.run("update mails 20/4h").code, 2, "it lives for less");
+}
+
+#[test]
 fn set_if_missing_leaves_the_rate_that_is_there() {
     let cli = Cli::start();
     assert_eq!(
