@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{AnyPolicy, Decision, PolicyLimiter, Rate, RateLimiter, Result};
+use redisson_rate_limiter::{AnyPolicy, Decision, Error, PolicyLimiter, Rate, RateLimiter, Result};
 use tokio::time::{Instant, sleep};
 
 use crate::arguments::{RateKind, SetUpArguments};
@@ -12,7 +12,8 @@ use crate::policy::PolicyArguments;
 use crate::rate::RateArgument;
 
 pub(crate) enum Limiter {
-    Rate(RateLimiter),
+    /// With the rate that it gets if it has none.
+    Rate(RateLimiter, Option<Rate>),
     /// Its prefix is empty, so the key is the whole name.
     Policy(PolicyLimiter<AnyPolicy>, String),
 }
@@ -31,32 +32,46 @@ impl Limiter {
         }
         let limiter = context.rate_limiter(name);
         let Some(set_up) = set_up else {
-            return Ok(Self::Rate(limiter));
+            return Ok(Self::Rate(limiter, None));
         };
-        Ok(Self::Rate(match set_up.rate {
+        let rate = match set_up.rate {
             Some(rate) => {
                 refuse_other(context, limiter.name()).await?;
-                limiter.with_rate(rate_of(rate, &set_up.kind))?
+                let rate = rate_of(rate, &set_up.kind);
+                limiter.clone().with_rate(rate)?; // a wrong one is refused in any case
+                Some(rate)
             }
             None if set_up.kind.per_client || set_up.kind.keep_alive.is_some() => {
                 let message =
                     "--per-client and --keep-alive say more of a --rate, which is missing";
                 return Err(Failure::usage(message));
             }
-            None => limiter,
-        }))
+            None => None,
+        };
+        Ok(Self::Rate(limiter, rate))
     }
 
     pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
         match self {
-            Self::Rate(limiter) => limiter.check(permits).await,
+            Self::Rate(limiter, rate) => {
+                let asked = limiter.check(permits).await;
+                match made(limiter, *rate, &asked).await? {
+                    true => limiter.check(permits).await,
+                    false => asked,
+                }
+            }
             Self::Policy(limiter, key) => limiter.check(key, permits).await,
         }
     }
 
     pub(crate) async fn peek(&self, permits: u32) -> Result<Decision> {
         match self {
-            Self::Rate(limiter) => limiter.peek(permits).await,
+            Self::Rate(limiter, rate) => match (limiter.peek(permits).await, rate) {
+                (Err(Error::NotInitialized { .. }), Some(rate)) => {
+                    limiter.clone().with_rate(*rate)?.peek(permits).await
+                }
+                (peeked, _) => peeked,
+            },
             Self::Policy(limiter, key) => limiter.peek(key, permits).await,
         }
     }
@@ -64,22 +79,41 @@ impl Limiter {
     /// Returns whether there was anything to remove.
     pub(crate) async fn delete(&self) -> Result<bool> {
         match self {
-            Self::Rate(limiter) => limiter.delete().await,
+            Self::Rate(limiter, _) => limiter.delete().await,
             Self::Policy(limiter, key) => limiter.reset(key).await,
         }
     }
 
     /// Waits for permits, for ever without a timeout. Returns whether they came.
     pub(crate) async fn acquire(&self, permits: u32, timeout: Option<Duration>) -> Result<bool> {
-        match (self, timeout) {
-            (Self::Rate(limiter), Some(timeout)) => {
-                limiter.try_acquire_timeout(permits, timeout).await
+        match self {
+            Self::Rate(limiter, rate) => {
+                let acquired = wait(limiter, permits, timeout).await;
+                match made(limiter, *rate, &acquired).await? {
+                    true => wait(limiter, permits, timeout).await,
+                    false => acquired,
+                }
             }
-            (Self::Rate(limiter), None) => limiter.acquire(permits).await.map(|()| true),
-            (Self::Policy(limiter, key), timeout) => {
-                ask_until_granted(limiter, key, permits, timeout).await
-            }
+            Self::Policy(limiter, key) => ask_until_granted(limiter, key, permits, timeout).await,
         }
+    }
+}
+
+/// Gives a limiter the rate if it was missing, and leaves one that is there as it is. Returns whether it is to be asked again.
+async fn made<T>(limiter: &RateLimiter, rate: Option<Rate>, asked: &Result<T>) -> Result<bool> {
+    match (asked, rate) {
+        (Err(Error::NotInitialized { .. }), Some(rate)) => {
+            limiter.try_set_rate(rate).await?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+async fn wait(limiter: &RateLimiter, permits: u32, timeout: Option<Duration>) -> Result<bool> {
+    match timeout {
+        Some(timeout) => limiter.try_acquire_timeout(permits, timeout).await,
+        None => limiter.acquire(permits).await.map(|()| true),
     }
 }
 

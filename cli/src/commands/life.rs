@@ -21,7 +21,7 @@ pub(super) async fn delete(
     let limiter = Limiter::new(context, name, policy, None).await?;
     let name = context.store.full_name(name);
     match &limiter {
-        Limiter::Rate(_) => super::refuse_other(context, &name).await?,
+        Limiter::Rate(..) => super::refuse_other(context, &name).await?,
         Limiter::Policy(of, key) => refuse_uncounted(context, key, of.policy().algorithm()).await?,
     }
     if !yes && !is_confirmed("delete", &name)? {

@@ -100,6 +100,24 @@ fn a_rate_in_the_call_makes_a_limiter_that_is_missing() {
 }
 
 #[test]
+fn a_rate_in_the_call_changes_no_limiter_that_is_there() {
+    let cli = Cli::start();
+    cli.run("set orders 9/1h");
+    let set = cli.run("config orders").out;
+    for command in ["try", "peek", "acquire", "run"] {
+        let end = if command == "run" { " -- true" } else { "" };
+        let ran = cli.run(&format!("{command} orders --rate 5/1s --per-client{end}"));
+        assert_eq!(ran.code, 0, "{command}: {ran:?}");
+        assert_eq!(cli.run("config orders").out, set, "{command}");
+    }
+    assert_eq!(cli.run("available orders").out, "6");
+    assert_eq!(cli.run("peek mails --rate 5/1h").code, 0);
+    assert_eq!(cli.run("config mails").code, 1, "a peek makes none");
+    assert_eq!(cli.run("acquire mails 2 --rate 5/1h").code, 0);
+    assert_eq!(cli.run("available mails").out, "3");
+}
+
+#[test]
 fn clients_of_a_rate_for_each_are_told_apart_by_their_ids() {
     let cli = Cli::start();
     cli.run("set orders 1/1h --per-client");
