@@ -1,6 +1,6 @@
 //! `set`, `update`, `config`.
 
-use redisson_rate_limiter::{PermitsInUse, RateType};
+use redisson_rate_limiter::{PermitsInUse, RateType, TimeToLive};
 use serde_json::json;
 
 use super::Context;
@@ -22,7 +22,16 @@ pub(super) async fn set(
         false => limiter.set_rate(rate).await.map(|()| true)?,
     };
     let text = match is_set {
-        true => format!("{}: {rate}", limiter.name().escape_debug()),
+        true => {
+            let life = match limiter.remain_time_to_live().await? {
+                // As of a keep alive before this rate, which is not renewed any more.
+                left @ TimeToLive::Remaining(_) if rate.keep_alive_time().is_none() => {
+                    format!("; {}", time_to_live_as_text(left))
+                }
+                _ => String::new(),
+            };
+            format!("{}: {rate}{life}", limiter.name().escape_debug())
+        }
         false => format!("{} has a rate already", limiter.name().escape_debug()),
     };
     Ok(Report::either(is_set, text, json!({ "set": is_set })))

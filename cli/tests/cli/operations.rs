@@ -75,6 +75,20 @@ fn an_update_keeps_what_it_is_not_told() {
 }
 
 #[test]
+fn a_rate_that_is_set_without_the_keep_alive_before_is_told_to_expire() {
+    let cli = Cli::start();
+    let set = cli.run("set orders 2/1h --keep-alive 2h").out;
+    assert_eq!(set, "orders: 2 per 3600s, keep alive 7200s");
+    let set = cli.run("set orders 2/1h").out;
+    assert!(
+        set.starts_with("orders: 2 per 3600s; expires in 1h 59m"),
+        "{set}"
+    );
+    cli.run("expire orders --never");
+    assert_eq!(cli.run("set orders 2/1h").out, "orders: 2 per 3600s");
+}
+
+#[test]
 fn set_if_missing_leaves_the_rate_that_is_there() {
     let cli = Cli::start();
     assert_eq!(
