@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, Grant, Lease, LimiterOptions, RateLimiter};
+use redisson_rate_limiter::{Decision, Error, Grant, Lease, LimiterOptions, RateLimiter};
 use tokio::runtime::Builder;
 
 use crate::clients::PATIENCE;
@@ -223,6 +223,21 @@ async fn a_peek_takes_nothing() {
     let in_leases = fixture.in_leases().await;
     assert_eq!(fixture.leased.refund(granted.grant).await.unwrap(), 0);
     assert_eq!(fixture.in_leases().await, in_leases);
+}
+
+#[tokio::test]
+async fn a_peek_for_no_permits_is_refused_beside_a_lease_too() {
+    let server = Server::start();
+    let mut fixture = on(&server, 10_000).await;
+    fixture.lease(5).await;
+    for handle in [&fixture.leased, &fixture.plain] {
+        let refused = handle.peek(0).await;
+        let argument = match refused {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(argument, "permits");
+    }
 }
 
 #[tokio::test]

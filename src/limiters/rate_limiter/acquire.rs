@@ -408,11 +408,11 @@ impl RateLimiter {
     /// # Cancel safety
     /// Reads only: dropping the future has no effect.
     pub async fn peek(&self, permits: u32) -> Result<Decision> {
-        self.queue.client().admit()?;
-        if let Some(decided) = self.queue.peek_leased(permits, self.set_up) {
+        let queue = self.requested(permits)?;
+        if let Some(decided) = queue.peek_leased(permits, self.set_up) {
             return decided;
         }
-        let (store, local) = (self.queue.client_store(), self.queue.local_store());
+        let (store, local) = (queue.client_store(), queue.local_store());
         peek(store, local, self.charge(permits)?).await
     }
 
