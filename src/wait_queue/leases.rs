@@ -69,6 +69,11 @@ impl Calls {
 
 type Held = SmallVec<[Arc<Lease>; MOST_HELD]>;
 
+/// The permits that the store had left when the last lease was taken: those of the leases before were in use then.
+fn beyond(held: &Held) -> i64 {
+    held.last().map_or(0, |last| last.terms.beyond)
+}
+
 struct Book {
     /// How long the leases may be that the handles want.
     holds: Vec<Duration>,
@@ -184,7 +189,7 @@ impl Leases {
             Some((lease, taken))
         })?;
         let left = held.iter().map(|lease| i64::from(lease.left()));
-        let left = left.sum::<i64>() + lease.terms.beyond;
+        let left = left.sum::<i64>() + beyond(&held);
         Some(Taken {
             id: lease.terms.id,
             answer: lease.answer_of(left + i64::from(permits)),
@@ -204,7 +209,7 @@ impl Leases {
         let left: i64 = live.clone().map(|it| i64::from(it.left())).sum();
         let mut serving = live.filter(|it| it.serves(set_up) && it.left() >= permits);
         let lease = serving.next()?;
-        let answer = lease.answer_of(left + lease.terms.beyond);
+        let answer = lease.answer_of(left + beyond(&held));
         Some((lease.terms.id, answer))
     }
 
@@ -311,6 +316,9 @@ impl Leases {
     ) -> (Todo, Option<Instant>) {
         let mut book = self.book.lock();
         book.is_asking = false;
+        if let Some((interval, _)) = &mut book.known {
+            *interval = answer.interval(); // others may have changed it
+        }
         book.took = now.at.saturating_duration_since(sent.at);
         if permits.saturating_mul(4) < plan.permits {
             let pause = book.lasts().min(LONGEST_PAUSE);
@@ -336,7 +344,7 @@ impl Leases {
             low: u32::try_from(low).unwrap_or(0),
             late,
         }));
-        let is_usable = lease.terms.lasts_from(now) > 0 && lease.terms.has_own_settings();
+        let is_usable = lease.terms.lasts_from(now) > 0 && lease.terms.suits_limiter();
         if !is_usable {
             // It is too short for this store, came late, or was taken of a limiter that others have changed.
             book.demand.pause(LONGEST_PAUSE, now.at);

@@ -243,6 +243,10 @@ impl LeasedTarget {
         self.model.quota().window
     }
 
+    fn length_millis(&self) -> i64 {
+        i64::try_from(self.length().as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// The ms until a window ends that ends at this time of the server's clock; 0 once it has, by this process's clock.
     fn until(&self, ends: i64) -> i64 {
         let ends = ends - self.ahead.load(Ordering::Relaxed);
@@ -255,7 +259,7 @@ impl LeasedTarget {
         Answer {
             outcome: Outcome::Granted,
             limit: leased.rate,
-            window: i64::try_from(self.length().as_millis()).unwrap_or(i64::MAX),
+            window: self.length_millis(),
             remaining: leased.available - i64::from(cost),
             retry_after: 0,
             reset: self.until(leased.score),
@@ -310,7 +314,7 @@ impl LeasedTarget {
             id,
             key: Arc::clone(&self.key),
             ends,
-            length: i64::try_from(self.length().as_millis()).unwrap_or(i64::MAX),
+            length: self.length_millis(),
             permits,
         };
         let (store, call) = (Arc::clone(&self.store), self.leases.call());
@@ -390,7 +394,8 @@ impl Asking {
         self.is_over = true;
         let available = left + i64::from(permits);
         let limit = answer.limit + i64::from(permits);
-        let mut leased = window::Answer::new(ends, limit, available, 0, 0);
+        let length = target.length_millis();
+        let mut leased = window::Answer::new(ends, limit, available, length, length);
         leased.until_score = self.plan.lasts.min(answer.reset);
         let mut until = None;
         target.step(|leases| {

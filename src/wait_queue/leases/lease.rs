@@ -66,11 +66,11 @@ impl Terms {
         self.sent.left_of(self.lasts, now)
     }
 
-    /// Whether the limiter had the settings of the requests that the lease is for.
-    pub(super) fn has_own_settings(&self) -> bool {
+    /// Whether the limiter had the settings of the requests that the lease is for, and no shorter interval than it is planned for.
+    pub(super) fn suits_limiter(&self) -> bool {
         let has =
             |it: SetUp| (it.settings.rate, it.settings.interval) == (self.rate, self.interval);
-        self.set_up.is_none_or(has)
+        self.set_up.is_none_or(has) && self.lasts <= self.interval / 2
     }
 
     /// When the permits may no longer be used.
@@ -254,7 +254,8 @@ impl Lease {
             interval,
             ..
         } = self.terms;
-        let mut answer = Answer::new(score, rate, available, interval, interval);
+        // It may have been taken under a lower rate than the last one.
+        let mut answer = Answer::new(score, rate, available.min(rate), interval, interval);
         answer.until_score = self.terms.lasts;
         // Nothing was decided by the store.
         answer.found = true;

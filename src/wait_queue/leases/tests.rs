@@ -64,11 +64,23 @@ impl Process {
     }
 
     fn answered(&self, plan: &Plan, permits: u32, took: i64, lasts: i64) -> Todo {
+        let interval = INTERVAL.max(2 * lasts);
+        let answer = Answer::new(self.millis + lasts, 1_000, 500, interval, interval);
+        self.heard(plan, permits, took, (answer, lasts))
+    }
+
+    /// The same with this answer, of a lease that lasts for so long.
+    fn heard(
+        &self,
+        plan: &Plan,
+        permits: u32,
+        took: i64,
+        (mut answer, lasts): (Answer, i64),
+    ) -> Todo {
         let sent = Moment {
             at: self.start + ms(self.millis - took),
             wall: self.millis - took,
         };
-        let mut answer = Answer::new(self.millis + lasts, 1_000, 500, INTERVAL, INTERVAL);
         answer.until_score = lasts;
         let (todo, _) =
             self.leases
@@ -394,6 +406,62 @@ fn a_peek_takes_nothing_and_says_what_is_left_with_that_of_the_store() {
     assert!(process.leases.peek(1, None, process.now()).is_none());
     process.millis = LASTS;
     assert_eq!(process.leases.left(process.now()), 0);
+}
+
+#[test]
+fn beside_two_leases_remains_what_was_left_when_the_last_one_was_taken() {
+    let mut process = Process::new();
+    process.note(1);
+    let plan = process.note(40).ask.unwrap();
+    // Each finds what the one before has left.
+    let answer = |available| {
+        (
+            Answer::new(LASTS, 1_000, available, INTERVAL, INTERVAL),
+            LASTS,
+        )
+    };
+    process.heard(&plan, 100, 0, answer(900));
+    process.takes(95);
+    process.millis = 1;
+    let plan = process.leases.attend(process.now()).ask.unwrap();
+    process.heard(&plan, 200, 0, answer(800));
+    let taken = { &process.leases }.acquire(1, None, || process.now());
+    assert_eq!(taken.unwrap().answer.available, 5 + 200 + 600);
+    let (_, peeked) = process.leases.peek(1, None, process.now()).unwrap();
+    assert_eq!(peeked.available, 4 + 200 + 600);
+}
+
+#[test]
+fn a_lease_under_a_lower_rate_than_the_next_one_leaves_no_more_than_that() {
+    let process = Process::new();
+    process.note(1);
+    let mut plan = process.note(40).ask.unwrap();
+    plan.permits = 50; // all that is wanted
+    let answer = |rate| (Answer::new(LASTS, rate, rate, INTERVAL, INTERVAL), LASTS);
+    process.heard(&plan, 50, 0, answer(100));
+    process.takes(48);
+    let plan = process.leases.attend(process.now()).ask.unwrap();
+    process.heard(&plan, 50, 0, answer(1_000));
+    let taken = { &process.leases }.acquire(1, None, || process.now());
+    let answer = taken.unwrap().answer;
+    assert_eq!((answer.rate, answer.available), (100, 100));
+}
+
+#[test]
+fn where_others_have_shortened_the_interval_leases_are_at_most_half_of_it() {
+    let mut process = Process::with_lease(10);
+    process.takes(9);
+    let plan = process.leases.attend(process.now()).ask.unwrap();
+    assert_eq!(plan.lasts, LASTS);
+    let answer = Answer::new(LASTS, 1_000, 500, LASTS, LASTS);
+    let todo = process.heard(&plan, 10, 0, (answer, LASTS));
+    assert_eq!(settlements(&todo), [(0, LASTS)]);
+    // No request has asked the store meanwhile.
+    process.millis = 1_500;
+    process.takes(1);
+    process.leases.attend(process.now());
+    process.leases.attend(process.now());
+    assert_eq!(process.leases.book.lock().lasts(), ms(LASTS / 2));
 }
 
 #[test]
