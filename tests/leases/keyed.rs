@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{
     AnyPolicy, Error, FailurePolicy, KeyedRateLimiter, Lease, LimiterOptions, Rate, RedissonClient,
+    Rule, Verdict,
 };
 use tokio::time::{sleep, timeout};
 
@@ -123,6 +124,22 @@ async fn a_request_for_a_hot_key_makes_no_call() {
     assert_eq!(peeked.remaining() + 6, granted.remaining()); // as five are taken, and it would take one
     assert_eq!(proxy.take_names(), Vec::<String>::new());
     assert_eq!(keyed.left().await, left);
+}
+
+#[tokio::test]
+async fn a_rule_that_applies_alone_asks_as_its_limiter_does() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port()).await;
+    let client = patient(&proxy.url()).await;
+    let mut keyed = Keyed::over(client, &server, 10_000).await;
+    keyed.lease(20).await;
+    let by_key = |key: &&'static str| Some((*key).to_owned());
+    let rule = Rule::new(keyed.leased.clone(), by_key, |_, _| "denied");
+    let rules = keyed.client.rules([rule]).unwrap();
+    proxy.take_seen();
+    let verdict = rules.check(&"alice").await.unwrap();
+    assert!(matches!(verdict, Verdict::Granted(_)));
+    assert_eq!(proxy.take_names(), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ impl KeyedRateLimiter {
     ///
     /// [`check`](Self::check), [`check_with_rate`](Self::check_with_rate), [`acquire`](Self::acquire) and
     /// [`peek`](Self::peek) of this handle and its clones use the leases, and so does every handle of this client on a hot key's
-    /// [`RateLimiter`](crate::RateLimiter), where it asks with the same rate; [`charge`](Self::charge) and rules do not. The leases
+    /// [`RateLimiter`](crate::RateLimiter), where it asks with the same rate; [`charge`](Self::charge) and rules that decide together do not. The leases
     /// of a key end when it is no longer hot and when it is [reset](Self::reset); all end when the [rate](Self::set_rate) changes,
     /// when the last of these handles is dropped and when the client is [closed](crate::RedissonClient::close). A request with a
     /// rate of its own gets permits of leases that were taken with this rate only. The guide to leases (`docs/leases.md`) says what they cost, and

@@ -42,10 +42,10 @@ impl<P: Policy> PolicyLimiter<P> {
     /// of Redis until it ends. A target that is asked for less than twice in the time of a lease leases nothing, and is forgotten
     /// when others come.
     ///
-    /// This handle and its clones use the leases; [`charge`](Self::charge) and rules do not. They end when the last of these
+    /// This handle and its clones use the leases; [`charge`](Self::charge) and rules that decide together do not. They end when the last of these
     /// is dropped, when the policy [changes](Self::set_policy), for a target that is [reset](Self::reset) by such a handle, and
     /// when the client is [closed](crate::RedissonClient::close). The [remaining](crate::Granted::remaining) permits of a
-    /// request that a lease granted are those left in Redis when the lease was taken, and those left in leases. The guide to
+    /// request that a lease granted are those left in Redis when the last lease was taken, and those left in leases. The guide to
     /// leases (`docs/leases.md`) says what they cost, and when not to use them.
     ///
     /// State: that of the policy, and while a call that gives something back may be sent again the string

@@ -72,7 +72,7 @@ impl RateLimiter {
     ///
     /// [`available_permits`](Self::available_permits) counts the permits left in Redis and those left in this client's
     /// leases. [`remaining`](crate::Granted::remaining) of a request that a lease granted counts what was left in Redis when
-    /// the lease was taken. In Redis, and for others, leased permits are in use. The guide to leases (`docs/leases.md`) says what they cost, and
+    /// the last lease was taken. In Redis, and for others, leased permits are in use. The guide to leases (`docs/leases.md`) says what they cost, and
     /// when not to use them.
     ///
     /// In memory every request is decided at once, so there are no leases.
