@@ -285,13 +285,15 @@ impl GuardedQueue {
         refunded
     }
 
-    /// Takes permits for later. No failure policy decides this.
+    /// Takes permits for later. The failure policy does not decide this, but they count toward a share.
     pub(crate) async fn reserve(
         &self,
         permits: u32,
         within: i64,
         set_up: Option<SetUp>,
+        policy: &FailurePolicy,
     ) -> Result<Option<Reserved>> {
+        self.local.store().note_use(policy);
         let reserving = self.queue.reserve(permits, within, set_up);
         match over_store(&*self.client_store, self.name(), true, reserving).await? {
             Asked::Answered(reserved) => Ok(reserved),

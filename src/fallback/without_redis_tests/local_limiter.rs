@@ -410,3 +410,14 @@ async fn what_a_lease_holds_counts_until_an_interval_after_its_end() {
     sleep(5 * SECOND).await;
     assert_eq!(granted_now(&limiter).await, leased + 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_counts_toward_the_share_though_it_is_the_first_request() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(1));
+    let limiter = with_rate(&client, 100).await;
+    let reservation = limiter.reserve(60, Duration::ZERO).await.unwrap().unwrap();
+    reservation.ready().await.unwrap();
+    remote.go_down();
+    assert_eq!(granted_now(&limiter).await, 40);
+}

@@ -68,7 +68,8 @@ impl RateLimiter {
             let within = millis_from_zero(within, "within")?;
             let queue = self.requested(permits)?;
             queue_time.ends_now();
-            queue.reserve(permits, within, self.set_up).await
+            let policy = self.options.policy();
+            queue.reserve(permits, within, self.set_up, policy).await
         };
         let reserved = reported.ended(reserving.await)?;
         Ok(reserved.map(|reserved| Reservation {
