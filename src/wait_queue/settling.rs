@@ -39,24 +39,15 @@ impl Queue {
     pub(super) fn settle(self: &Arc<Self>, ended: Ended, under_way: Option<UnderWay>) {
         let (queue, on_done) = (Arc::clone(self), self.giving_back());
         self.store.give_back_in_background(Box::pin(async move {
-            let is_over = queue.try_to_settle(&ended, on_done).await;
+            let mut is_over = queue.try_to_settle(&ended, on_done).await;
             drop(under_way);
-            if !is_over {
-                let store = Arc::clone(&queue.store);
-                store.run_in_background(Box::pin(queue.settle_later(ended)));
+            let mut pause = FIRST_PAUSE;
+            while !is_over {
+                sleep(pause).await;
+                is_over = queue.try_to_settle(&ended, queue.giving_back()).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }));
-    }
-
-    async fn settle_later(self: Arc<Self>, ended: Ended) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            sleep(pause).await;
-            if self.try_to_settle(&ended, self.giving_back()).await {
-                return;
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
     }
 
     /// Returns whether there is nothing more to try.

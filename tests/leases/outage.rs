@@ -81,6 +81,21 @@ async fn a_lease_is_used_through_an_outage_and_settled_once_after_it() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_closed_in_an_outage_says_when_its_lease_is_back() {
+    let mut server = Server::start_with(&KEEPS_DATA);
+    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let mut fixture = Fixture::over(client, &server.url(), 10_000).await;
+    fixture.lease(20).await;
+    server.signal("KILL");
+    let longer_than_a_call = Duration::from_secs(4);
+    assert!(!fixture.client.close(longer_than_a_call).await);
+    server.start_again();
+    assert!(fixture.client.close(PATIENCE).await);
+    let (left, used) = fixture.state(&server).await;
+    assert_eq!((left, used as u64), (10_000 - used, fixture.taken));
+}
+
+#[tokio::test]
 async fn a_lease_that_ends_while_the_disk_is_full_is_settled_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let kept = ["--dir", folder.path().to_str().unwrap()];
