@@ -134,6 +134,13 @@ impl WindowLeases {
         Some(target.answer(&answer, cost))
     }
 
+    /// Ends the leases of the policy before. Returns the calls by which they go back: a request by this policy may give their
+    /// window another length, and then they go to none.
+    pub(crate) fn end_before(&self, model: &Arc<dyn AnyModel>, key: &str) -> Option<Calls> {
+        let before = self.of_policy(model, key).err()??;
+        before.store.is_healthy().then(|| before.leases.calls())
+    }
+
     /// The calls for the target's leases from now on, also for those of the policy before.
     pub(crate) fn calls(&self, key: &str) -> Option<Calls> {
         Some(self.targets.get(key)?.leases.calls())

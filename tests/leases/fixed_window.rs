@@ -268,6 +268,19 @@ async fn a_changed_policy_ends_the_leases_of_its_windows() {
 }
 
 #[tokio::test]
+async fn what_was_leased_comes_back_though_windows_get_another_length() {
+    let server = Server::start();
+    let mut windows = Windows::on(&server, 1_000).await;
+    for hours in [2, 3, 1, 2] {
+        windows.lease(20).await;
+        let policy = FixedWindow::new(1_000, hours * HOUR);
+        windows.leased.set_policy(policy).unwrap();
+        assert!(windows.take().await);
+        assert_eq!(windows.counted().await, windows.taken);
+    }
+}
+
+#[tokio::test]
 async fn after_a_lowered_limit_a_request_waits_for_what_was_leased_before() {
     let server = Server::start();
     let leased = leased(&patient(&server.url()).await, 1_000);

@@ -207,12 +207,16 @@ impl<P: Policy> PolicyLimiter<P> {
         leases: &WindowLeases,
         request: &TargetRequest,
     ) -> Result<Decision> {
-        let calls = leases.calls(&request.target.key);
+        let target = &request.target;
+        if let Some(calls) = leases.end_before(&target.model, &target.key) {
+            calls.done().await;
+        }
+        let calls = leases.calls(&target.key);
         let decision = self.ask_store(request).await?;
         if decision.is_by_failure_policy() {
             return Ok(decision);
         }
-        match leases.note(&request.target, request.cost, &decision, calls) {
+        match leases.note(target, request.cost, &decision, calls) {
             None => Ok(decision),
             Some(calls) => {
                 calls.done().await;
