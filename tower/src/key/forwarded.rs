@@ -36,12 +36,30 @@ impl Forwarded {
 }
 
 /// The value of `for` in an element such as `for="[2001:db8::1]:4711";proto=https`.
+///
+/// A proxy may also write the host that its client has chosen, as HAProxy does: `host="a;for=192.0.2.1;b";for=203.0.113.9`. Of an
+/// element that has several `for`, or a part of what was quoted, none is known to be the proxy's.
 fn parameter_for(element: &str) -> Option<&str> {
-    let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
-    let (_, value) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    if !element.split(';').all(has_paired_quotes) {
+        return None;
+    }
+    let pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+    let mut values = pairs.filter(|(name, _)| name.trim().eq_ignore_ascii_case("for"));
+    let ((_, value), None) = (values.next()?, values.next()) else {
+        return None;
+    };
     let value = value.trim();
     let quoted = value.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
     Some(quoted.unwrap_or(value))
+}
+
+fn has_paired_quotes(text: &str) -> bool {
+    let (mut is_paired, mut is_escaped) = (true, false);
+    for byte in text.bytes() {
+        is_paired ^= byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+    }
+    is_paired
 }
 
 /// An address, also with a port or in brackets.

@@ -180,6 +180,39 @@ fn the_field_forwarded_is_read_from_the_right_too() {
 }
 
 #[test]
+fn a_host_that_reads_like_an_address_is_not_taken_for_one() {
+    let key = ClientAddress::behind_proxies(1).in_forwarded();
+    for (host, expected) in [
+        ("a", "192.0.2.1"),
+        (r#"a\"b"#, "192.0.2.1"),
+        (r"a\\", "192.0.2.1"),
+        // It counts for the proxy, also where that has not quoted the host.
+        ("a;for=203.0.113.9;b", "10.0.0.7"),
+        ("a,for=203.0.113.9;b", "10.0.0.7"),
+        (r#"a\";for=203.0.113.9;b=\"c"#, "10.0.0.7"),
+        (r#"a";for=203.0.113.9;b="c"#, "10.0.0.7"),
+    ] {
+        // HAProxy writes the host before the address.
+        for element in [
+            format!("proto=http;host=\"{host}\";for=192.0.2.1"),
+            format!("for=203.0.113.9, host=\"{host}\";for=\"192.0.2.1:4711\""),
+            format!("for=\"203.0.113.9, for=192.0.2.1;host=\"{host}\""),
+        ] {
+            let request = from("10.0.0.7:80", "forwarded", &[&element]);
+            assert_eq!(key.key(&request).as_deref(), Some(expected), "{element}");
+        }
+    }
+    for element in [
+        "host=a;for=203.0.113.9;for=192.0.2.1",
+        "host=\"a;for=203.0.113.9;b\"",
+        "for=203.0.113.9;a=\", for=192.0.2.1;host=a\"",
+    ] {
+        let request = from("10.0.0.7:80", "forwarded", &[element]);
+        assert_eq!(key.key(&request).as_deref(), Some("10.0.0.7"), "{element}");
+    }
+}
+
+#[test]
 fn the_peer_is_found_where_the_server_keeps_it() {
     let (mut request, ()) = Request::new(()).into_parts();
     let address: IpAddr = "192.0.2.1".parse().unwrap();
