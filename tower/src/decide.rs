@@ -1,10 +1,10 @@
 //! Who decides a request: one limiter, or rules.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, mem};
 
 use http::request::Parts;
 use redisson_rate_limiter::{Decision, DecisionSource, Error, Limiter, Result, Rules, Verdict};
@@ -167,8 +167,11 @@ async fn decide_in_time(
         sleep(pause).await;
         decision = limiter.check(key, cost).await?;
     }
-    if let Decision::Granted(granted) = &decision {
-        sleep(granted.delay).await;
+    if let Decision::Granted(granted) = &mut decision {
+        // What it says is of the time at which it may proceed.
+        let delay = mem::take(&mut granted.delay);
+        sleep(delay).await;
+        granted.reset = granted.reset.saturating_sub(delay);
     }
     Ok(decision)
 }

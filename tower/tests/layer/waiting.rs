@@ -8,7 +8,7 @@ use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::key::{Everyone, by};
 use tokio::time::{Instant, timeout};
 
-use crate::fixture::{Always, MINUTE, ask, per_minute, request};
+use crate::fixture::{Always, MINUTE, ask, field, per_minute, request};
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_until_it_is_granted() {
@@ -45,6 +45,24 @@ async fn a_leaky_bucket_lets_requests_through_at_its_pace() {
     for waited in [0, 1, 2] {
         assert_eq!(ask(&layer, request()).await.status(), 200);
         assert_eq!(start.elapsed(), Duration::from_secs(waited));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_turn_the_limit_is_stated_as_it_is_then() {
+    let slow = LeakyBucket::new(1, Duration::from_secs(1)).with_capacity(2);
+    let limiter = || {
+        let limiter = RedissonClient::in_memory().policy_limiter(slow.clone());
+        limiter.unwrap().with_name("slow")
+    };
+    let at_once = RateLimitLayer::new(limiter(), Everyone);
+    let by_a_task = RateLimitLayer::with_async_key(limiter(), |_| Box::pin(async { None }));
+    for layer in [at_once, by_a_task] {
+        for left in [2, 1, 1] {
+            let response = ask(&layer, request()).await;
+            let stated = format!("\"slow\";r={left};t=1");
+            assert_eq!(field(&response, "ratelimit"), Some(&*stated));
+        }
     }
 }
 
