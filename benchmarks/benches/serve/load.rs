@@ -75,7 +75,7 @@ fn request(load: Load) -> RateLimitRequest {
     let descriptor = |it| {
         let entry = Entry {
             key: format!("key{it}"),
-            value: fastrand::u32(0..load.keys).to_string(),
+            value: fastrand::u32(0..load.keys).to_string().into_bytes(),
         };
         RateLimitDescriptor {
             entries: vec![entry],

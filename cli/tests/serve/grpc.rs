@@ -313,6 +313,19 @@ async fn rules_block_and_shadow_mode_lets_all_through() {
 }
 
 #[tokio::test]
+async fn a_value_that_is_not_utf_8_is_limited_too() {
+    let serve = Serve::start(RULES);
+    let mut request = envoy("edge", &[ADDRESS]);
+    request.descriptors[0].entries[0].value = b"\xff192.0.2.1".to_vec();
+    for left in [2, 1, 0] {
+        let ok = serve.ask(request.clone()).await.unwrap();
+        assert_eq!(remaining(&ok.statuses[0]), (left, 3));
+    }
+    let denied = serve.ask(request).await.unwrap();
+    assert_eq!(codes(&denied), (Code::OverLimit, vec![Code::OverLimit]));
+}
+
+#[tokio::test]
 async fn malformed_requests_are_refused() {
     let serve = Serve::start(RULES);
     let mut huge = envoy("edge", &[ADDRESS]);

@@ -187,7 +187,7 @@ pub async fn try_ask(
 pub fn envoy(domain: &str, descriptors: &[&[(&str, &str)]]) -> RateLimitRequest {
     let entry = |(key, value): &(&str, &str)| Entry {
         key: (*key).to_owned(),
-        value: (*value).to_owned(),
+        value: value.as_bytes().to_vec(),
     };
     let descriptor = |entries: &&[(&str, &str)]| RateLimitDescriptor {
         entries: entries.iter().map(entry).collect(),

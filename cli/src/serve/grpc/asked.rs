@@ -40,7 +40,7 @@ impl Asked {
             })?;
             let is_free = cost == 0;
             let entries: Vec<_> = { entries.into_iter() }
-                .map(|entry| (entry.key, entry.value))
+                .map(|entry| (entry.key, text(entry.value)))
                 .collect();
             let parts = if is_free {
                 &mut asked.free
@@ -69,6 +69,12 @@ impl Asked {
         }
         Ok(asked)
     }
+}
+
+/// The text, with a sign in place of what is not UTF-8.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 fn check(request: &RateLimitRequest) -> Result<(), String> {

@@ -30,8 +30,10 @@ pub(crate) struct RateLimitDescriptor {
 pub(crate) struct Entry {
     #[prost(string, tag = "1")]
     pub(crate) key: String,
-    #[prost(string, tag = "2")]
-    pub(crate) value: String,
+    /// A `string`, which a proxy fills with what its clients have sent, also if that is not UTF-8. A message that cannot be read is an
+    /// error, at which Envoy lets the request in.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) value: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -120,7 +122,7 @@ mod tests {
         bytes.extend(b"\x7a\x01x"); // 15: of a later version
         let entry = Entry {
             key: "user".to_owned(),
-            value: "alice".to_owned(),
+            value: b"alice".to_vec(),
         };
         let descriptor = RateLimitDescriptor {
             entries: vec![entry],
