@@ -10,7 +10,7 @@ pub(super) struct Part {
     /// Whether a rule applies only if it names all entries, in this order, as Envoy's protocol has it. Otherwise it applies if it
     /// names some of them.
     pub(super) is_descriptor: bool,
-    /// Whether no other part of the request comes before it: a rule for all requests applies once.
+    /// Whether a rule for all requests applies to it: of the parts of a request to one.
     pub(super) is_first: bool,
     pub(super) cost: u32,
 }

@@ -293,6 +293,35 @@ async fn what_is_looked_at_and_denied_has_nothing_charged() {
 }
 
 #[tokio::test]
+async fn a_rule_for_all_requests_is_charged_beside_a_look() {
+    let serve = Serve::start(
+        r#"
+        [[rules]]
+        name = "all"
+        key = "edge: *"
+        policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+        "#,
+    );
+    let mut request = envoy("edge", &[LOGIN, ADDRESS, &[("user", "alice")]]);
+    request.descriptors[0].hits_addend = Some(0);
+    for left in [1, 0] {
+        let ok = serve.ask(request.clone()).await.unwrap();
+        assert_eq!(remaining(&ok.statuses[1]), (left, 2));
+    }
+    assert_eq!(
+        codes(&serve.ask(request.clone()).await.unwrap()).0,
+        Code::OverLimit
+    );
+    // Where nothing is charged, it is looked at.
+    for descriptor in &mut request.descriptors {
+        descriptor.hits_addend = Some(0);
+    }
+    let denied = serve.ask(request).await.unwrap();
+    let each = vec![Code::OverLimit, Code::Ok, Code::Ok];
+    assert_eq!(codes(&denied), (Code::OverLimit, each));
+}
+
+#[tokio::test]
 async fn rules_block_and_shadow_mode_lets_all_through() {
     let serve = Serve::start(RULES);
     let blocked = envoy("edge", &[&[("remote_address", "192.0.2.9")], LOGIN]);

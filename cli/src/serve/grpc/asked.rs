@@ -28,7 +28,7 @@ impl Asked {
         let default = u64::from(request.hits_addend.max(1));
         let mut asked = Self::default();
         let mut known = HashMap::new();
-        for (place, descriptor) in request.descriptors.into_iter().enumerate() {
+        for descriptor in request.descriptors {
             let RateLimitDescriptor {
                 entries,
                 hits_addend,
@@ -53,7 +53,7 @@ impl Asked {
                     domain: Arc::clone(&domain),
                     entries,
                     is_descriptor: true,
-                    is_first: place == 0,
+                    is_first: false,
                     cost: 0,
                 });
                 parts.len() - 1
@@ -66,6 +66,11 @@ impl Asked {
             };
             parts[at].cost = cost;
             asked.places.push((is_free, at));
+        }
+        // A rule for all requests is charged if the request is charged at all.
+        let first = asked.charged.first_mut().or(asked.free.first_mut());
+        if let Some(first) = first {
+            first.is_first = true;
         }
         Ok(asked)
     }
