@@ -13,10 +13,10 @@ use hyper::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 
 use super::door::{Io, drive};
-use super::http::{Answer, content, health, http1};
+use super::http::{Answer, READ, content, health, http1, is_read};
 use super::service::Service;
 
 const PAGE: &str = include_str!("admin/page.html");
@@ -58,8 +58,8 @@ fn answer(service: &Service, request: &Request<Incoming>) -> Response<Full<Bytes
         let detail = "by an address or as localhost only";
         return Answer::problem(StatusCode::MISDIRECTED_REQUEST, detail).into();
     }
-    if request.method() != Method::GET {
-        return Answer::not_allowed(&Method::GET).into();
+    if !is_read(request.method()) {
+        return Answer::not_allowed(READ).into();
     }
     match request.uri().path() {
         "/" => content("text/html; charset=utf-8", PAGE),

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioTimer;
 
-pub(super) use answer::{Answer, content, health};
+pub(super) use answer::{Answer, READ, content, health, is_read};
 
 use super::door::{Io, drive};
 use super::service::Service;
@@ -61,19 +61,18 @@ async fn route(service: &Service, request: Request<Incoming>) -> Response<Full<B
         }
         _ => {}
     }
-    let allowed = match path {
-        "/v1/check" | "/v1/acquire" | "/v1/peek" | "/v1/release" => Method::POST,
-        "/openapi.json" => Method::GET,
-        _ if path.starts_with(auth_request::PATH) => {
-            return auth_request::answer(service, request).await.into();
-        }
-        _ => return Answer::problem(StatusCode::NOT_FOUND, "there is nothing here").into(),
-    };
-    if request.method() != allowed {
-        return Answer::not_allowed(&allowed).into();
-    }
     match path {
-        "/openapi.json" => content("application/json", OPENAPI),
-        _ => api::answer(service, request).await.into(),
+        "/v1/check" | "/v1/acquire" | "/v1/peek" | "/v1/release" => match *request.method() {
+            Method::POST => api::answer(service, request).await.into(),
+            _ => Answer::not_allowed("POST").into(),
+        },
+        "/openapi.json" => match is_read(request.method()) {
+            true => content("application/json", OPENAPI),
+            false => Answer::not_allowed(READ).into(),
+        },
+        _ if path.starts_with(auth_request::PATH) => {
+            auth_request::answer(service, request).await.into()
+        }
+        _ => Answer::problem(StatusCode::NOT_FOUND, "there is nothing here").into(),
     }
 }

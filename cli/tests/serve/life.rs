@@ -105,6 +105,8 @@ async fn it_is_ready_while_the_store_is_there_and_healthy_while_it_runs() {
             assert_eq!(serve.get(address, path).await.status(), StatusCode::OK);
         }
     }
+    let probe = serve.client.head(format!("http://{}/readyz", serve.http));
+    assert_eq!(probe.send().await.unwrap().status(), StatusCode::OK);
     drop(server);
     serve.line_with("lost the connection");
     while serve.get(&serve.http, "/readyz").await.status() == StatusCode::OK {}

@@ -95,12 +95,12 @@ impl Answer {
         Self::json(status, PROBLEM, &body)
     }
 
-    pub(in crate::serve) fn not_allowed(allowed: &Method) -> Self {
-        let detail = format!("the method here is {allowed}");
+    /// The methods are separated by commas.
+    pub(in crate::serve) fn not_allowed(allowed: &'static str) -> Self {
+        let detail = format!("allowed here: {allowed}");
         let mut answer = Self::problem(StatusCode::METHOD_NOT_ALLOWED, &detail);
-        if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
-            answer.response.headers_mut().insert(ALLOW, allowed);
-        }
+        let allowed = HeaderValue::from_static(allowed);
+        answer.response.headers_mut().insert(ALLOW, allowed);
         answer
     }
 
@@ -179,13 +179,21 @@ fn limit(name: &str, decision: &Decision) -> Value {
     })
 }
 
+/// The methods of what can only be read.
+pub(in crate::serve) const READ: &str = "GET, HEAD";
+
+/// Whether a request only reads. The answer to a HEAD is sent without its body.
+pub(in crate::serve) fn is_read(method: &Method) -> bool {
+    [Method::GET, Method::HEAD].contains(method)
+}
+
 /// `/healthz`: the process answers. `/readyz`: it decides requests.
 pub(in crate::serve) fn health<B>(
     service: &Service,
     request: &Request<B>,
 ) -> Response<Full<Bytes>> {
-    if request.method() != Method::GET {
-        return Answer::not_allowed(&Method::GET).into();
+    if !is_read(request.method()) {
+        return Answer::not_allowed(READ).into();
     }
     if request.uri().path() == "/healthz" || service.is_ready() {
         return content("text/plain; charset=utf-8", "ok\n");
