@@ -54,10 +54,8 @@ impl RulesFile {
     pub(super) fn open(client: &RedissonClient, path: PathBuf) -> Result<Self, String> {
         let stamp = stamp(&path);
         let read = read(client, &path)?;
-        let rules = client.rules(read.rules).map_err(|it| it.to_string())?;
-        rules.set_shadow(read.shown.is_shadow);
         Ok(Self {
-            rules,
+            rules: client.rules(read.rules).map_err(|it| it.to_string())?,
             path,
             shown: RwLock::new(Arc::new(read.shown)),
             seen: Mutex::new(Seen {
@@ -84,7 +82,6 @@ impl RulesFile {
         let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
         match read {
             Ok(read) => {
-                self.rules.set_shadow(read.is_shadow);
                 *shown = Arc::new(read);
                 Ok(shown.rules.len())
             }
@@ -134,6 +131,11 @@ fn read(client: &RedissonClient, path: &Path) -> Result<Read, String> {
             .map_err(|error| format!("`key` of `{}`: {error}", rule.name))?;
         let pattern = Arc::new(pattern);
         let made = made(client, &rule, &pattern).map_err(|error| error.to_string())?;
+        // Each by itself, so that the rules and their mode change in one step.
+        let made = match config.shadow {
+            true => made.in_shadow(),
+            false => made,
+        };
         read.rules.push(made);
         read.shown.rules.push(ShownRule {
             config: rule,
