@@ -55,7 +55,7 @@ impl Limiter {
         match self {
             Self::Rate(limiter, rate) => {
                 let asked = limiter.check(permits).await;
-                match made(limiter, *rate, &asked).await? {
+                match made(limiter, *rate, permits, &asked).await? {
                     true => limiter.check(permits).await,
                     false => asked,
                 }
@@ -89,7 +89,7 @@ impl Limiter {
         match self {
             Self::Rate(limiter, rate) => {
                 let acquired = wait(limiter, permits, timeout).await;
-                match made(limiter, *rate, &acquired).await? {
+                match made(limiter, *rate, permits, &acquired).await? {
                     true => wait(limiter, permits, timeout).await,
                     false => acquired,
                 }
@@ -99,9 +99,24 @@ impl Limiter {
     }
 }
 
-/// Gives a limiter the rate if it was missing, and leaves one that is there as it is. Returns whether it is to be asked again.
-async fn made<T>(limiter: &RateLimiter, rate: Option<Rate>, asked: &Result<T>) -> Result<bool> {
+/// Gives a limiter the rate if it was missing, and leaves one that is there as it is. Returns whether it is to be asked again. For
+/// more permits than the rate has none is made.
+async fn made<T>(
+    limiter: &RateLimiter,
+    rate: Option<Rate>,
+    permits: u32,
+    asked: &Result<T>,
+) -> Result<bool> {
     match (asked, rate) {
+        (Err(Error::NotInitialized { name }), Some(rate))
+            if u64::from(permits) > rate.permits() =>
+        {
+            Err(Error::ExceedsLimit {
+                name: name.clone(),
+                requested: permits,
+                limit: rate.permits(),
+            })
+        }
         (Err(Error::NotInitialized { .. }), Some(rate)) => {
             limiter.try_set_rate(rate).await?;
             Ok(true)

@@ -114,6 +114,27 @@ fn a_rate_in_the_call_makes_a_limiter_that_is_missing() {
 }
 
 #[test]
+fn no_limiter_is_made_for_more_permits_than_its_rate() {
+    let cli = Cli::start();
+    cli.run("set orders 5/1h");
+    for (command, end) in [("try", ""), ("acquire", ""), ("run", " -- true")] {
+        let too_many = match command {
+            "run" => "mails --permits 6",
+            _ => "mails 6",
+        };
+        let ran = cli.run(&format!("{command} {too_many} --rate 5/1h{end}"));
+        // As of a limiter that is there.
+        let there = cli.run(&format!(
+            "{command} {}{end}",
+            too_many.replace("mails", "orders")
+        ));
+        assert_eq!(ran.err, there.err.replace("orders", "mails"), "{command}");
+        assert_eq!((ran.code, there.code), (2, 2), "{command}");
+        assert_eq!(cli.run("config mails").code, 1, "{command}");
+    }
+}
+
+#[test]
 fn a_rate_in_the_call_changes_no_limiter_that_is_there() {
     let cli = Cli::start();
     cli.run("set orders 9/1h");
