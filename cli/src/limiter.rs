@@ -97,6 +97,14 @@ impl Limiter {
             Self::Policy(limiter, key) => ask_until_granted(limiter, key, permits, timeout).await,
         }
     }
+
+    /// Gives permits back that are not used after all. Other algorithms take nothing back.
+    pub(crate) async fn give_back(&self, permits: u32) {
+        if let Self::Rate(limiter, _) = self {
+            // If it fails, they come back with their window.
+            let _ = limiter.release(permits).await;
+        }
+    }
 }
 
 /// Gives a limiter the rate if it was missing, and leaves one that is there as it is. Returns whether it is to be asked again. For

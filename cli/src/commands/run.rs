@@ -27,7 +27,7 @@ pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<R
     }
     // Returns only if it fails.
     let error = command(arguments).exec();
-    Err(not_started(arguments, &error))
+    Err(not_started(&limiter, arguments, &error).await)
 }
 
 pub(super) fn command(arguments: &RunArguments) -> Command {
@@ -38,7 +38,13 @@ pub(super) fn command(arguments: &RunArguments) -> Command {
     command
 }
 
-pub(super) fn not_started(arguments: &RunArguments, error: &std::io::Error) -> Failure {
+/// Why the command did not run. Nor did it use its permits.
+pub(super) async fn not_started(
+    limiter: &Limiter,
+    arguments: &RunArguments,
+    error: &std::io::Error,
+) -> Failure {
+    limiter.give_back(arguments.permits).await;
     let exit_code = match error.kind() {
         ErrorKind::NotFound => NOT_FOUND,
         _ => CANNOT_EXECUTE,

@@ -84,10 +84,10 @@ async fn start_each(
             continue;
         }
         progress.clear();
-        let child = command(arguments, OsString::from_vec(line))
-            .spawn()
-            .map_err(|error| run::not_started(arguments, &error))?;
-        running.spawn(wait_for(child));
+        match command(arguments, OsString::from_vec(line)).spawn() {
+            Ok(child) => running.spawn(wait_for(child)),
+            Err(error) => return Err(run::not_started(limiter, arguments, &error).await),
+        };
     }
 }
 

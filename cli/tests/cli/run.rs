@@ -28,6 +28,8 @@ fn a_command_that_cannot_be_started_ends_as_in_a_shell() {
             .code,
         127
     );
+    // None has used its permit.
+    assert_eq!(cli.run("available orders").out, "9");
 }
 
 #[test]
