@@ -209,6 +209,7 @@ fn a_name_in_several_slots_does_not_end_a_walk_over_the_others() {
     assert_eq!(names(&listed), ["a:value", "orders"], "{listed:?}");
     assert_eq!(listed.code, 0);
     assert!(listed.err.contains("3 keys not looked at: "), "{listed:?}");
+    assert!(!listed.err.contains("``"), "{listed:?}"); // a limiter without a name
     let watched = &objects(&run("watch --once --json"))[0];
     let seen = watched["limiters"].as_array().unwrap().iter();
     let mut seen: Vec<_> = seen.map(|it| it["name"].as_str().unwrap()).collect();

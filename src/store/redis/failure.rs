@@ -192,7 +192,8 @@ pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
         Error::PermissionDenied {
             source: Arc::new(error),
         }
-    } else if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
+    } else if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) && !name.is_empty() {
+        // Without a name it is a command of the application's own.
         Error::InvalidName {
             name,
             reason: SEVERAL_SLOTS,
