@@ -125,7 +125,8 @@ pub enum Event<'a> {
         /// The server, as in [`Connected`](Self::Connected).
         server: &'a str,
     },
-    /// A circuit breaker has another state. There is one for each connection.
+    /// A circuit breaker has another state. There is one for each connection. That of a server that the client uses no more, such
+    /// as a node that has left its cluster, ends closed.
     #[non_exhaustive]
     BreakerChanged {
         /// The server, as in [`Connected`](Self::Connected).

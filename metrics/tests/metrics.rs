@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redisson_rate_limiter::{
-    Clock, Event, FailurePolicy, FixedWindow, LimiterOptions, MemoryStore, PermitsInUse, Rate,
-    RedissonClient, RedissonClientBuilder, Rule,
+    BreakerState, Clock, Event, FailurePolicy, FixedWindow, LimiterOptions, MemoryStore,
+    PermitsInUse, Rate, RedissonClient, RedissonClientBuilder, Rule,
 };
 use redisson_rate_limiter_metrics::Metrics;
 
@@ -134,6 +134,33 @@ async fn what_a_failure_policy_grants_brings_no_key_near_its_limit() {
     assert_eq!(scrape.value("rate_limiter_requests", labels), Some(3.0));
     let near = scrape.value("rate_limiter_near_limit", "limiter=logins, mode=enforced");
     assert_eq!(near, None);
+}
+
+#[tokio::test]
+async fn a_server_that_is_used_no_more_is_not_shown_as_down() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let metrics = Metrics::new();
+    let (change, mut changes) = mpsc::unbounded_channel();
+    let builder = RedissonClient::builder().on_event(move |event| {
+        metrics.note(event);
+        if let Event::BreakerChanged { state, .. } = *event {
+            let _ = change.send(state);
+        }
+    });
+    let server = Server::start();
+    let labels = format!("server=127.0.0.1:{}", server.port());
+    let client = builder.connect(&server.url()).await.unwrap();
+    drop(server);
+    assert_eq!(changes.recv().await, Some(BreakerState::Open));
+    drop(client);
+    // Until the handler is gone too.
+    while changes.recv().await.is_some() {}
+    let scrape = Scrape::of(&recorder.handle().render());
+    assert_eq!(
+        scrape.value("rate_limiter_breaker_state", &labels),
+        Some(0.0)
+    );
 }
 
 /// The calls of one script, as the events tell them.

@@ -276,7 +276,12 @@ impl Breaker {
 
 impl Drop for Breaker {
     fn drop(&mut self) {
+        let has_outage = self.state.borrow().has_outage();
         self.note_health(true);
+        if has_outage {
+            // The client uses the server no more, as a node that has left its cluster. Who shows states would show it for ever.
+            self.tell(Change::Closed, None);
+        }
     }
 }
 
