@@ -12,6 +12,9 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::connection::{Connecting, Credentials, Provider, TlsConfig};
 
 /// The settings that only a client of Redis has.
+/// As good as never: nobody waits so long.
+const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
 pub(super) struct RedisSettings {
     response_timeout: Duration,
     credentials: Option<Provider>,
@@ -70,7 +73,8 @@ impl RedissonClientBuilder {
     #[doc(alias = "setTimeout")]
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.redis.response_timeout = timeout;
+        // It is added to the time of today in many places.
+        self.redis.response_timeout = timeout.min(LATE);
         self
     }
 
