@@ -374,6 +374,12 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
         ),
         (
             "shadow = true",
+            "penalty_ms = 4503599627370497",
+            13,
+            "`penalty_ms` of `everything` must be at most 2^52 ms",
+        ),
+        (
+            "shadow = true",
             "penalty_ms = 5",
             13,
             "a `shared_rate` has no penalty",

@@ -10,9 +10,10 @@ use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 
 use super::{Plan, Rule};
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limiters::{PolicyLimiter, Registry};
 use crate::policies::AnyPolicy;
+use crate::rate::whole_millis;
 
 /// Rules as a configuration file has them: with the feature `serde`, by which any format can be read. `RulesFile`, with the feature
 /// `rules-file`, reads TOML and YAML. What a rule counts for is a name, which the application gives a meaning;
@@ -155,8 +156,11 @@ impl TryFrom<Fields> for RuleConfig {
         if name.is_empty() {
             return Err("`name` must not be empty".to_owned());
         }
-        if penalty_ms == Some(0) {
-            return Err(format!("`penalty_ms` of `{name}` must be at least 1"));
+        let penalty = penalty_ms.map(Duration::from_millis);
+        if let Some(Err(Error::InvalidArgument { reason, .. })) =
+            penalty.map(|it| whole_millis(it, "penalty_ms"))
+        {
+            return Err(format!("`penalty_ms` of `{name}` {reason}"));
         }
         let is_shared = |policy: &AnyPolicy| matches!(policy, AnyPolicy::SharedRate(_));
         if penalty_ms.is_some() && (is_shared(&policy) || plans.values().any(is_shared)) {
@@ -184,7 +188,7 @@ impl TryFrom<Fields> for RuleConfig {
             key,
             policy,
             prefix: prefix.map(|it| it.value),
-            penalty: penalty_ms.map(Duration::from_millis),
+            penalty,
             shadow: shadow.is_some_and(|it| it.value),
             plans,
             keys,
