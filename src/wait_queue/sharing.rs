@@ -357,7 +357,8 @@ impl Sharing {
 impl Seen {
     /// The most permits that a process leaves to others it does not know of.
     fn largest_probe(&self) -> i64 {
-        (self.rate + 1) / 2
+        // Redisson accepts a rate of 0.
+        ((self.rate + 1) / 2).max(1)
     }
 
     /// The shortest time between two probes: each splits what comes back together, which costs one call per window.

@@ -44,6 +44,29 @@ fn only_what_others_may_take_now_is_left_to_them() {
 }
 
 #[test]
+fn a_hold_may_end_under_a_rate_of_0() {
+    let now = Instant::now();
+    let mut sharing = Sharing::default();
+    let mut hold = |rate, left, newer| {
+        let _ = sharing.plan(now);
+        sharing.note(Seen {
+            sent_at: now,
+            score: 1,
+            rate,
+            interval: Duration::from_secs(1),
+            left,
+            taken: 0,
+            newer: Some(newer),
+            own: 0,
+            denied: Some(1),
+        })
+    };
+    assert_eq!(hold(10, 0, 0), None);
+    assert!(hold(10, 1, 1).is_some(), "others have taken one");
+    assert_eq!(hold(0, 0, 0), None);
+}
+
+#[test]
 fn the_less_a_process_had_of_late_the_more_it_asks_for() {
     let now = Instant::now();
     let permille = |own_of_late, others_of_late| {
