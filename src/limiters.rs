@@ -400,6 +400,10 @@ impl<L: Chargeable + ?Sized> sealed::Chargeable for Arc<L> {
         L::rate_limiter_of(self, key, internal)
     }
 
+    fn rate_limiter(&self, key: &str, internal: Internal) -> Option<RateLimiter> {
+        sealed::Chargeable::rate_limiter(&**self, key, internal)
+    }
+
     fn gives_turns(&self, internal: Internal) -> bool {
         L::gives_turns(self, internal)
     }
@@ -408,11 +412,15 @@ impl<L: Chargeable + ?Sized> sealed::Chargeable for Arc<L> {
 mod sealed {
     use std::sync::Arc;
 
+    use super::RateLimiter;
     use crate::policies::algorithm::Internal;
 
     pub trait Chargeable {
         /// The name in the store of the RRateLimiter that decides for a key; `None` of a policy, which knows no single grants.
         fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>>;
+
+        /// That RRateLimiter, with this limiter's options: it may be missing, and this handle creates none.
+        fn rate_limiter(&self, key: &str, _: Internal) -> Option<RateLimiter>;
 
         /// Whether a granted request may have to wait for its turn.
         fn gives_turns(&self, _: Internal) -> bool {

@@ -629,6 +629,11 @@ impl<P: Policy> sealed::Chargeable for PolicyLimiter<P> {
         self.is_shared().then(|| self.mapped_name(key).into())
     }
 
+    fn rate_limiter(&self, key: &str, _: Internal) -> Option<RateLimiter> {
+        let limiter = || Self::rate_limiter(self, &self.mapped_name(key));
+        self.is_shared().then(limiter)
+    }
+
     fn gives_turns(&self, _: Internal) -> bool {
         self.policies
             .read(|it| it.algorithm().properties().gives_turns)

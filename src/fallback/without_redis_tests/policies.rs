@@ -154,3 +154,28 @@ async fn a_reset_empties_the_share_of_a_target_and_lifts_its_penalty() {
     assert!(limiter.check(5).await.unwrap().is_granted());
     assert!(fixed.check("key", 3).await.unwrap().is_granted());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_rules_release_without_redis_goes_to_the_share_of_their_limiter() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let keyed = client.keyed_rate_limiter("keyed:", Rate::overall(2, 10 * SECOND));
+    let keyed = keyed
+        .unwrap()
+        .with_options(LimiterOptions::new().failure_policy(one_of(1)));
+    let rules = client
+        .rules([Rule::new(
+            keyed.clone(),
+            |key: &&str| Some(key.to_string()),
+            |_, _| (),
+        )])
+        .unwrap();
+    remote.go_down();
+    for _ in 0..2 {
+        assert!(keyed.try_acquire("key", 1).await.unwrap());
+    }
+    assert!(!keyed.try_acquire("key", 1).await.unwrap());
+    assert_eq!(rules.release(&"key").await.unwrap(), 1);
+    assert!(keyed.try_acquire("key", 1).await.unwrap());
+    assert!(!keyed.try_acquire("key", 1).await.unwrap());
+}

@@ -223,9 +223,8 @@ impl<R, E> Rules<R, E> {
                 continue;
             };
             let limiter = applied.limited.map(|it| &it.limiter);
-            let name = limiter.and_then(|it| it.rate_limiter_of(&applied.key, INTERNAL));
-            let Some(name) = name else { continue };
-            let limiter = self.registry.rate_limiter(&name);
+            let limiter = limiter.and_then(|it| it.rate_limiter(&applied.key, INTERNAL));
+            let Some(limiter) = limiter else { continue };
             match limiter.release(applied.cost).await {
                 Ok(()) => released += 1,
                 // It has expired, or nobody has asked it: nothing of it is in use.
