@@ -123,7 +123,8 @@ impl<R, E> Rules<R, E> {
     /// algorithm and prefix as before finds it there. If the limiter of a rule, or of its plan, has other keys than the one
     /// of the same name before, as it must if its algorithm changes, the one before takes part in the decisions too until its
     /// window and its penalty have passed. Until then a request is granted only if both grant it; the decision has the stricter
-    /// answer of the two, and an [event](crate::Event::Request) both, that of the one before with ` (replaced)` behind its name. To change the numbers of a limiter, see also [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
+    /// answer of the two, and an [event](crate::Event::Request) both, that of the one before with ` (replaced)` behind its name. Keys
+    /// that the limiter of another rule uses now are counted by that rule alone. To change the numbers of a limiter, see also [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

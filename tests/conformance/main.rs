@@ -318,6 +318,7 @@ on_every_store! {
             rules_are_set_in_shadow_mode_while_requests_come_in,
             a_plan_has_a_limiter_of_its_own_or_allows_or_blocks,
             a_rule_that_changes_its_algorithm_counts_what_was_used,
+            rules_that_swap_their_prefixes_go_on_deciding,
             what_rules_have_charged_is_settled_or_given_back_once,
             rules_per_user_and_per_address_need_no_common_hash_tag,
         }

@@ -484,6 +484,25 @@ pub async fn a_rule_that_changes_its_algorithm_counts_what_was_used(fixture: Fix
     drop(stopped);
 }
 
+pub async fn rules_that_swap_their_prefixes_go_on_deciding(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let tag = format!("{{{}}}", fixture.name());
+    let rule = |name, prefix, limit| {
+        let limiter = client.policy_limiter(FixedWindow::new(limit, HOUR));
+        let limiter = limiter.unwrap().with_prefix(format!("{tag}{prefix}"));
+        let to = |request: &Request| request.user.map(str::to_owned);
+        Rule::new(limiter.with_name(name), to, move |_, _| name)
+    };
+    let rules = client.rules([rule("one", "a:", 9), rule("other", "b:", 9)]);
+    let rules: Rules = rules.unwrap();
+    assert_eq!(says(&rules, &ALICE).await, None);
+    rules
+        .replace([rule("one", "b:", 9), rule("other", "a:", 2)])
+        .unwrap();
+    assert_eq!(says(&rules, &ALICE).await, None); // the second of the targets of both
+    assert_eq!(says(&rules, &ALICE).await, Some("other"));
+}
+
 /// Also of the limiter that a rule had before.
 pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixture) {
     let client = fixture.client("client").await;

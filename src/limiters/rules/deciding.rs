@@ -11,7 +11,9 @@ use super::rule::{Applied, Limited};
 use super::{Rule, Rules, Verdict};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::{Error, Result};
-use crate::limiters::joint::{Asked, Charged, JointDecision, Mode, Taken, check_all, peek_all};
+use crate::limiters::joint::{
+    Asked, Charged, JointDecision, Keys, Mode, Taken, check_all, peek_all,
+};
 use crate::limiters::{Charge, at_once};
 use crate::policies::algorithm::INTERNAL;
 
@@ -353,12 +355,9 @@ impl<R, E> Rules<R, E> {
 }
 
 impl<R, E> InForce<R, E> {
-    fn charges<'a>(
-        &'a self,
-        applying: &[Applying<'a>],
-    ) -> Result<(Few<AskedFor<'a>>, Few<Charge>)> {
-        let (mut asked, mut charges) = (Few::<AskedFor<'_>>::new(), Few::new());
-        for (applying, Applying { place, applied }) in applying.iter().enumerate() {
+    fn charges<'a>(&'a self, all: &[Applying<'a>]) -> Result<(Few<AskedFor<'a>>, Few<Charge>)> {
+        let (mut asked, mut charges) = (Few::<AskedFor<'_>>::new(), Few::<Charge>::new());
+        for (applying, Applying { place, applied }) in all.iter().enumerate() {
             let Some(limited) = applied.limited else {
                 continue;
             };
@@ -370,8 +369,17 @@ impl<R, E> InForce<R, E> {
             charges.push(applied.charge(limited)?);
             asked.push(asked_for(limited));
             for limited in self.replaced(place.rule, applied.plan) {
-                // One that could never grant the request does not know it.
-                if let Ok(charge) = applied.charge(limited) {
+                // One that could never grant the request does not know it, and no keys take part twice: what they count, another
+                // rule counts now.
+                let is_counted = |charge: &Charge| {
+                    let own = all.iter().map(|it| &it.applied);
+                    let own = own.filter_map(|it| it.charge(it.limited?).ok());
+                    let others = own.chain(charges.iter().cloned());
+                    { others }.any(|other| other.keys_of(charge) != Keys::Others)
+                };
+                if let Ok(charge) = applied.charge(limited)
+                    && !is_counted(&charge)
+                {
                     charges.push(charge);
                     asked.push(asked_for(limited));
                 }
