@@ -250,7 +250,7 @@ impl GuardedQueue {
         let decided = self.queue.decided(id, permits, &answer);
         Some(decided.map(|mut decision| {
             if let Decision::Granted(granted) = &mut decision {
-                granted.grant = Grant::forgotten(permits); // nothing was taken
+                granted.grant = Grant::of_nothing(permits);
             }
             decision
         }))

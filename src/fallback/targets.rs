@@ -183,13 +183,17 @@ fn without_store(
             Err(error) => return Err(error),
         }
     };
+    let origin = match purpose {
+        Purpose::Peek => Origin::Nowhere,
+        Purpose::Decide | Purpose::Reset => Origin::Local,
+    };
     let are_granted = local_decisions.iter().all(Decision::is_granted);
     let mut local_decisions = local_decisions.drain(..).zip(shares);
     let decisions = requests.iter().filter_map(|request| match request.policy {
         FailurePolicy::Local(_) => {
             let (decision, share) = local_decisions.next()?;
             let decision = decision.divided_by(share.factor);
-            Some(decision.by_failure_policy(Origin::Local))
+            Some(decision.by_failure_policy(origin))
         }
         _ if are_granted => Some(allowed(request.cost, request.quota())),
         _ => {

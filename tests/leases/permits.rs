@@ -221,6 +221,10 @@ async fn a_peek_takes_nothing() {
         panic!("there are enough");
     };
     let in_leases = fixture.in_leases().await;
+    let left = fixture.leased.available_permits().await.unwrap();
+    let settled = fixture.leased.settle(granted.grant.clone(), 50).await;
+    settled.unwrap();
+    assert_eq!(fixture.leased.available_permits().await.unwrap(), left);
     assert_eq!(fixture.leased.refund(granted.grant).await.unwrap(), 0);
     assert_eq!(fixture.in_leases().await, in_leases);
 }

@@ -99,6 +99,7 @@ async fn a_peek_says_what_the_failure_policy_decides_and_takes_nothing() {
         assert!(peeked.is_by_failure_policy());
         assert_eq!(peeked.remaining(), left);
         let grant = peeked.into_grant().unwrap();
+        limiter.settle(grant.clone(), 5).await.unwrap();
         assert_eq!(limiter.refund(grant).await.unwrap(), 0);
         assert_eq!(limiter.check(1).await.unwrap().remaining(), left);
     }
