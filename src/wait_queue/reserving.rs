@@ -68,7 +68,7 @@ impl WaitQueue {
             let (answer, heard) = queue.call(&call, deadline).await?;
             queue.note(heard);
             let is_granted = call.requests.taken(&answer) > 0;
-            if is_granted && answer.interval().is_zero() {
+            if is_granted && answer.found && answer.interval().is_zero() {
                 continue; // nothing says any more from when on it can be used: it goes back
             }
             calling.call = None;

@@ -242,3 +242,13 @@ async fn on_a_cluster_reservations_are_used_shrunk_and_cancelled() {
         available(7).await;
     }
 }
+
+#[tokio::test]
+async fn one_under_an_interval_of_nothing_is_over_at_once() {
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.with(Rate::overall(10, HOUR)).await;
+    fixture.run(&["HSET", NAME, "interval", "0"]).await;
+    let reservation = limiter.reserve(3, Duration::ZERO).await.unwrap();
+    let ended = reservation.expect("there are ten").ready().await;
+    assert!(matches!(ended, Err(Error::ReservationExpired { .. })));
+}
