@@ -127,8 +127,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Nobody will wait any more: ends what serves only those who wait.
     fn close(&self) {}
 
-    /// Waits until nothing is left to be given back whose caller is gone.
-    async fn given_back(&self) {}
+    /// Waits until nothing is left to be given back whose caller is gone, and returns whether nothing is missing that could
+    /// not be given back.
+    async fn given_back(&self) -> bool {
+        true
+    }
 
     /// The limiter with these keys, whether it exists or not. Sends nothing.
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore>;
@@ -161,6 +164,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
 /// A task of a store that does not depend on a caller's runtime.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The same of a task that may give permits back. It returns for how long those are missing that it could not give back: no time
+/// if there are none.
+pub(crate) type GivingBack = Pin<Box<dyn Future<Output = Duration> + Send>>;
 
 /// Runs when a background task is done: permits may be free.
 pub(crate) type OnDone = Box<dyn FnOnce() + Send>;
@@ -251,8 +258,10 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     fn run_in_background(&self, task: Task);
 
     /// Runs a task that may give permits back: see [`Store::given_back`].
-    fn give_back_in_background(&self, task: Task) {
-        self.run_in_background(task);
+    fn give_back_in_background(&self, task: GivingBack) {
+        self.run_in_background(Box::pin(async move {
+            task.await;
+        }));
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32>;

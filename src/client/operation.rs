@@ -54,7 +54,7 @@ impl RedissonClient {
     /// granted, and returns whether it is.
     ///
     /// If the timeout passes first, the rest is given back as long as the process runs; otherwise it comes back with its
-    /// window. Calls that give permits back, set or read a limiter still work, so that a handler that is about to end can
+    /// window, as does what could not be given back because Redis was away. Calls that give permits back, set or read a limiter still work, so that a handler that is about to end can
     /// [refund](crate::RateLimiter::refund) its grant.
     ///
     /// ```
@@ -84,10 +84,11 @@ impl RedissonClient {
         self.0.close();
         let mut given_back = pin!(self.0.store.given_back());
         if Handle::try_current().is_ok() {
-            return tokio::time::timeout(timeout, given_back).await.is_ok();
+            let given_back = tokio::time::timeout(timeout, given_back).await;
+            return given_back.unwrap_or(false);
         }
         // Without a runtime there is no timer.
-        poll_fn(|context| Poll::Ready(given_back.as_mut().poll(context).is_ready())).await
+        poll_fn(|context| Poll::Ready(given_back.as_mut().poll(context) == Poll::Ready(true))).await
     }
 
     /// How many callers wait for permits, of all limiters of the client. See also

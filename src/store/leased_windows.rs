@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::Task;
+use super::{GivingBack, Task};
 use crate::error::Result;
 use crate::permit::CallId;
 use crate::policies::answer::Answer;
@@ -30,7 +30,7 @@ pub(crate) trait LeasedWindows: Send + Sync {
     fn run_in_background(&self, task: Task);
 
     /// The same for a task that may give permits back: see [`Store::given_back`](super::Store::given_back).
-    fn give_back_in_background(&self, task: Task);
+    fn give_back_in_background(&self, task: GivingBack);
 }
 
 /// What was leased of a window, and not used.

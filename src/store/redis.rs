@@ -348,8 +348,8 @@ impl Store for RedisStore {
         self.subscriber.close();
     }
 
-    async fn given_back(&self) {
-        self.background.given_back().await;
+    async fn given_back(&self) -> bool {
+        self.background.given_back().await
     }
 
     fn redis(&self) -> Option<&RedisStore> {

@@ -263,7 +263,10 @@ impl Queue {
             is_over: false,
             _call: call,
         };
-        self.store.give_back_in_background(Box::pin(asking.ask()));
+        self.store.give_back_in_background(Box::pin(async move {
+            asking.ask().await;
+            Duration::ZERO
+        }));
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {

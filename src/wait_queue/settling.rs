@@ -39,39 +39,43 @@ impl Queue {
     pub(super) fn settle(self: &Arc<Self>, ended: Ended, under_way: Option<UnderWay>) {
         let (queue, on_done) = (Arc::clone(self), self.giving_back());
         self.store.give_back_in_background(Box::pin(async move {
-            let mut is_over = queue.try_to_settle(&ended, on_done).await;
+            let mut settled = queue.try_to_settle(&ended, on_done).await;
             drop(under_way);
             let mut pause = FIRST_PAUSE;
-            while !is_over {
+            loop {
+                if let Some(missing_for) = settled {
+                    return missing_for;
+                }
                 sleep(pause).await;
-                is_over = queue.try_to_settle(&ended, queue.giving_back()).await;
+                settled = queue.try_to_settle(&ended, queue.giving_back()).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }));
     }
 
-    /// Returns whether there is nothing more to try.
-    async fn try_to_settle(&self, ended: &Ended, on_done: OnDone) -> bool {
+    /// Returns for how long its permits are missing; `None` if it is to be tried again.
+    async fn try_to_settle(&self, ended: &Ended, on_done: OnDone) -> Option<Duration> {
         let answer = self.store.settle(&ended.lease, ended.settlement).await;
         let error = match answer {
             Err(error) if !matches!(error, Error::NotInitialized { .. }) => error,
             // If the limiter is gone, it counts nothing.
             _ => {
                 on_done();
-                return true;
+                return Some(Duration::ZERO);
             }
         };
         // A server that is full, or whose disk is, grants no lease either, so that there are few.
         let may_pass = error.is_unavailable() || matches!(error, Error::Redis { .. });
-        let is_over = !may_pass || Instant::now() >= ended.back_at;
-        if is_over {
-            tracing::warn!(
-                limiter = %Escaped(self.name()),
-                permits = ended.lease.permits,
-                error = %Escaped(&error),
-                "the permits of a lease come back only when its window has passed"
-            );
+        let missing_for = ended.back_at.saturating_duration_since(Instant::now());
+        if may_pass && !missing_for.is_zero() {
+            return None;
         }
-        is_over
+        tracing::warn!(
+            limiter = %Escaped(self.name()),
+            permits = ended.lease.permits,
+            error = %Escaped(&error),
+            "the permits of a lease come back only when its window has passed"
+        );
+        Some(missing_for)
     }
 }

@@ -290,7 +290,10 @@ impl LeasedTarget {
                 is_over: false,
                 _call: self.leases.call(),
             };
-            self.store.give_back_in_background(Box::pin(asking.ask()));
+            self.store.give_back_in_background(Box::pin(async move {
+                asking.ask().await;
+                Duration::ZERO
+            }));
         }
     }
 
@@ -313,7 +316,7 @@ impl LeasedTarget {
     }
 
     /// Gives back what the lease of this call has left.
-    fn give_back(&self, id: CallId, ends: i64, permits: u32) {
+    fn give_back(self: &Arc<Self>, id: CallId, ends: i64, permits: u32) {
         if permits == 0 || self.until(ends) == 0 {
             return;
         }
@@ -324,17 +327,19 @@ impl LeasedTarget {
             length: self.length_millis(),
             permits,
         };
-        let (store, call) = (Arc::clone(&self.store), self.leases.call());
+        let (target, call) = (Arc::clone(self), self.leases.call());
         self.store.give_back_in_background(Box::pin(async move {
             let _call = call;
-            if let Err(error) = store.give_back(&unused).await {
-                tracing::warn!(
-                    target = %Escaped(&unused.key),
-                    permits,
-                    error = %Escaped(&error),
-                    "the permits of a lease come back only with the next window"
-                );
-            }
+            let Err(error) = target.store.give_back(&unused).await else {
+                return Duration::ZERO;
+            };
+            tracing::warn!(
+                target = %Escaped(&unused.key),
+                permits,
+                error = %Escaped(&error),
+                "the permits of a lease come back only with the next window"
+            );
+            Duration::from_millis(target.until(ends).unsigned_abs())
         }));
     }
 
@@ -440,7 +445,7 @@ mod tests {
     use crate::decision::Denied;
     use crate::error::{Error, Result};
     use crate::policies::FixedWindow;
-    use crate::store::Task;
+    use crate::store::{GivingBack, Task};
     use crate::wait_queue::hot_keys::MOST_KEYS;
 
     struct Away;
@@ -465,7 +470,7 @@ mod tests {
 
         fn run_in_background(&self, _: Task) {}
 
-        fn give_back_in_background(&self, _: Task) {}
+        fn give_back_in_background(&self, _: GivingBack) {}
     }
 
     fn leases() -> Arc<WindowLeases> {

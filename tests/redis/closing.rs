@@ -73,6 +73,23 @@ async fn closing_waits_for_refunds_of_waiters_and_dropped_requests_in_a_call() {
 }
 
 #[tokio::test]
+async fn closing_says_that_permits_are_missing_which_could_not_be_given_back() {
+    let (client, mut proxy, _fixture) = behind_proxy().await;
+    let limiter = client.rate_limiter(NAME);
+    proxy.next("EVALSHA", Fate::Held); // the acquire
+    proxy.next("EVALSHA", Fate::Held); // its refund
+    let mut request = Box::pin(limiter.try_acquire(3));
+    assert!(poll_once(&mut request).is_none());
+    let acquire = proxy.held().await;
+    drop(request);
+    acquire.let_through().await;
+    let _refund = proxy.held().await;
+    drop(proxy); // it leads nowhere from here on
+    assert!(!client.close(PATIENT).await);
+    assert!(!client.close(PATIENT).await, "they still are");
+}
+
+#[tokio::test]
 async fn one_that_would_begin_to_wait_after_its_client_was_closed_does_not() {
     let (client, mut proxy, _fixture) = behind_proxy().await;
     let limiter = client.rate_limiter(NAME);

@@ -18,7 +18,8 @@ use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::rate::{Rate, ValidRate};
 use crate::store::{
-    AcquireCall, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task, TimeToLive,
+    AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
+    TimeToLive,
 };
 use crate::window::{
     Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Settlement, Window,
@@ -208,7 +209,7 @@ impl LimiterStore for MemoryLimiter {
         // For the same reason there is no call left to end.
     }
 
-    fn give_back_in_background(&self, mut task: Task) {
+    fn give_back_in_background(&self, mut task: GivingBack) {
         // A step in memory is done when it is first polled.
         let _ = { task.as_mut() }.poll(&mut Context::from_waker(Waker::noop()));
     }

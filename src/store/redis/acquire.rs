@@ -174,6 +174,7 @@ impl RedisLimiter {
             match answer.meaning {
                 Meaning::Decided(answer) => {
                     self.learn_lateness(too_long, started.elapsed() * 4 < time.valid);
+                    self.interval.store(answer.interval, Ordering::Relaxed);
                     self.note_audit(audited_rate, &answer);
                     self.note_clocks(&answer);
                     // The caller may return its permits as soon as it has the answer, and another attempt would take them again.

@@ -4,12 +4,15 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::{io, thread};
 
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
+use super::after;
 use crate::escaped::Escaped;
 use crate::store::Task;
 
@@ -17,35 +20,55 @@ use crate::store::Task;
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     tasks: Mutex<Option<mpsc::UnboundedSender<Task>>>,
+    unsettled: Arc<watch::Sender<Unsettled>>,
+}
+
+#[derive(Debug, Default)]
+struct Unsettled {
     /// How many tasks have something to give back.
-    giving_back: Arc<watch::Sender<usize>>,
+    tasks: usize,
+    /// Until when permits are missing that a task could not give back.
+    missing_until: Option<Instant>,
 }
 
 /// Counts a task that has something to give back, until it ends.
-struct GivingBack(Arc<watch::Sender<usize>>);
+struct Counted {
+    unsettled: Arc<watch::Sender<Unsettled>>,
+    missing_for: Duration,
+}
 
-impl Drop for GivingBack {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.send_modify(|tasks| *tasks -= 1);
+        let is_missing = !self.missing_for.is_zero();
+        let until = is_missing.then(|| after(Instant::now(), self.missing_for));
+        self.unsettled.send_modify(|it| {
+            it.tasks -= 1;
+            it.missing_until = it.missing_until.max(until);
+        });
     }
 }
 
 impl Background {
-    /// Runs a task that [`given_back`](Self::given_back) waits for.
-    pub(crate) fn give_back(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.giving_back.send_modify(|tasks| *tasks += 1);
-        let counted = GivingBack(Arc::clone(&self.giving_back));
+    /// Runs a task that [`given_back`](Self::given_back) waits for. It returns for how long permits are missing that it could
+    /// not give back.
+    pub(crate) fn give_back(&self, task: impl Future<Output = Duration> + Send + 'static) {
+        self.unsettled.send_modify(|it| it.tasks += 1);
+        let counted = Counted {
+            unsettled: Arc::clone(&self.unsettled),
+            missing_for: Duration::MAX, // if it panics or never runs
+        };
         self.spawn(async move {
-            let _counted = counted;
-            task.await;
+            let mut counted = counted; // as a whole
+            counted.missing_for = task.await;
         });
     }
 
-    /// Waits until no task has anything to give back.
-    pub(crate) async fn given_back(&self) {
-        let mut tasks = self.giving_back.subscribe();
+    /// Waits until no task has anything to give back, and returns whether nothing is missing that one could not give back.
+    pub(crate) async fn given_back(&self) -> bool {
+        let mut unsettled = self.unsettled.subscribe();
+        let settled = unsettled.wait_for(|it| it.tasks == 0).await;
         // The sender lives as long as `self`.
-        let _ = tasks.wait_for(|tasks| *tasks == 0).await;
+        settled.is_ok_and(|it| it.missing_until.is_none_or(|until| until <= Instant::now()))
     }
 
     /// Runs `task` on the background thread. A task that panics ends alone.
@@ -129,9 +152,9 @@ mod tests {
     #[tokio::test]
     async fn each_refund_is_waited_for_if_its_task_ends_panics_or_never_runs() {
         let background = Background::default();
-        background.given_back().await;
+        assert!(background.given_back().await);
         background.spawn(std::future::pending()); // it gives nothing back
-        let (finish, may_finish) = oneshot::channel::<()>();
+        let (finish, may_finish) = oneshot::channel();
         background.give_back(async { may_finish.await.unwrap() });
         background.give_back(async { panic!("a task of the test panics") });
         let mut given_back = Box::pin(background.given_back());
@@ -139,8 +162,18 @@ mod tests {
             std::task::Poll::Ready(given_back.as_mut().poll(context))
         });
         assert!(once.await.is_pending());
-        finish.send(()).unwrap();
-        given_back.await;
+        finish.send(Duration::ZERO).unwrap();
+        assert!(!given_back.await, "the one that panicked gave nothing back");
+    }
+
+    #[tokio::test]
+    async fn what_could_not_be_given_back_is_missing_until_it_comes_back() {
+        let background = Background::default();
+        background.give_back(async { Duration::ZERO });
+        assert!(background.given_back().await);
+        background.give_back(async { Duration::MAX });
+        background.give_back(async { Duration::ZERO });
+        assert!(!background.given_back().await);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::keys::sibling;
 use crate::policies::answer::Answer;
 use crate::policies::call::Call;
 use crate::policies::reply;
-use crate::store::Task;
 use crate::store::leased_windows::{LeasedWindows, Unused};
+use crate::store::{GivingBack, Task};
 
 /// The keys of the script, in its order.
 pub(crate) fn keys(unused: &Unused) -> [String; 3] {
@@ -72,7 +72,7 @@ impl LeasedWindows for RedisStore {
         self.background().spawn(task);
     }
 
-    fn give_back_in_background(&self, task: Task) {
+    fn give_back_in_background(&self, task: GivingBack) {
         self.background().give_back(task);
     }
 }

@@ -2,7 +2,7 @@
 //! about the limiter.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,7 +23,8 @@ use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::store::breaker::Breaker;
 use crate::store::redis::script::{self, Args, Script};
 use crate::store::{
-    AcquireCall, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task, TimeToLive,
+    AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
+    TimeToLive,
 };
 use crate::window::{Answer, Condition, Expiry, Settlement};
 
@@ -33,6 +34,8 @@ pub(super) struct RedisLimiter {
     /// The limiter's type when it was last seen, or overall. It decides which keys an acquire names; a wrong guess
     /// costs a round trip.
     is_per_client: AtomicBool,
+    /// The interval in ms that the last answer had; 0 before the first one.
+    pub(super) interval: AtomicI64,
     audit: Audit,
     has_warned_of_clocks: AtomicBool,
     /// How many attempts of the last acquire took too long: the first attempt of the next one gets as much time as the
@@ -47,6 +50,7 @@ impl RedisLimiter {
             is_per_client: AtomicBool::new(
                 { hint.as_ref() }.is_some_and(|hint| hint.rate_type == RateType::PerClient),
             ),
+            interval: AtomicI64::new(0),
             audit: hint.map(|hint| hint.audit).unwrap_or_default(),
             late_attempts: AtomicU32::new(0),
             has_warned_of_clocks: AtomicBool::new(false),
@@ -81,6 +85,25 @@ impl RedisLimiter {
     }
 
     /// Tells of a grant whose time is ahead of the clock.
+    /// For how long permits of a cancelled request are missing once they were to be given back.
+    fn missing_for(&self, given_back: Result<u32>, permits: Option<u32>) -> Duration {
+        let error = match given_back {
+            Err(error) if !matches!(error, Error::NotInitialized { .. }) => error,
+            // If the limiter is gone, it counts nothing.
+            _ => return Duration::ZERO,
+        };
+        tracing::warn!(
+            limiter = %Escaped(&self.keys.name),
+            permits,
+            error = %Escaped(&error),
+            "permits of a cancelled request come back only when their window has passed"
+        );
+        match self.interval.load(Ordering::Relaxed) {
+            millis @ 1.. => Duration::from_millis(millis.unsigned_abs()),
+            _unknown => Duration::MAX,
+        }
+    }
+
     pub(super) fn note_clocks(&self, answer: &Answer) {
         let Ok(ahead @ 1..) = u64::try_from(answer.clock_ahead) else {
             return;
@@ -291,29 +314,20 @@ impl LimiterStore for RedisLimiter {
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
         let limiter = Arc::clone(&self);
         self.store.background().give_back(async move {
-            if let Err(error) = limiter.refund(&grant).await {
-                tracing::warn!(
-                    limiter = %Escaped(&limiter.keys.name),
-                    permits = grant.permits,
-                    error = %Escaped(&error),
-                    "permits of a cancelled request come back only when their window has passed"
-                );
-            }
+            let given_back = limiter.refund(&grant).await;
+            let missing_for = limiter.missing_for(given_back, Some(grant.permits));
             on_done();
+            missing_for
         });
     }
 
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
         let limiter = Arc::clone(&self);
         self.store.background().give_back(async move {
-            if let Err(error) = limiter.reclaim_call(&call).await {
-                tracing::warn!(
-                    limiter = %Escaped(&limiter.keys.name),
-                    error = %Escaped(&error),
-                    "permits of a cancelled request come back only when their window has passed"
-                );
-            }
+            let given_back = limiter.reclaim_call(&call).await;
+            let missing_for = limiter.missing_for(given_back, None);
             on_done();
+            missing_for
         });
     }
 
@@ -321,7 +335,7 @@ impl LimiterStore for RedisLimiter {
         self.store.background().spawn(task);
     }
 
-    fn give_back_in_background(&self, task: Task) {
+    fn give_back_in_background(&self, task: GivingBack) {
         self.store.background().give_back(task);
     }
 
