@@ -77,7 +77,7 @@ use plain::Plain;
 use remembered::Heard;
 pub(crate) use remembered::Sending;
 pub(crate) use reserving::Reserved;
-pub(crate) use settling::Ended;
+use reserving::WeakPending;
 pub(crate) use state::Effect;
 use state::{Availability, Outbox, Published, State, Waiter, Waits};
 use waiter::PlaceInQueue;
@@ -120,6 +120,8 @@ struct Queue {
     lease_stops: AtomicUsize,
     /// Set by the first waiter who has one: all of them give grants back in the same way.
     substitute: OnceLock<Arc<dyn Substitute>>,
+    /// Reservations that somebody waits for.
+    pending: Lock<Vec<WeakPending>>,
 }
 
 impl WaitQueue {
@@ -134,6 +136,7 @@ impl WaitQueue {
             leases: OnceLock::new(),
             lease_stops: AtomicUsize::new(0),
             substitute: OnceLock::new(),
+            pending: Lock::default(),
         });
         Self {
             plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&queue)))),
@@ -262,6 +265,7 @@ impl WaitQueue {
     /// Ends the waiting of all, now and later, with [`Error::Closed`]. What their call takes is given back.
     pub(crate) fn close(&self) {
         self.close_leases();
+        self.queue.give_back_pending();
         if let Some(call) = self.queue.step(State::close) {
             self.queue.reclaim(call);
         }

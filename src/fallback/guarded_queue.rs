@@ -24,9 +24,7 @@ use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{
-    Checked, Effect, Ended, LeaseHold, LeaseStop, Reserved, Sending, WaitQueue,
-};
+use crate::wait_queue::{Checked, Effect, LeaseHold, LeaseStop, Reserved, Sending, WaitQueue};
 use crate::window::{Answer, SetUp, Settings};
 
 #[derive(Debug)]
@@ -299,11 +297,6 @@ impl GuardedQueue {
             Asked::Answered(reserved) => Ok(reserved),
             Asked::Unanswered(error) => Err(error),
         }
-    }
-
-    /// See [`WaitQueue::settle`].
-    pub(crate) fn settle(&self, ended: Ended) {
-        self.queue.settle(ended);
     }
 
     /// Takes permits where a grant was made, whatever is available there: the request has used more than it was granted. A

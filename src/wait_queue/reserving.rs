@@ -1,18 +1,20 @@
 //! Requests for permits to be used later, which do not wait in the queue.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::leases::Moment;
+use super::settling::Ended;
 use super::{Queue, WaitQueue};
 use crate::decision::{DecisionSource, check_fits};
 use crate::error::{Error, Result};
 use crate::event::{Reports, RequestResult};
 use crate::grant::Grant;
+use crate::lock::Lock;
 use crate::store::AcquireCall;
-use crate::window::{Ahead, Requests, SetUp};
+use crate::window::{Ahead, Requests, SetUp, Settlement};
 
 /// Nobody waits for longer, and each clock can show it.
 const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -37,6 +39,69 @@ impl Reserved {
     /// machine is suspended.
     pub(crate) fn left(&self) -> i64 {
         self.sent.left_of(self.lasts, self.queue.moment())
+    }
+
+    /// Its permits are used, or given back, in the background.
+    pub(crate) fn settle(&mut self, settlement: Settlement) {
+        let Self {
+            grant, expires_at, ..
+        } = self;
+        let permits = std::mem::take(&mut grant.permits);
+        if permits == 0 {
+            return;
+        }
+        let interval = Duration::from_millis(grant.span.unsigned_abs());
+        let ended = Ended {
+            lease: Grant::new(grant.score, grant.call_id, permits).with_span(grant.span),
+            settlement,
+            back_at: *expires_at + interval,
+        };
+        self.queue.settle(ended, None);
+    }
+
+    /// Keeps it until it is taken, dropped, or given back because the client is closed.
+    pub(crate) fn until_closed(self) -> Pending {
+        let queue = Arc::clone(&self.queue);
+        let pending = Arc::new(Lock::new(Some(self)));
+        let mut all = queue.pending.lock();
+        if all.len() == all.capacity() {
+            all.retain(|it| it.strong_count() > 0);
+            let kept = all.len();
+            all.reserve(kept + 1);
+        }
+        all.push(Arc::downgrade(&pending));
+        drop(all);
+        Pending(pending)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.settle(Settlement { used: 0, early: 0 });
+    }
+}
+
+/// A reservation that somebody waits for.
+pub(crate) struct Pending(Arc<Lock<Option<Reserved>>>);
+
+impl Pending {
+    /// `None` if it was given back.
+    pub(crate) fn take(self) -> Option<Reserved> {
+        self.0.lock().take()
+    }
+}
+
+/// What [`Pending`] leads to.
+pub(super) type WeakPending = Weak<Lock<Option<Reserved>>>;
+
+impl Queue {
+    /// The client is closed: nobody uses what is reserved.
+    pub(super) fn give_back_pending(&self) {
+        let all = std::mem::take(&mut *self.pending.lock());
+        for pending in all.iter().filter_map(Weak::upgrade) {
+            let reserved = pending.lock().take();
+            drop(reserved);
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::Queue;
 use super::leases::UnderWay;
-use super::{Queue, WaitQueue};
 use crate::error::Error;
 use crate::escaped::Escaped;
 use crate::grant::Grant;
@@ -25,13 +25,6 @@ pub(crate) struct Ended {
     pub(crate) settlement: Settlement,
     /// When its permits are back without this.
     pub(crate) back_at: Instant,
-}
-
-impl WaitQueue {
-    /// Settles a lease in the background.
-    pub(crate) fn settle(&self, ended: Ended) {
-        self.queue.settle(ended, None);
-    }
 }
 
 impl Queue {

@@ -14,7 +14,8 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Effect, Ended, WaitQueue, WhileAway};
+use super::settling::Ended;
+use super::{Effect, WaitQueue, WhileAway};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -465,13 +466,16 @@ async fn a_limiter_with_a_short_keep_alive_lives_while_waiters_ask_late() {
 async fn ended_in_an_outage(back_in: Duration) -> Arc<SlowStore> {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(10, HOUR)).await;
-    let reserved = queue.reserve(8, 0, None).await.unwrap().unwrap();
+    let mut reserved = queue.reserve(8, 0, None).await.unwrap().unwrap();
+    let lease = reserved.grant.clone();
+    reserved.grant.permits = 0; // it gives nothing back itself
     store.is_away.store(true, Ordering::Relaxed);
-    queue.settle(Ended {
-        lease: reserved.grant,
+    let ended = Ended {
+        lease,
         settlement: Settlement { used: 3, early: 0 },
         back_at: Instant::now() + back_in,
-    });
+    };
+    queue.queue.settle(ended, None);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(store.available().await, 2);
     store.is_away.store(false, Ordering::Relaxed);

@@ -90,6 +90,20 @@ async fn closing_says_that_permits_are_missing_which_could_not_be_given_back() {
 }
 
 #[tokio::test]
+async fn closing_gives_back_a_reservation_that_somebody_waits_for() {
+    let (client, _proxy, mut fixture) = behind_proxy().await;
+    let limiter = client.rate_limiter(NAME);
+    assert!(limiter.try_acquire(5).await.unwrap());
+    let reservation = limiter.reserve(3, HOUR).await.unwrap();
+    let mut waiting = Box::pin(reservation.expect("within an hour").ready());
+    assert!(poll_once(&mut waiting).is_none());
+    assert!(client.close(PATIENT).await);
+    let raw = &mut fixture.raw;
+    assert_eq!(keys::left_and_used(raw, VALUE, PERMITS).await, (Some(0), 5));
+    assert!(matches!(waiting.await, Err(Error::Closed)));
+}
+
+#[tokio::test]
 async fn one_that_would_begin_to_wait_after_its_client_was_closed_does_not() {
     let (client, mut proxy, _fixture) = behind_proxy().await;
     let limiter = client.rate_limiter(NAME);

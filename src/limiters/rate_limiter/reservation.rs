@@ -10,7 +10,7 @@ use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::rate::millis_from_zero;
-use crate::wait_queue::{Ended, Reserved};
+use crate::wait_queue::Reserved;
 use crate::window::Settlement;
 
 impl RateLimiter {
@@ -150,24 +150,27 @@ impl Reservation {
     ///
     /// # Cancel safety
     /// Dropping the future gives the permits back.
-    pub async fn ready(mut self) -> Result<Grant> {
+    pub async fn ready(self) -> Result<Grant> {
         Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let client = self.limiter.queue.client();
+        let Self { limiter, reserved } = self;
+        let usable_at = reserved.usable_at;
+        let pending = reserved.until_closed();
         tokio::select! {
             biased;
-            () = client.closed() => return Err(Error::Closed),
-            () = sleep_until(self.reserved.usable_at) => {}
+            () = limiter.queue.client().closed() => return Err(Error::Closed),
+            () = sleep_until(usable_at) => {}
         }
-        let early = self.reserved.left();
+        let mut reserved = pending.take().ok_or(Error::Closed)?;
+        let early = reserved.left();
         if early == 0 {
-            let name = self.limiter.name().to_owned();
+            let name = limiter.name().to_owned();
             return Err(Error::ReservationExpired { name });
         }
         let (id, score, used) = {
-            let grant = &self.reserved.grant;
+            let grant = &reserved.grant;
             (grant.call_id, grant.score, grant.permits)
         };
-        self.settle(Settlement { used, early });
+        reserved.settle(Settlement { used, early });
         Ok(Grant::new(score, id, used).with_span(early))
     }
 
@@ -209,29 +212,6 @@ impl Reservation {
     fn part(&self, permits: u32) -> Grant {
         let grant = &self.reserved.grant;
         Grant::new(grant.score, grant.call_id, permits)
-    }
-
-    /// Tells the store in the background what was used of it. From here on it has no permits.
-    fn settle(&mut self, settlement: Settlement) {
-        let Reserved {
-            grant, expires_at, ..
-        } = &mut self.reserved;
-        let permits = std::mem::take(&mut grant.permits);
-        if permits == 0 {
-            return;
-        }
-        let interval = Duration::from_millis(grant.span.unsigned_abs());
-        self.limiter.queue.settle(Ended {
-            lease: Grant::new(grant.score, grant.call_id, permits).with_span(grant.span),
-            settlement,
-            back_at: *expires_at + interval,
-        });
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.settle(Settlement { used: 0, early: 0 });
     }
 }
 
