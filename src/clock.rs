@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -32,6 +32,9 @@ enum Source {
     System,
     Passed(Arc<dyn Fn() -> i64 + Send + Sync>),
 }
+
+/// As good as never: nobody waits for longer, and each clock can show what is so far away.
+pub(crate) const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// No clock is further than this from the epoch, in ms: with an interval added it is still an exact Lua number.
 const FURTHEST: i64 = 1 << 52;
@@ -187,8 +190,6 @@ impl TokioClock {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{MemoryStore, Rate, RedissonClient};
 

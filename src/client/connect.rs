@@ -6,15 +6,13 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 
 use super::{RedissonClient, RedissonClientBuilder};
+use crate::clock::LATE;
 use crate::error::{Error, Result};
 use crate::store::breaker::Breakers;
 use crate::store::redis::RedisStore;
 use crate::store::redis::connection::{Connecting, Credentials, Provider, TlsConfig};
 
 /// The settings that only a client of Redis has.
-/// As good as never: nobody waits so long.
-const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
-
 pub(super) struct RedisSettings {
     response_timeout: Duration,
     credentials: Option<Provider>,

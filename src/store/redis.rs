@@ -48,7 +48,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{LimiterStore, Store};
-use crate::clock::Clock;
+use crate::clock::{Clock, LATE};
 use crate::error::{Error, Result};
 use crate::health::ServerHealth;
 use crate::keys::Keys;
@@ -275,7 +275,6 @@ impl RedisStore {
 
 /// `duration` after `start`, or a time so late that nobody waits for it.
 fn after(start: Instant, duration: Duration) -> Instant {
-    const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
     start
         .checked_add(duration.min(LATE))
         .unwrap_or(start + LATE)

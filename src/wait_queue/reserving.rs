@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::leases::Moment;
 use super::settling::Ended;
 use super::{Queue, WaitQueue};
+use crate::clock::LATE;
 use crate::decision::{DecisionSource, check_fits};
 use crate::error::{Error, Result};
 use crate::event::{Reports, RequestResult};
@@ -15,9 +16,6 @@ use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::store::AcquireCall;
 use crate::window::{Ahead, Requests, SetUp, Settlement};
-
-/// Nobody waits for longer, and each clock can show it.
-const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// Permits that can be used later.
 pub(crate) struct Reserved {

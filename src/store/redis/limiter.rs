@@ -84,7 +84,6 @@ impl RedisLimiter {
         }
     }
 
-    /// Tells of a grant whose time is ahead of the clock.
     /// For how long permits of a cancelled request are missing once they were to be given back.
     fn missing_for(&self, given_back: Result<u32>, permits: Option<u32>) -> Duration {
         let error = match given_back {
@@ -104,6 +103,7 @@ impl RedisLimiter {
         }
     }
 
+    /// Tells of a grant whose time is ahead of the clock.
     pub(super) fn note_clocks(&self, answer: &Answer) {
         let Ok(ahead @ 1..) = u64::try_from(answer.clock_ahead) else {
             return;
