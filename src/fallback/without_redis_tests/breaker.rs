@@ -142,6 +142,7 @@ async fn a_probe_that_the_server_refuses_for_its_own_reasons_ends_the_outage() {
     assert!(remote.breaker().is_healthy());
 }
 
+#[cfg(feature = "redis")] // the setting is of clients of Redis
 #[tokio::test(start_paused = true)]
 async fn a_call_may_have_all_the_time_there_is() {
     let builder = RedissonClient::builder().response_timeout(Duration::MAX);
