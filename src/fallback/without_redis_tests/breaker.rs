@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::error::Refused;
-use crate::store::memory::{Faults, MemoryStore};
 
 #[tokio::test(start_paused = true)]
 async fn a_half_open_breaker_lets_one_call_out_and_the_policy_decides_the_rest() {
@@ -145,6 +144,8 @@ async fn a_probe_that_the_server_refuses_for_its_own_reasons_ends_the_outage() {
 #[cfg(feature = "redis")] // the setting is of clients of Redis
 #[tokio::test(start_paused = true)]
 async fn a_call_may_have_all_the_time_there_is() {
+    use crate::store::memory::{Faults, MemoryStore};
+
     let builder = RedissonClient::builder().response_timeout(Duration::MAX);
     let client = builder.in_memory_with_faults(&MemoryStore::new(), &Faults::default());
     let limiter = with_rate(&client, 10).await;
