@@ -54,11 +54,10 @@ impl Limiter {
     pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
         match self {
             Self::Rate(limiter, rate) => {
-                let asked = limiter.check(permits).await;
-                match made(limiter, *rate, permits, &asked).await? {
-                    true => limiter.check(permits).await,
-                    false => asked,
-                }
+                ask(limiter, *rate, permits, async || {
+                    limiter.check(permits).await
+                })
+                .await
             }
             Self::Policy(limiter, key) => limiter.check(key, permits).await,
         }
@@ -88,11 +87,11 @@ impl Limiter {
     pub(crate) async fn acquire(&self, permits: u32, timeout: Option<Duration>) -> Result<bool> {
         match self {
             Self::Rate(limiter, rate) => {
-                let acquired = wait(limiter, permits, timeout).await;
-                match made(limiter, *rate, permits, &acquired).await? {
-                    true => wait(limiter, permits, timeout).await,
-                    false => acquired,
-                }
+                ask(limiter, *rate, permits, async || match timeout {
+                    Some(timeout) => limiter.try_acquire_timeout(permits, timeout).await,
+                    None => limiter.acquire(permits).await.map(|()| true),
+                })
+                .await
             }
             Self::Policy(limiter, key) => ask_until_granted(limiter, key, permits, timeout).await,
         }
@@ -107,37 +106,27 @@ impl Limiter {
     }
 }
 
-/// Gives a limiter the rate if it was missing, and leaves one that is there as it is. Returns whether it is to be asked again. For
-/// more permits than the rate has none is made.
-async fn made<T>(
+/// The limiter's answer. One that is missing gets the rate, unless more permits are asked for, and is asked again; one that is there
+/// stays as it is.
+async fn ask<T>(
     limiter: &RateLimiter,
     rate: Option<Rate>,
     permits: u32,
-    asked: &Result<T>,
-) -> Result<bool> {
-    match (asked, rate) {
-        (Err(Error::NotInitialized { name }), Some(rate))
-            if u64::from(permits) > rate.permits() =>
-        {
-            Err(Error::ExceedsLimit {
-                name: name.clone(),
-                requested: permits,
-                limit: rate.permits(),
-            })
-        }
-        (Err(Error::NotInitialized { .. }), Some(rate)) => {
-            limiter.try_set_rate(rate).await?;
-            Ok(true)
-        }
-        _ => Ok(false),
+    request: impl AsyncFn() -> Result<T>,
+) -> Result<T> {
+    let (name, rate) = match (request().await, rate) {
+        (Err(Error::NotInitialized { name }), Some(rate)) => (name, rate),
+        (answer, _) => return answer,
+    };
+    if u64::from(permits) > rate.permits() {
+        return Err(Error::ExceedsLimit {
+            name,
+            requested: permits,
+            limit: rate.permits(),
+        });
     }
-}
-
-async fn wait(limiter: &RateLimiter, permits: u32, timeout: Option<Duration>) -> Result<bool> {
-    match timeout {
-        Some(timeout) => limiter.try_acquire_timeout(permits, timeout).await,
-        None => limiter.acquire(permits).await.map(|()| true),
-    }
+    limiter.try_set_rate(rate).await?;
+    request().await
 }
 
 /// Limiters of policies have no queue.
