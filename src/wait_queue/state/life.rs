@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::LATE;
 use crate::window::SetUp;
 
 #[derive(Default)]
@@ -30,13 +31,10 @@ pub(super) struct Made {
 /// A key expires when the millisecond of its end is over.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Longer than any client runs.
-const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-
 impl Made {
     /// The earliest and the latest time at which a time to live ends that the call set.
     fn ends_after(&self, time_to_live: Duration) -> (Instant, Instant) {
-        let time_to_live = time_to_live.min(FOREVER);
+        let time_to_live = time_to_live.min(LATE);
         (self.from + time_to_live, self.by + time_to_live + TICK)
     }
 }
@@ -72,7 +70,7 @@ impl Life {
 
     /// The limiter got a time to live that ends at a time of the server's clock, which this client's clock does not tell.
     pub(super) fn set_at_any_time(&mut self, made: &Made) {
-        self.ends = Some((made.from, made.by + FOREVER));
+        self.ends = Some((made.from, made.by + LATE));
     }
 
     /// A call gave the limiter these settings: it lives for their interval at least.
