@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use crate::by_hand::poll_once;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
-use crate::proxy::{Fate, Proxy};
+use crate::proxy::{Fate, Held, Proxy};
 
 const PATIENT: std::time::Duration = std::time::Duration::from_secs(60);
 
@@ -25,16 +25,20 @@ async fn behind_proxy() -> (RedissonClient, Proxy, Fixture) {
     (client, proxy, fixture)
 }
 
-#[tokio::test]
-async fn closing_waits_until_what_a_dropped_request_was_granted_is_given_back() {
-    let (client, mut proxy, mut fixture) = behind_proxy().await;
+/// Drops a request for 3 permits whose acquire is held, as its refund will be. Returns the acquire.
+async fn dropped_request(client: &RedissonClient, proxy: &mut Proxy) -> Held {
     let limiter = client.rate_limiter(NAME);
     proxy.next("EVALSHA", Fate::Held); // the acquire
     proxy.next("EVALSHA", Fate::Held); // its refund
     let mut request = Box::pin(limiter.try_acquire(3));
     assert!(poll_once(&mut request).is_none());
-    let acquire = proxy.held().await;
-    drop(request);
+    proxy.held().await
+}
+
+#[tokio::test]
+async fn closing_waits_until_what_a_dropped_request_was_granted_is_given_back() {
+    let (client, mut proxy, mut fixture) = behind_proxy().await;
+    let acquire = dropped_request(&client, &mut proxy).await;
     assert!(!client.close(ms(1)).await, "the time is up before");
     let mut closing = Box::pin(client.close(PATIENT));
     assert!(poll_once(&mut closing).is_none());
@@ -75,13 +79,7 @@ async fn closing_waits_for_refunds_of_waiters_and_dropped_requests_in_a_call() {
 #[tokio::test]
 async fn closing_says_that_permits_are_missing_which_could_not_be_given_back() {
     let (client, mut proxy, _fixture) = behind_proxy().await;
-    let limiter = client.rate_limiter(NAME);
-    proxy.next("EVALSHA", Fate::Held); // the acquire
-    proxy.next("EVALSHA", Fate::Held); // its refund
-    let mut request = Box::pin(limiter.try_acquire(3));
-    assert!(poll_once(&mut request).is_none());
-    let acquire = proxy.held().await;
-    drop(request);
+    let acquire = dropped_request(&client, &mut proxy).await;
     acquire.let_through().await;
     let _refund = proxy.held().await;
     drop(proxy); // it leads nowhere from here on
