@@ -83,14 +83,6 @@ pub enum Error {
         /// What it must be.
         reason: &'static str,
     },
-    /// A policy of which nothing can be [leased](crate::PolicyLimiter::leased) so that what it promises still holds.
-    #[error("`{policy}` has no leases: it {reason}")]
-    NotLeasable {
-        /// The policy's name, such as `token_bucket`.
-        policy: &'static str,
-        /// Why not.
-        reason: &'static str,
-    },
     /// The limiter's name cannot be used. Nothing was sent.
     #[error("invalid limiter name `{}`: {reason}", Escaped(.name))]
     InvalidName {

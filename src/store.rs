@@ -8,7 +8,6 @@ mod backoff;
     expect(dead_code, reason = "a store in memory is never unavailable")
 )]
 pub(crate) mod breaker;
-pub(crate) mod leased_windows;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -23,7 +22,6 @@ use tokio::time::Instant;
 
 pub(crate) use acquire_call::AcquireCall;
 use breaker::Breaker;
-use leased_windows::LeasedWindows;
 use memory::MemoryClient;
 
 use crate::error::Result;
@@ -150,11 +148,6 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// The store itself, if it is in Redis: then it has servers.
     #[cfg(feature = "redis")]
     fn redis(&self) -> Option<&redis::RedisStore> {
-        None
-    }
-
-    /// The store as one of which parts of windows are leased; `None` for one that decides without waiting.
-    fn windows(&self) -> Option<Arc<dyn LeasedWindows>> {
         None
     }
 

@@ -42,7 +42,6 @@ mod sharing;
 mod slow_store_tests;
 mod state;
 mod waiter;
-mod window_leases;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -81,7 +80,6 @@ use reserving::WeakPending;
 pub(crate) use state::Effect;
 use state::{Availability, Outbox, Published, State, Waiter, Waits};
 use waiter::PlaceInQueue;
-pub(crate) use window_leases::WindowLeases;
 
 /// The longest time between two calls of the queue, where permits come back much later: other processes may release
 /// permits or change the rate, and a message that tells of it may be lost. Together with the time for which permits are left to others it makes a second.

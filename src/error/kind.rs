@@ -33,8 +33,6 @@ pub enum ErrorKind {
     ExpiresTooSoon,
     /// [`Error::InvalidArgument`].
     InvalidArgument,
-    /// [`Error::NotLeasable`].
-    NotLeasable,
     /// [`Error::InvalidName`].
     InvalidName,
     /// [`Error::InvalidRule`], or [`Error::InvalidRulesFile`].
@@ -67,7 +65,6 @@ impl ErrorKind {
             Self::ReservationExpired => "reservation_expired",
             Self::ExpiresTooSoon => "expires_too_soon",
             Self::InvalidArgument => "invalid_argument",
-            Self::NotLeasable => "not_leasable",
             Self::InvalidName => "invalid_name",
             Self::InvalidRule => "invalid_rule",
             Self::Indeterminate => "indeterminate",
@@ -99,7 +96,6 @@ impl Error {
             Self::ReservationExpired { .. } => ErrorKind::ReservationExpired,
             Self::ExpiresTooSoon { .. } => ErrorKind::ExpiresTooSoon,
             Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
-            Self::NotLeasable { .. } => ErrorKind::NotLeasable,
             Self::InvalidName { .. } => ErrorKind::InvalidName,
             Self::InvalidRule { .. } | Self::InvalidRulesFile { .. } => ErrorKind::InvalidRule,
             Self::Indeterminate { .. } => ErrorKind::Indeterminate,
@@ -140,10 +136,6 @@ mod tests {
                 argument: "",
                 reason: "",
             },
-            Error::NotLeasable {
-                policy: "",
-                reason: "",
-            },
             Error::InvalidName {
                 name: name(),
                 reason: "",
@@ -167,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_label_of_an_error_is_the_name_of_its_variant_in_snake_case() {
-        let labels = "not_initialized exceeds_limit queue_full closed reservation_expired expires_too_soon invalid_argument not_leasable invalid_name invalid_rule indeterminate \
+        let labels = "not_initialized exceeds_limit queue_full closed reservation_expired expires_too_soon invalid_argument invalid_name invalid_rule indeterminate \
                       store_unavailable no_runtime authentication_failed permission_denied bad_state redis";
         let errors = errors();
         assert_eq!(labels.split_whitespace().count(), errors.len());

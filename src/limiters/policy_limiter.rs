@@ -32,7 +32,7 @@ use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
 use crate::window::{Answer as Acquired, SetUp};
 use combining::TargetCalls;
-use leased::Leases;
+use hot_limiters::HotLimiters;
 use policies::Policies;
 
 /// A policy applied to any number of targets: from [`RedissonClient::policy_limiter`](crate::RedissonClient::policy_limiter). Cheap to clone;
@@ -80,7 +80,8 @@ pub struct PolicyLimiter<P> {
     accepts_empty_key: bool,
     penalty: Option<i64>,
     options: LimiterOptions,
-    leases: Option<Leases>,
+    /// `None` without leases.
+    hot_limiters: Option<Arc<HotLimiters>>,
 }
 
 impl<P: Policy> PolicyLimiter<P> {
@@ -95,7 +96,7 @@ impl<P: Policy> PolicyLimiter<P> {
             name: None,
             accepts_empty_key: false,
             penalty: None,
-            leases: None,
+            hot_limiters: None,
         })
     }
 
@@ -214,17 +215,10 @@ impl<P: Policy> PolicyLimiter<P> {
         }
         let mut request = self.validated_request(model, key, cost)?;
         request.queue_time = queue_time.clone();
-        match self.window_leases() {
-            Some(leases) => self.ask_beside(leases, &request).await,
-            None => self.ask_store(&request).await,
-        }
-    }
-
-    async fn ask_store(&self, request: &TargetRequest) -> Result<Decision> {
         // Boxed, because the future of the failure policy has room for it several times.
-        let asking = Box::pin(combining::check(&self.batcher, request));
+        let asking = Box::pin(combining::check(&self.batcher, &request));
         let store = &*self.registry.store;
-        check_target(store, &self.registry.local_store, request, asking).await
+        check_target(store, &self.registry.local_store, &request, asking).await
     }
 
     /// Decides a request by the RRateLimiter of a key, with the settings that it gets.
@@ -402,18 +396,10 @@ impl<P: Policy> PolicyLimiter<P> {
             model: whole.model(&self.registry.client_id, INTERNAL)?.0,
             ..request.target
         };
-        let leases = match self.window_leases() {
-            Some(leases) => Some(leases.stop(&target.key).await),
-            None => None,
-        };
         let Registry {
             store, local_store, ..
         } = &*self.registry;
-        let answer = reset(&**store, local_store, target).await;
-        if let (Ok(_), Some(leases)) = (&answer, leases) {
-            leases.over();
-        }
-        answer
+        reset(&**store, local_store, target).await
     }
 
     /// The policy in force.
@@ -532,12 +518,10 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// The answer of a store in memory to a request that needs no queue, or of a lease: it waits for nobody.
+    /// The answer of a store in memory to a request that needs no queue: it waits for nobody.
     #[inline]
     fn answer_now(&self, key: &str, cost: u32) -> Option<Result<Answer>> {
-        let Some(memory) = self.registry.store.in_memory() else {
-            return self.take_leased(key, cost).map(Ok);
-        };
+        let memory = self.registry.store.in_memory()?;
         self.policies.read(|in_force| {
             let model = &**in_force.algorithm();
             let is_shared = model.properties().is_on_the_window;
@@ -651,7 +635,7 @@ impl<P> Clone for PolicyLimiter<P> {
             accepts_empty_key: self.accepts_empty_key,
             penalty: self.penalty,
             options: self.options.clone(),
-            leases: self.leases.clone(),
+            hot_limiters: self.hot_limiters.clone(),
         }
     }
 }

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
-use std::time::Duration;
 
 use super::RateLimiter;
 use crate::client_state::ClientState;
@@ -12,9 +11,7 @@ use crate::event::Events;
 use crate::fallback::{GuardedQueue, LocalStore, RecentDenials};
 use crate::keys::Keys;
 use crate::limiter_options::LimiterOptions;
-use crate::lock::Lock;
 use crate::store::Store;
-use crate::wait_queue::WindowLeases;
 
 pub(crate) type NameMapper = Box<dyn Fn(&str) -> String + Send + Sync>;
 
@@ -29,8 +26,6 @@ pub(crate) struct Registry {
     pub(crate) local_store: Arc<LocalStore>,
     pub(crate) state: Arc<ClientState>,
     queues: RwLock<Queues>,
-    /// Those of the policies' handles that have leases.
-    window_leases: Lock<Vec<Weak<WindowLeases>>>,
 }
 
 /// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
@@ -59,7 +54,6 @@ impl Registry {
             local_store: Arc::new(LocalStore::new()),
             state: Arc::new(ClientState::new(events)),
             queues: RwLock::default(),
-            window_leases: Lock::default(),
         }
     }
 
@@ -67,24 +61,7 @@ impl Registry {
     pub(crate) fn close(&self) {
         self.state.close();
         self.queues_in_use().iter().for_each(|queue| queue.close());
-        let leases = std::mem::take(&mut *self.window_leases.lock());
-        leases
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|it| it.close());
         self.store.close();
-    }
-
-    /// Leases that end when the client is closed.
-    pub(super) fn window_leases(&self, up_to: Duration) -> Arc<WindowLeases> {
-        let made = Arc::new(WindowLeases::new(self.store.windows(), up_to));
-        let mut leases = self.window_leases.lock();
-        leases.retain(|it| it.strong_count() > 0);
-        leases.push(Arc::downgrade(&made));
-        if self.state.admit().is_err() {
-            made.close();
-        }
-        made
     }
 
     fn queues_in_use(&self) -> Vec<Arc<GuardedQueue>> {

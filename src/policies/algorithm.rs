@@ -152,12 +152,6 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         self.evaluate(&state, at, cost).ok()
     }
 
-    /// This policy as a lease of so many permits is taken by it: granted only if as many are left behind it. `None` if its
-    /// leases would not be exact, or never have so many.
-    fn leasing(&self, _permits: u32) -> Option<Self> {
-        None
-    }
-
     /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
     fn after(&self, _before: &Self) -> (Self, Duration) {
         (self.clone(), Duration::ZERO)
@@ -255,8 +249,6 @@ pub(crate) struct Properties {
     pub(crate) honours_foreign_locks: bool,
     /// Whether a granted request may have to wait for its turn.
     pub(crate) gives_turns: bool,
-    /// Why nothing can be leased; `None` if something can.
-    pub(crate) not_leasable: Option<&'static str>,
 }
 
 impl Properties {
@@ -267,9 +259,6 @@ impl Properties {
         largest_cost: u32::MAX,
         honours_foreign_locks: false,
         gives_turns: false,
-        not_leasable: Some(
-            "goes on filling while a lease is held, so that both together may exceed its capacity",
-        ),
     };
 
     /// Whether a target's state keeps the ids of calls.

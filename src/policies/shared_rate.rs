@@ -115,7 +115,6 @@ impl Model for SharedRate {
 
     const PROPERTIES: Properties = Properties {
         is_on_the_window: true,
-        not_leasable: None,
         ..Properties::USUAL
     };
 

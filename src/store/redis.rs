@@ -23,7 +23,6 @@ pub(crate) mod failure;
 pub(crate) mod fuzzing;
 mod hints;
 mod large_audit;
-pub(crate) mod leased_windows;
 mod limiter;
 mod multi_acquire;
 pub(crate) mod multi_check;
@@ -54,7 +53,6 @@ use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
 use crate::store::breaker::{Breaker, Breakers, Patience, guarded};
-use crate::store::leased_windows::LeasedWindows;
 use audit_budget::AuditBudget;
 use background::Background;
 use connection::subscriber::Subscriber;
@@ -353,9 +351,5 @@ impl Store for RedisStore {
 
     fn redis(&self) -> Option<&RedisStore> {
         Some(self)
-    }
-
-    fn windows(&self) -> Option<Arc<dyn LeasedWindows>> {
-        Some(Arc::new(self.clone()))
     }
 }

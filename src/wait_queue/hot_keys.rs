@@ -18,7 +18,7 @@ const SMALLEST_SWEEP: usize = 64;
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The most keys with a place.
-pub(super) const MOST_KEYS: usize = 16_384;
+const MOST_KEYS: usize = 16_384;
 
 /// How many keys are known to have been asked for, one in each place that a hash leads to.
 const ASKED: usize = 4_096;
@@ -42,9 +42,6 @@ struct Places<T> {
     by_key: HashMap<Arc<str>, Arc<T>>,
     sweep_at: usize,
     swept_at: Option<Instant>,
-    /// The keys that get no place for now, and by how many calls.
-    stopped: HashMap<Arc<str>, usize>,
-    is_closed: bool,
 }
 
 impl<T: Kept> HotKeys<T> {
@@ -54,8 +51,6 @@ impl<T: Kept> HotKeys<T> {
                 by_key: HashMap::new(),
                 sweep_at: 0,
                 swept_at: None,
-                stopped: HashMap::new(),
-                is_closed: false,
             }),
             sweep_every: sweep_every.min(LONGEST_PAUSE),
             asked: (0..ASKED).map(|_| AtomicU64::new(0)).collect(),
@@ -86,9 +81,6 @@ impl<T: Kept> HotKeys<T> {
         }
         let mut idle = Vec::new(); // dropped once the lock is released
         let mut places = self.write();
-        if places.is_closed || places.stopped.contains_key(key) {
-            return None;
-        }
         if places.by_key.len() >= places.sweep_at {
             idle = places.sweep(self.sweep_every, Instant::now())?;
         }
@@ -107,46 +99,9 @@ impl<T: Kept> HotKeys<T> {
         place.swap(hash, Ordering::Relaxed) == hash
     }
 
-    /// Gives the place of a key away, if this has it.
-    pub(super) fn remove(&self, key: &str, kept: &Arc<T>) {
-        let mut places = self.write();
-        if { places.by_key.get(key) }.is_some_and(|it| Arc::ptr_eq(it, kept)) {
-            places.by_key.remove(key);
-        }
-    }
-
-    /// The key gets no place until it is [resumed](Self::resume) as often. Returns what was kept for it.
-    pub(super) fn stop(&self, key: &Arc<str>) -> Option<Arc<T>> {
-        let mut places = self.write();
-        *places.stopped.entry(Arc::clone(key)).or_default() += 1;
-        places.by_key.remove(key)
-    }
-
-    pub(super) fn resume(&self, key: &Arc<str>) {
-        let mut places = self.write();
-        if let Some(stops) = places.stopped.get_mut(key) {
-            *stops -= 1;
-            if *stops == 0 {
-                places.stopped.remove(key);
-            }
-        }
-    }
-
-    /// No key gets a place from then on. Returns what was kept.
-    pub(super) fn close(&self) -> Vec<Arc<T>> {
-        let mut places = self.write();
-        places.is_closed = true;
-        std::mem::take(&mut places.by_key).into_values().collect()
-    }
-
     /// What is kept.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.read().by_key.values().map(Arc::clone).collect()
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.read().by_key.len()
     }
 }
 
@@ -162,5 +117,50 @@ impl<T: Kept> Places<T> {
         let idle: Vec<_> = idle.map(|(_, kept)| kept).collect();
         self.sweep_at = SMALLEST_SWEEP.max(self.by_key.len() * 2).min(MOST_KEYS);
         (self.by_key.len() < MOST_KEYS).then_some(idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key that is idle a minute after it was made.
+    struct Key(Instant);
+
+    impl Kept for Key {
+        fn is_idle(&self, now: Instant) -> bool {
+            now >= self.0 + Duration::from_secs(60)
+        }
+    }
+
+    /// Asks for a key so many times, and returns how many have a place then.
+    fn places_after(keys: &HotKeys<Key>, key: &str, times: usize) -> usize {
+        for _ in 0..times {
+            keys.ask(key, || Key(Instant::now()));
+        }
+        keys.all().len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_take_bounded_memory_and_none_if_they_are_asked_for_once() {
+        let keys = HotKeys::new(Duration::from_secs(1));
+        for number in 0..100_000 {
+            places_after(&keys, &format!("once:{number}"), 1);
+        }
+        assert_eq!(places_after(&keys, "once", 1), 0);
+        for number in 0..MOST_KEYS + 100 {
+            places_after(&keys, &format!("twice:{number}"), 2);
+        }
+        assert_eq!(places_after(&keys, "twice", 2), MOST_KEYS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_keys_make_room_for_others_however_long_leases_may_be() {
+        let keys = HotKeys::new(Duration::MAX);
+        for number in 0..MOST_KEYS + 2 {
+            places_after(&keys, &number.to_string(), 2);
+        }
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(places_after(&keys, "later", 2), 1);
     }
 }

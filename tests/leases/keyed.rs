@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    AnyPolicy, Error, FailurePolicy, KeyedRateLimiter, Lease, LimiterOptions, Rate, RedissonClient,
-    Rule, Verdict,
+    Error, FailurePolicy, KeyedRateLimiter, Lease, LimiterOptions, Rate, RedissonClient, Rule,
+    Verdict,
 };
 use tokio::time::{sleep, timeout};
 
@@ -356,27 +356,4 @@ async fn a_limiter_that_others_use_without_leases_is_leased_beside_them() {
     let alice = keyed.peer.rate_limiter("alice");
     let longer = per_hour(10_000).keep_alive(HOUR + Duration::from_secs(60));
     assert_eq!(alice.config().await.unwrap(), Some(longer));
-}
-
-#[tokio::test]
-async fn a_rate_that_is_chosen_at_run_time_is_leased_by_its_whole_name() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port()).await;
-    let client = patient(&proxy.url()).await;
-    let rate = AnyPolicy::from(per_hour(10_000));
-    let limiter = client.policy_limiter(rate).unwrap().leased(minute());
-    let limiter = limiter.unwrap().with_prefix("one:");
-    let leasing = async {
-        loop {
-            proxy.take_seen();
-            let granted = limiter.check("alice", 1).await.unwrap();
-            assert!(granted.is_granted());
-            if proxy.take_names().is_empty() {
-                return;
-            }
-        }
-    };
-    timeout(AT_LAST, leasing).await.expect("a lease");
-    let other = limiter.with_prefix("other:");
-    assert_eq!(other.check("alice", 1).await.unwrap().remaining(), 9_999);
 }

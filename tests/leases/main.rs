@@ -27,7 +27,6 @@ mod told;
 mod uses;
 
 mod changes;
-mod fixed_window;
 mod keyed;
 mod outage;
 mod permits;

@@ -6,7 +6,7 @@ use std::process::{self, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use redisson_rate_limiter::{Error, FixedWindow, Lease, RateLimiter, Result};
+use redisson_rate_limiter::{Error, Lease, RateLimiter, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
@@ -32,8 +32,6 @@ pub struct Task {
     pub pause: u64,
     /// Whether its callers wait for permits.
     pub waits: bool,
-    /// The limit of a policy's windows of a second; 0 if they use the limiter instead.
-    pub in_windows: u32,
     /// How many permits it reserves at a time; 0 if it takes single ones.
     pub reserves: u32,
 }
@@ -45,7 +43,7 @@ async fn a_child_process_takes_permits() {
         return;
     };
     let words: Vec<&str> = task.split(' ').collect();
-    let [url, lease, pause, waits, in_windows, reserves] = words[..] else {
+    let [url, lease, pause, waits, reserves] = words[..] else {
         panic!("no task: {task}");
     };
     let (lease, pause): (u64, u64) = (lease.parse().unwrap(), pause.parse().unwrap());
@@ -58,20 +56,12 @@ async fn a_child_process_takes_permits() {
         Lease::up_to(Duration::from_millis(lease)),
     );
     let limiter = client.rate_limiter("limiter").leased(lease);
-    let limit: u32 = in_windows.parse().unwrap();
-    let policy = FixedWindow::new(limit.max(1), Duration::from_secs(1)).aligned_to_clock();
-    let windows = client
-        .policy_limiter(policy)
-        .unwrap()
-        .leased(lease)
-        .unwrap();
     let mut random = Seeded::new().branch(u64::from(process::id()));
     let reserves = reserves.parse().unwrap();
     loop {
         let after = micros();
         let is_granted = match waits == "true" {
             _ if reserves > 0 => use_reserved(&limiter, reserves).await.map(|()| false),
-            _ if limit > 0 => windows.check("windows", 1).await.map(|it| it.is_granted()),
             true => limiter.acquire(1).await.map(|()| true),
             false => limiter.try_acquire(1).await,
         };
@@ -130,7 +120,6 @@ impl ChildProcess {
             lease,
             pause,
             waits,
-            in_windows,
             reserves,
         } = task;
         let mut child = Command::new(env::current_exe().expect("this program"))
@@ -139,10 +128,7 @@ impl ChildProcess {
                 "process::a_child_process_takes_permits",
                 "--nocapture",
             ])
-            .env(
-                TASK,
-                format!("{url} {lease} {pause} {waits} {in_windows} {reserves}"),
-            )
+            .env(TASK, format!("{url} {lease} {pause} {waits} {reserves}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

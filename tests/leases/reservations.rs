@@ -35,7 +35,6 @@ async fn reservations_of_killed_and_stopped_processes_keep_to_the_rate() {
         lease: 60,
         pause: 3_000,
         waits: false,
-        in_windows: 0,
         reserves: 0,
     };
     // All at once, so that each reservation is for later.

@@ -1,7 +1,6 @@
 //! Real use by several processes, with leases and without, while some are killed, stopped, and while the server is: in
 //! no window of the interval's length more than the rate was used.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use redisson_rate_limiter::Rate;
@@ -11,7 +10,7 @@ use crate::clients::patient;
 use crate::process::{ChildProcess, Task};
 use crate::seeded::Seeded;
 use crate::support::Server;
-use crate::uses::{TICK, Use, most_in_a_window};
+use crate::uses::{Use, most_in_a_window};
 
 const RATE: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(300);
@@ -22,7 +21,6 @@ fn task(server: &Server, lease: u64) -> Task {
         lease,
         pause: 8_000,
         waits: false,
-        in_windows: 0,
         reserves: 0,
     }
 }
@@ -99,40 +97,4 @@ async fn while_the_server_is_stopped_no_window_exceeds_the_rate() {
         sleep(Duration::from_millis(random.below(200))).await;
     }
     assert_within_the_rate(processes, Vec::new()).await;
-}
-
-#[tokio::test]
-async fn killed_and_stopped_processes_fill_no_fixed_window_beyond_its_limit() {
-    const LIMIT: u32 = 60;
-    const SECOND: i64 = 1_000_000;
-    let (server, mut random) = (Server::start(), Seeded::new());
-    let start = |lease| {
-        ChildProcess::start(&Task {
-            in_windows: LIMIT,
-            ..task(&server, lease)
-        })
-    };
-    let mut processes = Vec::from([40, 200, 450, 0].map(start));
-    let mut used = Vec::new();
-    for _ in 0..20 {
-        sleep(Duration::from_millis(random.below(200))).await;
-        processes[0].signal("STOP");
-        sleep(Duration::from_millis(random.below(200))).await;
-        processes[0].signal("CONT");
-        processes.push(start(200));
-        used.extend(processes.remove(1).kill().await);
-    }
-    for process in processes {
-        used.extend(process.kill().await);
-    }
-    assert!(used.len() > 2 * LIMIT as usize, "{} were used", used.len());
-    let mut windows = HashMap::<i64, u32>::new();
-    for Use { after, before } in used {
-        // Those that were certainly within one window.
-        if (after - TICK).div_euclid(SECOND) == (before + TICK).div_euclid(SECOND) {
-            *windows.entry(after.div_euclid(SECOND)).or_default() += 1;
-        }
-    }
-    let most = windows.values().max().copied().unwrap_or(0);
-    assert!(most <= LIMIT, "{most} in a window");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Granted, Lease, Limiter, PermitsInUse, Rate, RedissonClient, TokenBucket,
+    Decision, FixedWindow, Granted, Limiter, PermitsInUse, Rate, RedissonClient, TokenBucket,
 };
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
@@ -168,11 +168,6 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
         let limiter = client.policy_limiter(policy).unwrap();
         assert!(limiter.check(name, unit).await.unwrap().is_granted());
     }
-    let leased = windows.leased(Lease::up_to(SECOND)).unwrap();
-    for _ in 0..3 {
-        assert!(leased.check("leased", 1).await.unwrap().is_granted());
-    }
-    drop(leased);
     let window = client.policy_limiter(FixedWindow::new(5, SECOND)).unwrap();
     let tokens = client.policy_limiter(TokenBucket::per_second(5)).unwrap();
     let both = [

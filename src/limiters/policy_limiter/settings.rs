@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::leased::LOCKS_OUT;
 use super::{PolicyLimiter, combining};
 use crate::error::{Error, Result};
 use crate::limiter_options::LimiterOptions;
@@ -112,16 +111,12 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole milliseconds of at least 1, and
     /// for [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate), whose limiters a lock would not hold up elsewhere.
-    /// [`Error::NotLeasable`](crate::Error::NotLeasable) for a limiter with [leases](Self::leased).
     pub fn with_penalty(self, time: Duration) -> Result<Self> {
         if self.is_shared() {
             return Err(Error::InvalidArgument {
                 argument: "time",
                 reason: "a rate that others share has no penalty",
             });
-        }
-        if self.leases.is_some() {
-            return Err(self.not_leasable(LOCKS_OUT));
         }
         Ok(Self {
             penalty: Some(whole_millis(time, "time")?),

@@ -2,7 +2,6 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
-use std::sync::Arc;
 
 use super::{Model, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
@@ -20,7 +19,6 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn kind(&self) -> TypeId;
     fn properties(&self) -> &'static Properties;
     fn set_up(&self) -> Option<SetUp>;
-    fn leasing(&self, permits: u32) -> Option<Arc<dyn AnyModel>>;
     fn limit(&self) -> Option<i64>;
     fn quota(&self) -> Quota;
     fn touches(&self, cost: u32) -> u32;
@@ -73,11 +71,6 @@ impl<M: Model> AnyModel for M {
 
     fn set_up(&self) -> Option<SetUp> {
         Model::set_up(self)
-    }
-
-    fn leasing(&self, permits: u32) -> Option<Arc<dyn AnyModel>> {
-        let leasing = Model::leasing(self, permits)?;
-        Some(Arc::new(leasing))
     }
 
     fn limit(&self) -> Option<i64> {

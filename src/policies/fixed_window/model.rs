@@ -10,7 +10,7 @@ use super::FixedWindow;
 use crate::error::{Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Model, Properties, State, Unusable};
+use crate::policies::algorithm::{Model, State, Unusable};
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
@@ -133,11 +133,6 @@ impl FixedWindow {
 impl Model for FixedWindow {
     type State = Counter;
 
-    const PROPERTIES: Properties = Properties {
-        not_leasable: None,
-        ..Properties::USUAL
-    };
-
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
         let window = whole_millis(self.window, "window")?;
@@ -168,11 +163,6 @@ impl Model for FixedWindow {
             self.starts.unit(self.window_millis()),
             self.length_before,
         ]
-    }
-
-    fn leasing(&self, permits: u32) -> Option<Self> {
-        let limit = self.limit.checked_sub(permits)?;
-        (limit >= permits).then_some(Self { limit, ..*self })
     }
 
     fn after(&self, before: &Self) -> (Self, Duration) {
@@ -242,9 +232,6 @@ impl Model for FixedWindow {
         }
     }
 }
-
-#[cfg(all(test, feature = "redis"))]
-mod lease_histories;
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {

@@ -264,9 +264,6 @@ impl Model for SlidingWindowCounter {
 
     const PROPERTIES: Properties = Properties {
         has_own_key: false,
-        not_leasable: Some(
-            "counts a request in the period of its call, and a lease may outlast that",
-        ),
         ..Properties::USUAL
     };
 

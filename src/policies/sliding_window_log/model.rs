@@ -115,9 +115,6 @@ impl Model for SlidingWindowLog {
     const PROPERTIES: Properties = Properties {
         logs_requests: true,
         largest_cost: LARGEST_COST,
-        not_leasable: Some(
-            "notes when each request was made, before a lease knows that; a `RateLimiter` has leases and the same window",
-        ),
         ..Properties::USUAL
     };
 

@@ -93,37 +93,6 @@ impl Model for TokenBucket {
     }
 }
 
-#[cfg(test)]
-mod lease_tests {
-    use super::*;
-
-    /// Why it has no leases: docs/leases.md tells the same.
-    #[test]
-    fn a_bucket_that_leases_lower_and_refill_exceeds_its_capacity() {
-        const LASTS: i64 = 5_000;
-        let policy = TokenBucket::per_second(10).with_capacity(100);
-        let mut state = Bucket::default();
-        let at = |now| At { now, server: now };
-        let left = |state: &Bucket, now| policy.refilled(state, now).left;
-        let most = 100 - 10 * LASTS / 1_000;
-        let lease = |state: &mut Bucket, now, permits| {
-            let lowered_by = (left(state, now) - most).max(0);
-            policy.charge(state, at(now), &CallId::default(), lowered_by + permits);
-        };
-        lease(&mut state, 0, 40);
-        assert_eq!(left(&state, 0), 10);
-        lease(&mut state, 2_000, 20);
-        let back = (left(&state, 2_000) + 40).min(most);
-        state.set(Tokens {
-            left: back,
-            refilled_at: 2_000,
-            fraction: 0,
-        });
-        let (end, still_leased) = (2_000 + LASTS, 20);
-        assert_eq!(left(&state, end - 1) + still_leased, 119);
-    }
-}
-
 #[cfg(all(test, feature = "redis"))]
 mod tests {
     use std::collections::BTreeMap;

@@ -55,7 +55,6 @@ scripts! {
     EXPIRE = "expire.lua";
     CLEAR_EXPIRE = "clear_expire.lua";
     JOINT = "joint.lua";
-    GIVE_BACK = "give_back.lua";
 }
 
 macro_rules! script_of {

@@ -30,7 +30,6 @@ const FILES: &[(&str, &str)] = policies!(files! {
     "available_permits.lua"
     "clear_expire.lua"
     "expire.lua"
-    "give_back.lua"
     "joint.lua"
     "multi_acquire.lua"
     "multi_check.lua"
