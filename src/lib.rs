@@ -1,4 +1,5 @@
 #![cfg_attr(all(doc, not(doctest)), doc = include_str!("guide/links.txt"))]
+#![cfg_attr(all(doc, not(doctest)), doc = include_str!("guide/pictures.txt"))]
 #![cfg_attr(
     any(feature = "redis", not(doctest)),
     doc = include_str!("../README.md")
@@ -10,7 +11,8 @@
 //! | `redis`, on by default | limiters in Redis: [`RedissonClient::connect`], the builder's settings for it, `Credentials`. Without it, no redis crate is compiled, clients are [in memory](RedissonClient::in_memory), and `connect` fails |
 //! | `cluster` | Redis Cluster; implies `redis` |
 //! | `tls` | `rediss://` URLs and `TlsConfig`; implies `redis` |
-//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and rules from a file: `RulesConfig` |
+//! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and `RulesConfig` |
+//! | `rules-file` | rules from files in TOML and YAML: `RulesFile`; implies `serde` |
 //! | `test-util` | for tests: `MemoryStore::advance` moves its clock, and `Faults` have the store of a client fail, stall or deny |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -103,13 +103,10 @@ const PACKAGED: &str = "https://docs.rs/crate/redisson-rate-limiter/latest/sourc
 
 /// The file of this repository that docs.rs shows there.
 fn published_page(address: &str) -> Option<String> {
-    if let Some(module) = address.strip_prefix(PUBLISHED) {
-        let module = module.strip_suffix("/index.html")?;
-        return Some(format!("docs/{}.md", module.replace('_', "-")));
-    }
-    let file = address.strip_prefix(PACKAGED)?;
-    let is_packaged = is_packaged(file);
-    Some(if is_packaged { file } else { "not packaged" }.to_owned())
+    let module = address
+        .strip_prefix(PUBLISHED)?
+        .strip_suffix("/index.html")?;
+    Some(format!("docs/{}.md", module.replace('_', "-")))
 }
 
 /// Whether the package has this file.
@@ -177,6 +174,20 @@ fn each_link_leads_to_a_file_and_a_heading_that_exist() {
     assert!(checked > 50, "{checked} links");
 }
 
+/// A block of the README that names another crate is not compiled there.
+#[test]
+fn the_layer_in_the_readme_is_the_one_that_is_tested_in_its_crate() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(root.join("README.md")).expect("README.md");
+    let of_tower = fs::read_to_string(root.join("tower/README.md")).expect("tower/README.md");
+    let untested: Vec<_> = readme.split("```rust,ignore\n").skip(1).collect();
+    let [layer] = untested[..] else {
+        panic!("{} blocks that are not tested", untested.len());
+    };
+    let layer = layer.split("```").next().expect("a block");
+    assert!(of_tower.contains(&format!("```rust\n{layer}")), "{layer}");
+}
+
 /// The definitions of links and pictures of a page, `[label]: target`.
 fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = prose(text).filter_map(|line| line.strip_prefix('['));
@@ -236,9 +247,12 @@ fn the_guide_has_the_links_and_pictures_of_all_pages() {
         }
     }
     let readme = fs::read_to_string(root.join("README.md")).expect("README.md");
-    for (label, address) in definitions(&readme) {
-        if address.starts_with(PUBLISHED) {
-            links.insert(format!("[{label}]: {}\n", module(label)));
+    for (label, file) in definitions(&readme) {
+        if let Some(page) = file.strip_prefix("docs/").filter(|it| it.ends_with(".md")) {
+            links.insert(format!("[{label}]: {}\n", module(page)));
+        } else if !file.starts_with("docs/") {
+            assert!(is_packaged(file), "docs.rs does not have {file}");
+            links.insert(format!("[{label}]: {PACKAGED}{file}\n"));
         }
     }
     for (name, lines) in [("links", links), ("pictures", pictures)] {
