@@ -6,7 +6,6 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::bench::BenchArguments;
 use crate::commands::doctor::DoctorArguments;
 use crate::commands::list::ListArguments;
 use crate::commands::show::ShowArguments;
@@ -211,8 +210,6 @@ Examples:
     Doctor(DoctorArguments),
     /// Watch limiters as they are used, live
     Watch(WatchArguments),
-    /// Measure a limiter under load, beside a script that does nothing
-    Bench(BenchArguments),
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,5 @@
 //! What each command does. A command that waits ends at a signal, and gives back what it took.
 
-pub(crate) mod bench;
 pub(crate) mod doctor;
 mod life;
 pub(crate) mod list;
@@ -69,7 +68,6 @@ async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failu
         OnStore::Run(arguments) if arguments.each => run_each::run(context, &arguments).await,
         OnStore::Run(arguments) => run::run(context, &arguments).await,
         OnStore::List(arguments) => list::list(context, &arguments).await,
-        OnStore::Bench(arguments) => bench::bench(context, &arguments).await,
         OnStore::Doctor(arguments) => doctor::doctor(context, &arguments).await,
         OnStore::Watch(arguments) => watch::watch(context, &arguments).await,
         OnStore::Show(arguments) => show::show(context, &arguments).await,

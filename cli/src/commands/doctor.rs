@@ -6,7 +6,7 @@ mod mend;
 mod permissions;
 mod places;
 mod progress;
-pub(crate) mod server;
+mod server;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;

@@ -1,6 +1,5 @@
 //! The program as an operator or a script uses it, on real servers.
 
-mod bench;
 mod connections;
 mod doctor;
 mod doctor_of_servers;

@@ -12,7 +12,7 @@ fn every_command_has_examples_a_manual_page_and_completions() {
         .filter_map(|line| line.split_whitespace().next())
         .filter(|it| *it != "help")
         .collect();
-    assert_eq!(commands.len(), 19, "{commands:?}");
+    assert_eq!(commands.len(), 18, "{commands:?}");
     for command in commands {
         let help = Ran::from(program(&format!("{command} --help")).output().unwrap()).out;
         assert!(help.contains(&format!("rratelimiter {command}")), "{help}");

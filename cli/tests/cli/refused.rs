@@ -121,8 +121,6 @@ fn a_key_of_another_program_is_told_and_kept() {
             "acquire NAME --rate 5/s",
             "peek NAME --rate 5/s",
             "run NAME --rate 5/s -- true",
-            "bench NAME --duration 50ms",
-            "bench NAME --duration 50ms --yes",
         ] {
             let ran = cli.run(&command.replace("NAME", name));
             assert_eq!(ran.code, 3, "{command}: {ran:?}");
@@ -177,19 +175,4 @@ fn a_policy_deletes_no_key_that_it_does_not_count_in() {
             assert_eq!(ran.code, code, "{command} {policy}: {ran:?}");
         }
     }
-}
-
-/// Redisson calls it one, and changes nothing of it.
-#[test]
-fn bench_keeps_a_limiter_whose_type_is_missing() {
-    let cli = Cli::start();
-    cli.redis(&["HSET", "orders", "rate", "5", "interval", "1000"]);
-    let before = cli.redis(&["DUMP", "orders"]);
-    let refused = cli.run("bench orders --duration 50ms");
-    assert!(
-        refused.code == 2 && refused.err.contains("exists"),
-        "{refused:?}"
-    );
-    cli.run("bench orders --duration 50ms --yes");
-    assert_eq!(cli.redis(&["DUMP", "orders"]), before);
 }

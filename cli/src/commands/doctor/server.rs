@@ -143,7 +143,7 @@ fn settings(
 }
 
 /// The lines of INFO.
-pub(crate) fn fields(info: &str) -> HashMap<String, String> {
+fn fields(info: &str) -> HashMap<String, String> {
     let lines = info.lines().filter_map(|line| line.trim().split_once(':'));
     lines
         .map(|(field, text)| (field.to_owned(), text.to_owned()))
