@@ -12,8 +12,13 @@ if redis.call('type', name).ok ~= 'hash' then
   return 0
 end
 local life = redis.call('pttl', name)
+local fields = redis.call('hmget', name, 'interval', 'keepAliveTime')
+local interval, keep_alive = tonumber(fields[1] or ''), tonumber(fields[2] or '') or 0
+if keep_alive > 0 and not (interval and keep_alive >= interval) then
+  return 0 -- permits in use would be gone before their window
+end
 if life <= 0 then
-  life = tonumber(redis.call('hmget', name, 'keepAliveTime')[1] or '') or 0
+  life = keep_alive
 end
 if not (life > 0 and life <= LARGEST) then
   return 0

@@ -1,8 +1,12 @@
--- Removes the value and the permits of a client, unless a grant of it is live or the limiter has changed since it was read.
+-- Removes the value and the permits of a client, or one of both, unless they or the limiter have changed since they were read.
 --
 -- KEYS    name, value, permits; the name of another limiter whose value and permits these may be, if there can be one
 -- ARGV    1  the type of the limiter as it was read, '' if there was no limiter
---         2  the length of the window in ms, '' to remove them with live grants too
+--         2  the value as it was read, '' if it was missing
+--         3  how many grants there were
+--         4  the oldest of them, '' if there was none
+--         5  the newest of them, '' if there was none
+--         6  'both', 'value' or 'permits': which to remove
 -- Returns how many keys were removed
 -- Writes  value and permits, by UNLINK
 
@@ -12,17 +16,22 @@ if namesake and redis.call('exists', namesake) == 1 then
 end
 if ARGV[1] == '' then
   -- A client that has made a limiter since may have taken permits.
-  if redis.call('exists', name) == 1 then
+  if redis.call('type', name).ok == 'hash' and redis.call('hmget', name, 'rate')[1] then
     return 0
   end
 elseif redis.call('type', name).ok ~= 'hash' or redis.call('hmget', name, 'type')[1] ~= ARGV[1] then
   return 0
 end
-if ARGV[2] ~= '' then
-  local time = redis.call('time')
-  local horizon = string.format('(%.0f', time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[2])
-  if redis.call('zcount', permits, horizon, '+inf') > 0 then
-    return 0
-  end
+local stored, number = redis.pcall('get', value), redis.pcall('zcard', permits)
+if type(stored) == 'table' or type(number) == 'table' then
+  return 0 -- of another type by now
 end
-return redis.call('unlink', value, permits)
+if (stored or '') ~= ARGV[2] or number ~= tonumber(ARGV[3])
+  or (redis.call('zrange', permits, 0, 0)[1] or '') ~= ARGV[4]
+  or (redis.call('zrange', permits, -1, -1)[1] or '') ~= ARGV[5] then
+  return 0
+end
+if ARGV[6] == 'both' then
+  return redis.call('unlink', value, permits)
+end
+return redis.call('unlink', ARGV[6] == 'value' and value or permits)

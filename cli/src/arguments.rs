@@ -78,32 +78,39 @@ Examples:
 /// The commands that connect.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OnStore {
-    /// Set a limiter's rate, and forget the permits in use
+    /// Give a limiter its rate, and ask before it changes one that has a rate
     #[command(after_help = "\
 Examples:
   rratelimiter set orders:api 5/s
+  rratelimiter set orders:api 100/10m --yes            changes a rate without a question
   rratelimiter set orders:api 100/10m --if-missing     leaves a rate that there is
-  rratelimiter set login 3/1m --keep-alive 1h          removed when nobody has asked for an hour")]
+  rratelimiter set login 3/1m --keep-alive 1h          removed when nobody has asked for an hour
+
+What is not named stays: for whom the rate is, the keep alive, and the permits in use.")]
     Set {
         #[command(flatten)]
         rate: RateArguments,
+        #[command(flatten)]
+        change: ChangeArguments,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
         /// Leave the rate of a limiter that has one (exit code 1)
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = ["yes", "overall", "no_keep_alive", "reset"])]
         if_missing: bool,
     },
-    /// Change the rate of a limiter that has one, and keep the permits in use
+    /// Change the rate of a limiter that has one, without a question
     #[command(after_help = "\
 Examples:
   rratelimiter update orders:api 10/s
   rratelimiter update orders:api 10/s --reset          all permits are there again
 
-A keep alive that is not given stays, and so does a rate for each client: `set` changes both.")]
+What is not named stays: for whom the rate is, the keep alive, and the permits in use.")]
     Update {
         #[command(flatten)]
         rate: RateArguments,
-        /// Forget the permits in use
-        #[arg(long)]
-        reset: bool,
+        #[command(flatten)]
+        change: ChangeArguments,
     },
     /// Take permits if they are there
     #[command(after_help = "\
@@ -145,7 +152,7 @@ Examples:
         /// A limiter
         name: String,
     },
-    /// Print what `try` would, and take nothing
+    /// Print whether `try` would be granted, and take nothing
     #[command(after_help = "\
 Examples:
   rratelimiter peek orders:api 3
@@ -220,6 +227,20 @@ pub(crate) struct RateArguments {
     pub(crate) rate: RateArgument,
     #[command(flatten)]
     pub(crate) kind: RateKind,
+}
+
+/// What of a limiter that has a rate changes besides it.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArguments {
+    /// All clients together have the rate, not each
+    #[arg(long, conflicts_with = "per_client")]
+    pub(crate) overall: bool,
+    /// The limiter does not expire any more
+    #[arg(long, conflicts_with = "keep_alive")]
+    pub(crate) no_keep_alive: bool,
+    /// Forget the permits in use
+    #[arg(long)]
+    pub(crate) reset: bool,
 }
 
 #[derive(Debug, Args)]

@@ -13,12 +13,13 @@ pub(crate) mod watch;
 use std::time::Duration;
 
 use clap::CommandFactory;
-use redisson_rate_limiter::{RateLimiter, RedissonClient, Reply};
+use redisson_rate_limiter::{RateLimiter, RedissonClient};
 use serde_json::json;
 
 use crate::arguments::{Arguments, Command, OnStore};
 use crate::failure::Failure;
 use crate::inspect::reply;
+use crate::inspect::settings::{FIELDS, Settings};
 use crate::report::Report;
 use crate::signals::or_signal;
 use crate::store::StoreArguments;
@@ -53,8 +54,15 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Report, Failure> {
 
 async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failure> {
     match command {
-        OnStore::Set { rate, if_missing } => rate::set(context, &rate, if_missing).await,
-        OnStore::Update { rate, reset } => rate::update(context, &rate, reset).await,
+        OnStore::Set {
+            rate,
+            if_missing: true,
+            ..
+        } => rate::set_if_missing(context, &rate).await,
+        OnStore::Set {
+            rate, change, yes, ..
+        } => rate::set(context, &rate, &change, yes).await,
+        OnStore::Update { rate, change } => rate::update(context, &rate, &change).await,
         OnStore::Config { name } => rate::config(context, &name).await,
         OnStore::Try(permits) => permits::try_acquire(context, &permits).await,
         OnStore::Acquire { permits, timeout } => permits::acquire(context, &permits, timeout).await,
@@ -92,11 +100,16 @@ impl Context {
     }
 }
 
-/// Whether the key of this name is a hash with a rate, or with an interval.
-async fn has_rate(context: &Context, name: &str) -> Result<bool, Failure> {
-    let fields = ["HMGET", name, "rate", "interval"];
+/// The settings in the hash of this name; all are empty if there is none.
+async fn settings(context: &Context, name: &str) -> Result<Settings, Failure> {
+    let fields = ["HMGET", name].into_iter().chain(FIELDS);
     let fields = reply::list(context.client.command(fields).await?);
-    Ok(fields.iter().any(|it| *it != Reply::Nil))
+    Ok(Settings::read(&reply::exactly(fields)?))
+}
+
+/// Whether the hash of this name is a limiter's.
+async fn is_limiter(context: &Context, name: &str) -> Result<bool, Failure> {
+    Ok(settings(context, name).await?.are_a_limiters())
 }
 
 /// What the key of this name is, such as a string; `None` if there is none.
@@ -108,7 +121,7 @@ async fn kind_of(context: &Context, name: &str) -> Result<Option<String>, Failur
 /// Fails if the key of this name is another program's.
 pub(crate) async fn refuse_other(context: &Context, name: &str) -> Result<(), Failure> {
     if let Some(kind) = kind_of(context, name).await?
-        && !(kind == "hash" && has_rate(context, name).await?)
+        && !(kind == "hash" && is_limiter(context, name).await?)
     {
         let message = format!("{} is a {kind}, and no rate limiter", name.escape_debug());
         return Err(Failure::store(message));

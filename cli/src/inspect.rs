@@ -2,8 +2,11 @@
 //! here writes.
 
 pub(crate) mod grants;
+pub(crate) mod health;
 pub(crate) mod member;
 pub(crate) mod reply;
 pub(crate) mod sample;
 pub(crate) mod scan;
 pub(crate) mod script;
+pub(crate) mod settings;
+pub(crate) mod tally;

@@ -51,6 +51,14 @@ impl Limiter {
         Ok(Self::Rate(limiter, rate))
     }
 
+    /// `None` of another algorithm.
+    pub(crate) fn rate_limiter(&self) -> Option<&RateLimiter> {
+        match self {
+            Self::Rate(limiter, _) => Some(limiter),
+            Self::Policy(..) => None,
+        }
+    }
+
     pub(crate) async fn check(&self, permits: u32) -> Result<Decision> {
         match self {
             Self::Rate(limiter, rate) => {
@@ -72,14 +80,6 @@ impl Limiter {
                 (peeked, _) => peeked,
             },
             Self::Policy(limiter, key) => limiter.peek(key, permits).await,
-        }
-    }
-
-    /// Returns whether there was anything to remove.
-    pub(crate) async fn delete(&self) -> Result<bool> {
-        match self {
-            Self::Rate(limiter, _) => limiter.delete().await,
-            Self::Policy(limiter, key) => limiter.reset(key).await,
         }
     }
 

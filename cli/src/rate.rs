@@ -30,6 +30,24 @@ impl std::str::FromStr for RateArgument {
     }
 }
 
+/// A time as one number of the largest unit that divides it, such as `500ms`, `90s` or `1d`.
+pub(crate) fn as_argument(time: Duration) -> String {
+    const UNITS: [(u128, &str); 4] = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ];
+    let millis = time.as_millis();
+    let unit = UNITS
+        .iter()
+        .find(|(length, _)| millis > 0 && millis.is_multiple_of(*length));
+    match unit {
+        Some((length, unit)) => format!("{}{unit}", millis / length),
+        None => format!("{millis}ms"),
+    }
+}
+
 /// A time such as `500ms`, `5s` or `1h 30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}, such as 500ms, 5s or 1h"))

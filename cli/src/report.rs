@@ -71,7 +71,22 @@ impl Report {
             "reset_ms": millis(decision.reset()),
             "retry_after_ms": decision.retry_after().map(millis),
         });
-        Self::either(decision.is_granted(), decision.to_string(), json)
+        Self::either(decision.is_granted(), in_words(decision), json)
+    }
+
+    /// With a remark, and a field of the object.
+    pub(crate) fn also(mut self, remark: &str, field: &str, value: Value) -> Self {
+        self.text += remark;
+        self.json[field] = value;
+        self
+    }
+
+    /// What would be so, and is not.
+    pub(crate) fn would_be(self) -> Self {
+        Self {
+            text: format!("would be {}", self.text),
+            ..self
+        }
     }
 
     pub(crate) fn print(self, is_json: bool) -> ExitCode {
@@ -92,10 +107,48 @@ impl Report {
     }
 }
 
+fn in_words(decision: &Decision) -> String {
+    let word = if decision.is_granted() {
+        "granted"
+    } else {
+        "denied"
+    };
+    let mut words = format!(
+        "{word}: {} of {} left",
+        decision.remaining(),
+        decision.limit()
+    );
+    if let Decision::Granted(granted) = decision
+        && !granted.delay.is_zero()
+    {
+        words += &format!(", goes on after {}", at_least(granted.delay));
+    }
+    if let Some(retry_after) = decision.retry_after() {
+        words += &format!(", retry after {}", at_least(retry_after));
+    }
+    if decision.is_by_failure_policy() {
+        words += ", decided without Redis";
+    }
+    words
+}
+
+/// A wait in its two largest units, rounded up.
+fn at_least(wait: Duration) -> String {
+    let unit = match wait {
+        _ if wait < Duration::from_secs(60) => 1,
+        _ if wait < Duration::from_secs(86_400) => 1_000,
+        _ => 60_000,
+    };
+    let millis = u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX);
+    lasting(Duration::from_millis(
+        millis.div_ceil(unit).saturating_mul(unit),
+    ))
+}
+
 pub(crate) fn time_to_live_as_text(time_to_live: TimeToLive) -> String {
     match time_to_live {
         TimeToLive::Unlimited => "does not expire".to_owned(),
-        TimeToLive::Remaining(left) => format!("expires in {}", humantime::format_duration(left)),
+        TimeToLive::Remaining(left) => format!("expires in {}", lasting(left)),
         _ => "missing".to_owned(),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use redisson_rate_limiter::{Credentials, RedissonClient, RedissonClientBuilder, TlsConfig};
+use rustix::process::getuid;
 
 use crate::failure::Failure;
 use crate::rate::duration;
@@ -51,6 +52,7 @@ pub(crate) struct StoreArguments {
     #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
     /// The name under which limiters of a rate for each client know this one
+    /// [default: the number of the user and the name of the host, such as 1000@build-7; of `serve`: a new one]
     #[arg(long, global = true, value_name = "ID")]
     client_id: Option<String>,
     /// What every NAME begins with
@@ -70,7 +72,11 @@ pub(crate) struct StoreArguments {
 impl StoreArguments {
     pub(crate) async fn connect(&self) -> Result<RedissonClient, Failure> {
         let url = self.url().unwrap_or("redis://127.0.0.1:6379");
-        Ok(self.builder()?.connect(url).await?)
+        let mut builder = self.builder()?;
+        if self.client_id.is_none() {
+            builder = builder.client_id(own_client_id());
+        }
+        Ok(builder.connect(url).await?)
     }
 
     pub(crate) fn url(&self) -> Option<&str> {
@@ -116,6 +122,17 @@ impl StoreArguments {
     pub(crate) fn full_name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
+}
+
+/// The same in each process of this user on this host. With a new one in each, a rate for each client
+/// would limit nothing.
+fn own_client_id() -> String {
+    let host = rustix::system::uname();
+    format!(
+        "{}@{}",
+        getuid().as_raw(),
+        host.nodename().to_string_lossy()
+    )
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {

@@ -3,12 +3,14 @@
 use std::env;
 use std::io::{self, IsTerminal};
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminal {
     pub(crate) width: usize,
     pub(crate) has_colors: bool,
     has_unicode: bool,
-    is_terminal: bool,
+    pub(crate) is_terminal: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -20,8 +22,8 @@ pub(crate) enum Color {
     Bold,
 }
 
-const NARROWEST: usize = 40;
-const WIDEST: usize = 160;
+const NARROWEST: usize = 20;
+const WIDEST: usize = 500;
 
 impl Terminal {
     /// That of the standard output. `COLUMNS` sets the width of what is none, and `CLICOLOR_FORCE` gives it colours.
@@ -57,6 +59,15 @@ impl Terminal {
         }
     }
 
+    /// One of this width.
+    #[cfg(test)]
+    pub(crate) fn real(width: usize) -> Self {
+        Self {
+            is_terminal: true,
+            ..Self::plain(width)
+        }
+    }
+
     pub(crate) fn paint(&self, color: Color, text: &str) -> String {
         if !self.has_colors {
             return text.to_owned();
@@ -87,6 +98,19 @@ impl Terminal {
         lines
     }
 
+    /// The text of a key, behind so many columns of others: cut where the output is a terminal.
+    pub(crate) fn fitted(&self, text: &str, behind: usize) -> String {
+        self.fitted_to(text, self.width.saturating_sub(behind))
+    }
+
+    /// The text of a key in so many columns: cut where the output is a terminal.
+    pub(crate) fn fitted_to(&self, text: &str, columns: usize) -> String {
+        match self.is_terminal {
+            true => shown(text, columns),
+            false => shown(text, usize::MAX),
+        }
+    }
+
     /// A column of this height, of eighths.
     pub(crate) fn column(&self, eighths: usize) -> char {
         let columns: [char; 9] = match self.has_unicode {
@@ -108,14 +132,47 @@ impl Terminal {
     }
 }
 
-/// The text of a key without control characters, of at most so many characters.
+/// The text of a key without control characters, of at most so many columns: cut in the middle, as the
+/// ends of names differ.
 pub(crate) fn shown(text: &str, most: usize) -> String {
-    let escaped: Vec<char> = text.escape_debug().collect();
-    if escaped.len() <= most {
-        return escaped.into_iter().collect();
+    const CUT: &str = "...";
+    let escaped: String = text.escape_debug().collect();
+    if escaped.width() <= most {
+        return escaped;
     }
-    let kept = escaped.into_iter().take(most.saturating_sub(3));
-    kept.chain("...".chars()).collect()
+    let kept = most.saturating_sub(CUT.len());
+    let head = fitting(escaped.chars(), kept.div_ceil(2));
+    let tail = fitting(escaped.chars().rev(), kept / 2);
+    let tail: String = tail.chars().rev().collect();
+    let cut = &CUT[..CUT.len().min(most)];
+    format!("{head}{cut}{tail}")
+}
+
+/// As many of the first characters as fit in so many columns.
+fn fitting(characters: impl Iterator<Item = char>, columns: usize) -> String {
+    let mut used = 0;
+    let fits = |it: &char| {
+        used += it.width().unwrap_or(0);
+        used <= columns
+    };
+    characters.take_while(fits).collect()
+}
+
+/// A number of at most 6 characters: `999999`, `1.0M`, `9.0P`.
+pub(crate) fn compact(number: u64) -> String {
+    const UNITS: [(u64, char); 4] = [
+        (1_000_000_000_000_000, 'P'),
+        (1_000_000_000_000, 'T'),
+        (1_000_000_000, 'G'),
+        (1_000_000, 'M'),
+    ];
+    match UNITS.iter().find(|(unit, _)| number >= *unit) {
+        Some((unit, letter)) => {
+            let tenths = number / (unit / 10);
+            format!("{}.{}{letter}", tenths / 10, tenths % 10)
+        }
+        None => number.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +217,24 @@ mod tests {
     #[test]
     fn a_text_is_escaped_and_then_cut() {
         assert_eq!(shown("a\x1bb", 20), "a\\u{1b}b");
-        assert_eq!(shown("abcdefgh", 6), "abc...");
+        assert_eq!(shown("abcdefgh", 6), "ab...h");
+        assert_eq!(shown("abcdefgh", 8), "abcdefgh");
+        assert_eq!(shown("abcdefgh", 2), "..");
+        assert_eq!(shown("\u{202e}nimda", 20), "\\u{202e}nimda");
+        // Of two columns each.
+        assert_eq!(shown("限流器限流器", 9), "限...器");
+    }
+
+    #[test]
+    fn a_large_number_is_written_in_few_characters() {
+        for (number, text) in [
+            (0, "0"),
+            (999_999, "999999"),
+            (1_000_000, "1.0M"),
+            (999_999_999, "999.9M"),
+            (1 << 53, "9.0P"),
+        ] {
+            assert_eq!(compact(number), text);
+        }
     }
 }

@@ -2,11 +2,12 @@
 
 mod finding;
 mod limiter;
-mod mend;
+pub(crate) mod mend;
 mod permissions;
-mod places;
+pub(crate) mod places;
 mod progress;
 mod server;
+mod unproven;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -14,11 +15,11 @@ use serde_json::json;
 use super::Context;
 use crate::failure::Failure;
 use crate::inspect::scan::is_pattern;
+use crate::inspect::tally::Place;
 use crate::output::Output;
 use crate::report::{Report, number_of};
 use crate::terminal::{Color, shown};
 use finding::{Code, Finding, Fix};
-use limiter::Place;
 pub(crate) use places::as_pattern;
 use places::{Found, Places};
 use progress::Progress;
@@ -45,6 +46,9 @@ pub(crate) struct DoctorArguments {
     /// Do not ask
     #[arg(long, short, requires = "fix")]
     yes: bool,
+    /// Ask for each key that may be a limiter's, and may be another program's, whether to remove it
+    #[arg(long)]
+    remove_unproven: bool,
     /// What becomes of grants by Redisson before 3.17
     #[arg(long, value_name = "WHAT", default_value = "count")]
     legacy: Legacy,
@@ -82,6 +86,10 @@ pub(super) async fn doctor(
 ) -> Result<Report, Failure> {
     if arguments.fix && !arguments.yes && !super::life::can_ask() {
         let message = "without a terminal to ask on, `doctor --fix` needs --yes";
+        return Err(Failure::usage(message));
+    }
+    if arguments.remove_unproven && !super::life::can_ask() {
+        let message = "`doctor --remove-unproven` asks for each key, and there is no terminal";
         return Err(Failure::usage(message));
     }
     let doctor = Doctor {
@@ -207,7 +215,7 @@ impl Doctor<'_> {
 
     /// Whether a hash is a limiter's. One that may not be read is counted.
     async fn is_limiter(&mut self, place: &Place) -> Result<bool, Failure> {
-        match super::has_rate(self.context, &place.name).await {
+        match super::is_limiter(self.context, &place.name).await {
             Err(failure) if failure.is_not_permitted() => {
                 self.unread += 1;
                 Ok(false)
@@ -238,7 +246,7 @@ impl Doctor<'_> {
                     undone.push(fix);
                 }
             }
-            let is_gone = |fix: &Fix| matches!(fix, Fix::Remove { .. }) && !undone.contains(&fix);
+            let is_gone = |fix: &Fix| matches!(fix, Fix::Remove(_)) && !undone.contains(&fix);
             // Members that were removed or rewritten are in the sum now.
             if !fixes.iter().any(is_gone)
                 && !mend::mend_value(self.context, place, &fixes, legacy).await?
@@ -247,6 +255,12 @@ impl Doctor<'_> {
             }
             are_fixed = true;
         }
+        let is_unproven = findings.iter().any(|it| it.code == Code::NotProven);
+        let is_unproven_removed = is_unproven && self.arguments.remove_unproven && {
+            self.progress.clear();
+            self.output.flush()?;
+            unproven::ask_and_remove(self.context, place).await?
+        };
         let left = match are_fixed {
             true => limiter::examine(self.context, place, legacy).await?,
             false => Vec::new(),
@@ -255,7 +269,10 @@ impl Doctor<'_> {
         let shown: Vec<_> = { findings.drain(..) }
             .map(|it| {
                 let is_done = it.fix.as_ref().is_some_and(|fix| !undone.contains(&fix));
-                let is_fixed = are_fixed && is_done && !is_left(&it);
+                let is_fixed = match it.code {
+                    Code::NotProven => is_unproven_removed,
+                    _ => are_fixed && is_done && !is_left(&it),
+                };
                 (it, is_fixed)
             })
             .collect();

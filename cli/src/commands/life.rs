@@ -1,16 +1,22 @@
 //! `delete`, `expire`.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use redisson_rate_limiter::RateLimiter;
 use serde_json::json;
 
 use super::Context;
+use super::doctor::mend::{Which, remove};
 use crate::failure::Failure;
 use crate::inspect::sample::sample;
+use crate::inspect::scan::clients_of;
+use crate::inspect::tally::{Place, read_tally};
 use crate::limiter::Limiter;
 use crate::policy::PolicyArguments;
-use crate::report::Report;
+use crate::rate;
+use crate::report::{Report, number_of};
 
 pub(super) async fn delete(
     context: &Context,
@@ -20,19 +26,115 @@ pub(super) async fn delete(
 ) -> Result<Report, Failure> {
     let limiter = Limiter::new(context, name, policy, None).await?;
     let name = context.store.full_name(name);
-    match &limiter {
-        Limiter::Rate(..) => super::refuse_other(context, &name).await?,
-        Limiter::Policy(of, key) => refuse_uncounted(context, key, of.policy().algorithm()).await?,
-    }
-    if !yes && !is_confirmed("delete", &name)? {
+    let (limiter, key) = match limiter {
+        Limiter::Rate(limiter, _) => return delete_rate(context, &limiter, yes, "delete").await,
+        Limiter::Policy(limiter, key) => (limiter, key),
+    };
+    refuse_uncounted(context, &key, limiter.policy().algorithm()).await?;
+    if !yes && !is_confirmed("delete", &format!("Delete {}?", name.escape_debug()))? {
         return Ok(Report::either(false, "kept", json!({ "deleted": false })));
     }
-    let is_deleted = limiter.delete().await?;
+    let is_deleted = limiter.reset(&key).await?;
     let json = json!({ "deleted": is_deleted });
     Ok(match is_deleted {
         true => Report::new("deleted", json),
         false => Report::missing(&name, json),
     })
+}
+
+/// Deletes a limiter, and the keys of all its clients if each has a rate.
+async fn delete_rate(
+    context: &Context,
+    limiter: &RateLimiter,
+    yes: bool,
+    command: &str,
+) -> Result<Report, Failure> {
+    let name = limiter.name();
+    super::refuse_other(context, name).await?;
+    let settings = super::settings(context, name).await?;
+    if !settings.are_a_limiters() {
+        refuse_siblings_of_others(context, name).await?;
+    }
+    let clients = match settings.is_per_client() {
+        true => clients_of(context, name, usize::MAX).await?.0,
+        false => BTreeSet::new(),
+    };
+    if !yes {
+        let and = match clients.len() {
+            0 => String::new(),
+            number => format!(" and the keys of {}", number_of(number as u64, "client")),
+        };
+        if !is_confirmed(command, &format!("Delete {}{and}?", name.escape_debug()))? {
+            let json = json!({ "deleted": false, "changed": false });
+            return Ok(Report::either(false, "kept", json));
+        }
+    }
+    // Without the limiter no client can take permits, and so make keys, while they are removed.
+    let is_deleted = limiter.delete().await?;
+    let rate = settings.numbers().map_or(i64::MAX, |(rate, _)| rate);
+    let mut kept = Vec::new();
+    for client in &clients {
+        let place = Place {
+            name: name.to_owned(),
+            client: Some(client.clone()),
+        };
+        kept.extend(remove_client(context, &place, rate).await?);
+    }
+    let json = json!({
+        "deleted": is_deleted, "changed": is_deleted, "clients": clients.len(), "kept": kept,
+    });
+    if !is_deleted && clients.is_empty() {
+        return Ok(Report::missing(name, json));
+    }
+    let mut text = "deleted".to_owned();
+    if !clients.is_empty() {
+        text += &format!(
+            ", with the keys of {}",
+            number_of(clients.len() as u64, "client")
+        );
+    }
+    for key in &kept {
+        text += &format!(
+            "\nkept {}, which holds what no limiter does",
+            key.escape_debug()
+        );
+    }
+    Ok(Report::new(text, json))
+}
+
+/// Removes what a client of a limiter that is gone has left. Returns the keys that are another program's.
+async fn remove_client(
+    context: &Context,
+    place: &Place,
+    rate: i64,
+) -> Result<Vec<String>, Failure> {
+    let (reading, tally) = read_tally(context, place).await?;
+    let stored = &reading.stored;
+    let siblings = stored.keys.iter().zip(&stored.types).skip(1);
+    let siblings = siblings.filter(|(_, found)| *found != "none");
+    let keys: Vec<_> = siblings.map(|(key, _)| key.clone()).collect();
+    let is_one = tally.is_possible(stored) && stored.value().is_none_or(|value| value <= rate);
+    if keys.is_empty() || is_one && remove(context, place, &reading.seen(), Which::Both).await? {
+        return Ok(Vec::new());
+    }
+    Ok(keys)
+}
+
+/// Fails if there is no limiter, and what would be its value and grants is another program's.
+async fn refuse_siblings_of_others(context: &Context, name: &str) -> Result<(), Failure> {
+    let place = Place {
+        name: name.to_owned(),
+        client: None,
+    };
+    let (reading, tally) = read_tally(context, &place).await?;
+    if tally.is_possible(&reading.stored) {
+        return Ok(());
+    }
+    let name = name.escape_debug();
+    let message = format!(
+        "there is no limiter {name}, and the keys that it would have hold what no limiter does"
+    );
+    Err(Failure::store(message))
 }
 
 /// Fails if the key is there, and is none that this algorithm counts in.
@@ -50,13 +152,12 @@ async fn refuse_uncounted(context: &Context, key: &str, algorithm: &str) -> Resu
     Ok(())
 }
 
-fn is_confirmed(command: &str, name: &str) -> Result<bool, Failure> {
+fn is_confirmed(command: &str, question: &str) -> Result<bool, Failure> {
     if !can_ask() {
         let message = format!("without a terminal to ask on, `{command}` needs --yes");
         return Err(Failure::usage(message));
     }
-    let answer = ask(&format!("Delete {}? [y/N]", name.escape_debug()))?;
-    Ok(is_yes(&answer))
+    Ok(is_yes(&ask(&format!("{question} [y/N]"))?))
 }
 
 /// Whether there is somebody to read a question, and to answer it.
@@ -89,8 +190,8 @@ pub(super) async fn expire(
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(name);
     super::refuse_other(context, limiter.name()).await?;
-    if time == Some(Duration::ZERO) && !yes && !is_confirmed("expire", limiter.name())? {
-        return Ok(Report::either(false, "kept", json!({ "changed": false })));
+    if time == Some(Duration::ZERO) {
+        return delete_rate(context, &limiter, yes, "expire").await;
     }
     let is_changed = match time {
         Some(time) => limiter.expire(time).await?,
@@ -98,11 +199,7 @@ pub(super) async fn expire(
     };
     let json = json!({ "changed": is_changed });
     Ok(match (is_changed, time) {
-        (true, Some(Duration::ZERO)) => Report::new("deleted", json),
-        (true, Some(time)) => {
-            let text = format!("expires in {}", humantime::format_duration(time));
-            Report::new(text, json)
-        }
+        (true, Some(time)) => Report::new(format!("expires in {}", rate::as_argument(time)), json),
         (true, None) => Report::new("does not expire any more", json),
         (false, Some(_)) => Report::missing(limiter.name(), json),
         (false, None) => Report::either(false, "has no time to live", json),

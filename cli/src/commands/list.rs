@@ -1,5 +1,7 @@
 //! `list`: the limiters that a pattern matches.
 
+mod clients;
+pub(crate) mod layout;
 mod top;
 
 use std::time::Duration;
@@ -9,11 +11,13 @@ use futures_util::stream::{self, StreamExt};
 
 use super::Context;
 use crate::failure::Failure;
+use crate::inspect::health::Health;
 use crate::inspect::sample::{Kind, RateSample, Sample, sample};
 use crate::inspect::scan::Scan;
 use crate::output::Output;
-use crate::report::{Report, lasting, number_of};
-use crate::terminal::{Color, shown};
+use crate::report::{Report, number_of};
+use crate::terminal::{Color, Terminal, compact};
+use layout::{Column, Layout, column};
 use top::Top;
 
 /// How many keys are looked at at the same time.
@@ -24,6 +28,7 @@ const AT_ONCE: usize = 32;
 Examples:
   rratelimiter list                              every RRateLimiter, as it is found
   rratelimiter list 'orders:*' --sort use --top 10
+  rratelimiter list --sick                       those that are not well
   rratelimiter list 'login:*' --policies         keys of other algorithms too
   rratelimiter list --json | jq -r 'select(.available == 0).name'
 
@@ -37,6 +42,9 @@ pub(crate) struct ListArguments {
     /// Look at the keys of all algorithms
     #[arg(long)]
     pub(crate) policies: bool,
+    /// Print only limiters that are not well; `doctor` says more of each
+    #[arg(long)]
+    pub(crate) sick: bool,
     /// Print the first of this order, and not each as it is found
     #[arg(long, value_name = "BY")]
     pub(crate) sort: Option<Order>,
@@ -48,6 +56,8 @@ pub(crate) struct ListArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
     Name,
+    /// Those that are not well first, the worst before the others
+    Health,
     /// The share of the rate that is in use, the largest first
     Use,
     /// Permits a second, the most first
@@ -58,14 +68,32 @@ pub(crate) enum Order {
     Ttl,
 }
 
+/// The share of the rate in use from which on a limiter is hot.
+pub(crate) const HOT: f64 = 0.8;
+/// Limiters with a rate for each client whose clients are looked for.
+const MOST_PER_CLIENT: usize = 10_000;
+
+const COLUMNS: [Column; 6] = [
+    column("RATE", 12, 56),
+    column("AVAILABLE", 10, 66),
+    column("USE", 5, 0),
+    column("", 10, 100),
+    column("TTL", 8, 78),
+    layout::HEALTH,
+];
+
 pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result<Report, Failure> {
-    let mut output = Output::new(context.is_json);
-    let mut found = 0u64;
+    let mut list = List {
+        arguments,
+        output: Output::new(context.is_json),
+        layout: None,
+        totals: Totals::default(),
+        top: arguments
+            .sort
+            .map(|order| Top::new(order, arguments.top as usize)),
+    };
     let mut unread = Unread::default();
-    let mut top = arguments
-        .sort
-        .map(|order| Top::new(order, arguments.top as usize));
-    heading(&mut output)?;
+    let mut of_clients = Vec::new();
     let pattern = context.store.full_name(&arguments.pattern);
     let of_type = (!arguments.policies).then_some("hash");
     let mut scan = Scan::new(context, &pattern, of_type)?;
@@ -75,6 +103,7 @@ pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result
             .filter_map(|key| String::from_utf8(key).ok());
         let looks = names.map(async |name| look_at(context, name).await);
         let mut looks = stream::iter(looks).buffered(AT_ONCE);
+        let mut page = Vec::new();
         while let Some(look) = looks.next().await {
             let sample = match look {
                 Err(failure) if failure.is_of_one_key() => {
@@ -83,27 +112,211 @@ pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result
                 }
                 look => look?,
             };
-            let Some(sample) = sample else { continue };
-            if is_part_of_another(&sample) {
-                continue;
-            }
-            found += 1;
-            match &mut top {
-                Some(top) => top.add(sample),
-                None => print(&mut output, &sample)?,
+            match sample.filter(|it| !is_part_of_another(it)) {
+                Some(it) if it.is_per_client() && of_clients.len() < MOST_PER_CLIENT => {
+                    of_clients.push(it);
+                }
+                Some(it) => page.push(it),
+                None => {}
             }
         }
-        output.flush()?;
+        list.add(page)?;
     }
-    for sample in top.map(Top::in_order).into_iter().flatten() {
-        print(&mut output, &sample)?;
+    let mut calls = scan.calls;
+    if !of_clients.is_empty() {
+        calls += clients::look_for(context, &mut of_clients).await?;
+        list.add(of_clients)?;
     }
-    let (limiters, calls) = (number_of(found, "limiter"), number_of(scan.calls, "call"));
-    let summary = format!("{limiters}, {calls} of SCAN");
-    output.text(output.terminal.paint(Color::Dim, &summary))?;
-    output.flush()?;
+    let found = list.finish(calls)?;
+    let mut output = Output::new(context.is_json);
     unread.tell(&mut output)?;
-    Ok(Report::printed(found > 0))
+    Ok(Report::printed(found))
+}
+
+struct List<'a> {
+    arguments: &'a ListArguments,
+    output: Output,
+    /// By the first names that are printed.
+    layout: Option<Layout<'static>>,
+    totals: Totals,
+    top: Option<Top>,
+}
+
+impl List<'_> {
+    fn add(&mut self, mut page: Vec<Sample>) -> Result<(), Failure> {
+        page.iter().for_each(|it| self.totals.note(it));
+        if self.arguments.sick {
+            page.retain(Sample::is_sick);
+        }
+        match &mut self.top {
+            Some(top) => page.into_iter().for_each(|it| top.add(it)),
+            None => self.print(&page)?,
+        }
+        self.output.flush()
+    }
+
+    /// Returns whether there was anything to print.
+    fn finish(mut self, calls: u64) -> Result<bool, Failure> {
+        let summary = self.totals.in_words(calls);
+        // Where nothing is sorted it is known only at the end, which is what a person sees of a long list.
+        let top = self.top.take();
+        let is_sorted = top.is_some();
+        if is_sorted {
+            self.text(&summary)?;
+        }
+        if let Some(top) = top {
+            self.print(&top.in_order().collect::<Vec<_>>())?;
+        }
+        if !is_sorted {
+            self.text(&summary)?;
+        }
+        self.output.flush()?;
+        Ok(match self.arguments.sick {
+            true => self.totals.sick > 0,
+            false => self.totals.limiters > 0,
+        })
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Failure> {
+        let terminal = self.output.terminal;
+        for line in terminal.lines(text, 0) {
+            self.output
+                .text(terminal.paint(Color::Dim, line.trim_end()))?;
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, samples: &[Sample]) -> Result<(), Failure> {
+        if samples.is_empty() {
+            return Ok(());
+        }
+        if self.layout.is_none() {
+            let names = samples.iter().map(|it| &*it.name);
+            let layout = Layout::new(self.output.terminal, &COLUMNS, names);
+            self.output.text(layout.heading())?;
+            self.layout = Some(layout);
+        }
+        let Some(layout) = &self.layout else {
+            return Ok(());
+        };
+        for sample in samples {
+            self.output.json(|| sample.to_json())?;
+            let (mark, cells) = cells(sample, &self.output.terminal);
+            self.output.text(layout.row(mark, &sample.name, &cells))?;
+            let fullest = sample.clients().and_then(|it| it.fullest.as_ref());
+            if let Some((client, in_use)) = fullest {
+                let terminal = &self.output.terminal;
+                let start = format!("    fullest: {in_use} in use by client ");
+                let client = terminal.fitted(client, start.len());
+                self.output
+                    .text(terminal.paint(Color::Dim, &(start + &client)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    limiters: u64,
+    hot: u64,
+    sick: u64,
+    stopped: u64,
+}
+
+impl Totals {
+    fn note(&mut self, sample: &Sample) {
+        self.limiters += 1;
+        let Kind::Rate(it) = &sample.kind else { return };
+        self.sick += u64::from(it.health.is_sick());
+        self.stopped += u64::from(it.health == Health::Stopped);
+        let is_hot = share_in_use(it).is_some_and(|it| it >= HOT);
+        self.hot += u64::from(is_hot && !it.health.is_sick());
+    }
+
+    fn in_words(&self, calls: u64) -> String {
+        let mut words = number_of(self.limiters, "limiter");
+        for (number, word) in [
+            (self.hot, "hot"),
+            (self.sick, "sick"),
+            (self.stopped, "stopped"),
+        ] {
+            if number > 0 {
+                words += &format!(", {number} {word}");
+            }
+        }
+        words + "; " + &number_of(calls, "call") + " of SCAN"
+    }
+}
+
+fn cells(sample: &Sample, terminal: &Terminal) -> (char, [(String, Option<Color>); 6]) {
+    let plain = |text: &str| (text.to_owned(), None);
+    let life = plain(&sample.life());
+    let it = match &sample.kind {
+        Kind::Rate(it) => it,
+        Kind::Policy(policy, holds) => {
+            let kind = plain(&policy.replace('_', " "));
+            let holds = holds.map_or_else(String::new, |it| counted(it, terminal));
+            return (
+                ' ',
+                [kind, plain(&holds), plain(""), plain(""), life, plain("")],
+            );
+        }
+    };
+    let available = match (&it.clients, it.available) {
+        (Some(clients), _) => number_of(clients.number, "client"),
+        (None, Some(available)) => counted(available, terminal),
+        (None, None) => "-".to_owned(),
+    };
+    let (mark, word, color) = layout::health(it);
+    let (percent, bar) = match (it.in_use(), share_in_use(it)) {
+        (Some(used), Some(share)) => {
+            let bar = terminal.bar(used, it.permits, 10);
+            (percent(share), (bar, Some(color_of(share))))
+        }
+        _ => ("-".to_owned(), plain("")),
+    };
+    let rate = match it.settings.numbers() {
+        Some((rate, _)) => {
+            let argument = it.settings.as_argument();
+            let interval = argument.split_once('/').map_or("", |it| it.1);
+            format!("{}/{interval}", counted(rate.unsigned_abs(), terminal))
+        }
+        None => terminal.fitted_to(&it.settings.as_argument(), 12),
+    };
+    let word = (word.to_owned(), Some(color));
+    (
+        mark,
+        [
+            plain(&rate),
+            plain(&available),
+            plain(&percent),
+            bar,
+            life,
+            word,
+        ],
+    )
+}
+
+/// In full where a program reads it.
+fn counted(number: u64, terminal: &Terminal) -> String {
+    match terminal.is_terminal {
+        true => compact(number),
+        false => number.to_string(),
+    }
+}
+
+/// Rounded down, so that only what is used up is 100%.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0}%", (share * 100.0).floor())
+}
+
+fn color_of(share: f64) -> Color {
+    match share {
+        share if share >= 1.0 => Color::Bad,
+        share if share >= HOT => Color::Warning,
+        _ => Color::Good,
+    }
 }
 
 /// Keys that cannot be read: the user of the connection may not, or a cluster has them in several slots.
@@ -164,59 +377,6 @@ fn is_part_of_another(sample: &Sample) -> bool {
 fn is_counter_of_a_period(name: &str) -> bool {
     name.rsplit_once('-')
         .is_some_and(|(_, end)| end.len() >= 13 && end.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-fn heading(output: &mut Output) -> Result<(), Failure> {
-    let width = name_width(output);
-    let line = format!(
-        "{:<width$} {:>18} {:>12} {:>5}  {:<10} {:>8}",
-        "NAME", "RATE", "AVAILABLE", "USE", "", "TTL"
-    );
-    output.text(output.terminal.paint(Color::Bold, &line))
-}
-
-fn name_width(output: &Output) -> usize {
-    output.terminal.width.saturating_sub(60).max(20)
-}
-
-fn print(output: &mut Output, sample: &Sample) -> Result<(), Failure> {
-    output.json(|| sample.to_json())?;
-    let width = name_width(output);
-    let name = shown(&sample.name, width);
-    let life = sample.life();
-    output.text(match &sample.kind {
-        Kind::Rate(it) => {
-            let terminal = &output.terminal;
-            let (available, share, bar) = match it.in_use() {
-                Some(used) => {
-                    let share = share_in_use(it).unwrap_or(0.0);
-                    let bar = terminal.bar(used, it.permits, 10);
-                    let color = match share {
-                        share if share >= 1.0 => Color::Bad,
-                        share if share >= 0.8 => Color::Warning,
-                        _ => Color::Good,
-                    };
-                    let percent = format!("{:.0}%", share * 100.0);
-                    let available = it.available.unwrap_or(0).to_string();
-                    (available, percent, terminal.paint(color, &bar))
-                }
-                None if it.is_per_client() => {
-                    ("per client".to_owned(), String::new(), " ".repeat(10))
-                }
-                None => ("not known".to_owned(), String::new(), " ".repeat(10)),
-            };
-            let rate = format!("{}/{}", it.permits, lasting(it.interval));
-            format!("{name:<width$} {rate:>18} {available:>12} {share:>5}  {bar} {life:>8}")
-        }
-        Kind::Policy(policy, holds) => {
-            let kind = policy.replace('_', " ");
-            let holds = holds.map_or_else(String::new, |it| it.to_string());
-            format!(
-                "{name:<width$} {kind:>18} {holds:>12} {:>5}  {:<10} {life:>8}",
-                "", ""
-            )
-        }
-    })
 }
 
 /// The share of the rate that is in use.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use redisson_rate_limiter::RateLimiter;
 use serde_json::json;
 
 use super::Context;
@@ -16,7 +17,8 @@ pub(super) async fn try_acquire(
 ) -> Result<Report, Failure> {
     let limiter = limiter(context, arguments).await?;
     let decision = context.unless_interrupted(limiter.check(arguments.permits));
-    Ok(Report::of_decision(&decision.await?))
+    let report = Report::of_decision(&decision.await?);
+    with_client(context, limiter.rate_limiter(), report).await
 }
 
 pub(super) async fn peek(
@@ -24,7 +26,8 @@ pub(super) async fn peek(
     arguments: &PermitArguments,
 ) -> Result<Report, Failure> {
     let limiter = limiter(context, arguments).await?;
-    Ok(Report::of_decision(&limiter.peek(arguments.permits).await?))
+    let report = Report::of_decision(&limiter.peek(arguments.permits).await?).would_be();
+    with_client(context, limiter.rate_limiter(), report).await
 }
 
 pub(super) async fn acquire(
@@ -42,7 +45,8 @@ pub(super) async fn acquire(
         false => format!("denied after {waited:.1?}"),
     };
     let json = json!({ "granted": is_granted, "waited_ms": millis(waited) });
-    Ok(Report::either(is_granted, text, json))
+    let report = Report::either(is_granted, text, json);
+    with_client(context, limiter.rate_limiter(), report).await
 }
 
 pub(super) async fn release(
@@ -54,13 +58,42 @@ pub(super) async fn release(
     limiter.release(permits).await?;
     let available = limiter.available_permits().await?;
     let text = format!("{available} available");
-    Ok(Report::new(text, json!({ "available": available })))
+    let report = Report::new(text, json!({ "available": available }));
+    with_client(context, Some(&limiter), report).await
 }
 
 pub(super) async fn available(context: &Context, name: &str) -> Result<Report, Failure> {
-    let available = context.rate_limiter(name).available_permits().await?;
+    let limiter = context.rate_limiter(name);
+    let available = limiter.available_permits().await?;
     let json = json!({ "available": available });
-    Ok(Report::new(available.to_string(), json))
+    let report = Report::new(available.to_string(), json);
+    // The text is one number, for scripts.
+    match is_per_client(context, &limiter).await {
+        true => Ok(report.also("", "client", context.client.id().into())),
+        false => Ok(report),
+    }
+}
+
+/// Of a rate for each client it says which one this is.
+async fn with_client(
+    context: &Context,
+    limiter: Option<&RateLimiter>,
+    report: Report,
+) -> Result<Report, Failure> {
+    let id = context.client.id();
+    match limiter {
+        Some(limiter) if is_per_client(context, limiter).await => {
+            let remark = format!(", as client {}", id.escape_debug());
+            Ok(report.also(&remark, "client", id.into()))
+        }
+        _ => Ok(report),
+    }
+}
+
+/// The permits are taken, or not, whatever comes of this question.
+async fn is_per_client(context: &Context, limiter: &RateLimiter) -> bool {
+    let settings = super::settings(context, limiter.name()).await;
+    settings.is_ok_and(|it| it.is_per_client())
 }
 
 async fn limiter(context: &Context, arguments: &PermitArguments) -> Result<Limiter, Failure> {

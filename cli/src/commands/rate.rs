@@ -1,82 +1,230 @@
 //! `set`, `update`, `config`.
 
-use redisson_rate_limiter::{PermitsInUse, RateType, TimeToLive};
-use serde_json::json;
+use redisson_rate_limiter::{PermitsInUse, Rate, RateLimiter, TimeToLive};
+use serde_json::{Value, json};
 
-use super::Context;
-use crate::arguments::{RateArguments, RateKind};
+use super::{Context, life, settings};
+use crate::arguments::{ChangeArguments, RateArguments, RateKind};
 use crate::failure::Failure;
+use crate::inspect::settings::Settings;
 use crate::limiter::rate_of;
 use crate::report::{Report, time_to_live_as_json, time_to_live_as_text};
 
-pub(super) async fn set(
+pub(super) async fn set_if_missing(
     context: &Context,
     arguments: &RateArguments,
-    if_missing: bool,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
     super::refuse_other(context, limiter.name()).await?;
     let rate = rate_of(arguments.rate, &arguments.kind);
-    let is_set = match if_missing {
-        true => limiter.try_set_rate(rate).await?,
-        false => limiter.set_rate(rate).await.map(|()| true)?,
-    };
-    let text = match is_set {
-        true => {
-            let life = match limiter.remain_time_to_live().await? {
-                // As of a keep alive before this rate, which is not renewed any more.
-                left @ TimeToLive::Remaining(_) if rate.keep_alive_time().is_none() => {
-                    format!("; {}", time_to_live_as_text(left))
-                }
-                _ => String::new(),
-            };
-            format!("{}: {rate}{life}", limiter.name().escape_debug())
-        }
-        false => format!("{} has a rate already", limiter.name().escape_debug()),
-    };
-    Ok(Report::either(is_set, text, json!({ "set": is_set })))
+    match limiter.try_set_rate(rate).await? {
+        true => Ok(created(&limiter, rate)),
+        false => Ok(has_a_rate(&limiter)),
+    }
 }
 
-/// What the arguments do not say stays: for whom the rate is, and the keep alive. Without it what is left of its time would pass, and
-/// the limiter go while it is used.
+/// A limiter that is missing gets the rate. One that has a rate gets it after a question, and keeps
+/// what the arguments do not name.
+pub(super) async fn set(
+    context: &Context,
+    arguments: &RateArguments,
+    change: &ChangeArguments,
+    yes: bool,
+) -> Result<Report, Failure> {
+    let limiter = context.rate_limiter(&arguments.name);
+    super::refuse_other(context, limiter.name()).await?;
+    let before = settings(context, limiter.name()).await?;
+    if !before.are_a_limiters() {
+        let rate = rate_of(arguments.rate, &arguments.kind);
+        return match limiter.try_set_rate(rate).await? {
+            true => Ok(created(&limiter, rate)),
+            false => Ok(has_a_rate(&limiter)), // since a moment
+        };
+    }
+    let planned = Change::plan(arguments, change, &before)?;
+    if planned.changes_nothing(&before) {
+        let text = format!("{}: {}, as before", escaped(&limiter), before.in_words());
+        return Ok(Report::new(text, json(true, &before, &planned)));
+    }
+    if !yes {
+        if !life::can_ask() {
+            let message = format!(
+                "{} has a rate, {}: `set` changes it with --yes",
+                escaped(&limiter),
+                before.in_words()
+            );
+            return Err(Failure::usage(message));
+        }
+        let question = format!("{}? [y/N]", planned.in_words(&limiter, &before));
+        if !life::is_yes(&life::ask(&question)?) {
+            return Ok(Report::either(
+                false,
+                "kept",
+                json(false, &before, &planned),
+            ));
+        }
+        if settings(context, limiter.name()).await? != before {
+            let text = format!(
+                "{} has another rate by now: nothing is set",
+                escaped(&limiter)
+            );
+            return Ok(Report::either(false, text, json(false, &before, &planned)));
+        }
+    }
+    planned.apply(&limiter, &before).await
+}
+
 pub(super) async fn update(
     context: &Context,
     arguments: &RateArguments,
-    reset: bool,
+    change: &ChangeArguments,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
-    let json = |is_set| json!({ "set": is_set });
-    let Some(before) = limiter.config().await? else {
-        return Ok(Report::missing(limiter.name(), json(false)));
-    };
-    let kind = RateKind {
-        per_client: arguments.kind.per_client || before.rate_type() == RateType::PerClient,
-        keep_alive: arguments.kind.keep_alive.or(before.keep_alive_time()),
-    };
-    let rate = rate_of(arguments.rate, &kind);
-    let in_use = match reset {
-        true => PermitsInUse::Reset,
-        false => PermitsInUse::Keep,
-    };
-    let is_set = limiter.update_rate(rate, in_use).await?;
-    let json = json(is_set);
-    Ok(match is_set {
-        true => Report::new(format!("{}: {rate}", limiter.name().escape_debug()), json),
-        false => Report::missing(limiter.name(), json),
+    super::refuse_other(context, limiter.name()).await?;
+    let before = settings(context, limiter.name()).await?;
+    if !before.are_a_limiters() {
+        return Ok(Report::missing(limiter.name(), json!({ "set": false })));
+    }
+    let planned = Change::plan(arguments, change, &before)?;
+    planned.apply(&limiter, &before).await
+}
+
+/// The settings as they are stored.
+pub(super) async fn config(context: &Context, name: &str) -> Result<Report, Failure> {
+    let limiter = context.rate_limiter(name);
+    super::refuse_other(context, limiter.name()).await?;
+    let settings = settings(context, limiter.name()).await?;
+    if !settings.are_a_limiters() {
+        return Ok(Report::missing(limiter.name(), json!({ "rate": null })));
+    }
+    let time_to_live = limiter.remain_time_to_live().await?;
+    let mut text = settings.in_words();
+    text += &format!("; {}", time_to_live_as_text(time_to_live));
+    let faults = settings.faults();
+    for fault in &faults {
+        text += &format!("; {fault}");
+    }
+    let mut json = json!({
+        "rate": settings.to_json(),
+        "time_to_live_ms": time_to_live_as_json(time_to_live),
+        "faults": faults,
+    });
+    if settings.is_per_client() {
+        text += &format!("; this client is {}", context.client.id().escape_debug());
+        json["client"] = context.client.id().into();
+    }
+    Ok(Report::new(text, json))
+}
+
+/// What becomes of a limiter that has a rate.
+struct Change {
+    rate: Rate,
+    resets: bool,
+    ends_keep_alive: bool,
+}
+
+impl Change {
+    /// What the arguments do not name stays as it is stored.
+    fn plan(
+        arguments: &RateArguments,
+        change: &ChangeArguments,
+        before: &Settings,
+    ) -> Result<Self, Failure> {
+        let kept = before.keep_alive().filter(|_| !change.no_keep_alive);
+        let kept = kept.map(|it| std::time::Duration::from_millis(it.unsigned_abs()));
+        let kind = RateKind {
+            per_client: arguments.kind.per_client || before.is_per_client() && !change.overall,
+            keep_alive: arguments.kind.keep_alive.or(kept),
+        };
+        let rate = rate_of(arguments.rate, &kind);
+        if arguments.kind.keep_alive.is_none() && kept.is_some_and(|it| it < rate.interval()) {
+            let settings = before.in_words();
+            let message = format!(
+                "the limiter, {settings}, would be gone before an interval has passed: \
+                 name a longer --keep-alive, or --no-keep-alive"
+            );
+            return Err(Failure::usage(message));
+        }
+        let is_of_other_type =
+            !before.rate_type.is_empty() && Settings::from(rate).rate_type != before.rate_type;
+        Ok(Self {
+            rate,
+            resets: change.reset || is_of_other_type,
+            ends_keep_alive: change.no_keep_alive,
+        })
+    }
+
+    fn changes_nothing(&self, before: &Settings) -> bool {
+        let mut after = Settings::from(self.rate);
+        // Redisson before 3.38 writes no such field.
+        if before.keep_alive.is_empty() && after.keep_alive == "0" {
+            after.keep_alive.clear();
+        }
+        after == *before && !self.resets && !self.ends_keep_alive
+    }
+
+    /// As in `orders: 5 per 1s -> 9 per 1s, the permits in use are forgotten`.
+    fn in_words(&self, limiter: &RateLimiter, before: &Settings) -> String {
+        let after = Settings::from(self.rate);
+        let mut words = format!(
+            "{}: {} -> {}",
+            escaped(limiter),
+            before.in_words(),
+            after.in_words()
+        );
+        if self.resets {
+            words += ", the permits in use are forgotten";
+        }
+        if before.is_per_client() || after.is_per_client() {
+            words += ", those of other clients stay as they are stored";
+        }
+        if self.ends_keep_alive {
+            words += ", without a time to live";
+        }
+        words
+    }
+
+    async fn apply(&self, limiter: &RateLimiter, before: &Settings) -> Result<Report, Failure> {
+        let in_use = match self.resets {
+            true => PermitsInUse::Reset,
+            false => PermitsInUse::Keep,
+        };
+        if !limiter.update_rate(self.rate, in_use).await? {
+            return Ok(Report::missing(limiter.name(), json(false, before, self)));
+        }
+        let mut text = self.in_words(limiter, before);
+        if self.ends_keep_alive {
+            let cleared = limiter.clear_expire().await.map_err(Failure::from);
+            cleared
+                .map_err(|it| it.after("the rate is set, but the time to live is still there"))?;
+        } else if self.rate.keep_alive_time().is_none()
+            && let left @ TimeToLive::Remaining(_) = limiter.remain_time_to_live().await?
+        {
+            text += &format!("; {}", time_to_live_as_text(left));
+        }
+        Ok(Report::new(text, json(true, before, self)))
+    }
+}
+
+fn created(limiter: &RateLimiter, rate: Rate) -> Report {
+    let settings = Settings::from(rate);
+    let text = format!("{}: {}", escaped(limiter), settings.in_words());
+    Report::new(text, json!({ "set": true, "rate": settings.to_json() }))
+}
+
+fn has_a_rate(limiter: &RateLimiter) -> Report {
+    let text = format!("{} has a rate already", escaped(limiter));
+    Report::either(false, text, json!({ "set": false }))
+}
+
+fn json(is_set: bool, before: &Settings, change: &Change) -> Value {
+    let after = Settings::from(change.rate);
+    json!({
+        "set": is_set, "before": before.to_json(), "rate": after.to_json(),
+        "permits_forgotten": change.resets,
     })
 }
 
-pub(super) async fn config(context: &Context, name: &str) -> Result<Report, Failure> {
-    let limiter = context.rate_limiter(name);
-    let rate = limiter.config().await?;
-    let Some(rate) = rate else {
-        return Ok(Report::missing(limiter.name(), json!({ "rate": null })));
-    };
-    let time_to_live = limiter.remain_time_to_live().await?;
-    let text = format!("{rate}; {}", time_to_live_as_text(time_to_live));
-    let json = json!({
-        "rate": rate,
-        "time_to_live_ms": time_to_live_as_json(time_to_live),
-    });
-    Ok(Report::new(text, json))
+fn escaped(limiter: &RateLimiter) -> String {
+    limiter.name().escape_debug().to_string()
 }

@@ -1,10 +1,12 @@
 //! `run --each`: a command for each line of the standard input, each with permits of its own.
 //!
-//! At a signal no more commands start. Those that run get it too, and are waited for.
+//! At a signal no more commands start. Those that run get it too, and are waited for. Nor do more start once a command
+//! has died of a signal, as of a pipe that nobody reads, or has ended with 255, by which it asks for that.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
 use serde_json::json;
@@ -19,17 +21,29 @@ use crate::limiter::Limiter;
 use crate::report::Report;
 use crate::signals::{or_signal, wait_for};
 
-/// As xargs(1) ends where one of its commands fails.
+/// As xargs(1) ends where one of its commands fails, ends with 255, or dies of a signal.
 const A_COMMAND_FAILED: u8 = 123;
+const A_COMMAND_ASKED: u8 = 124;
+const A_COMMAND_DIED: u8 = 125;
+/// The exit code with which a command asks that no more start.
+const STOP: i32 = 255;
 
 #[derive(Default)]
 struct Progress {
     succeeded: u64,
     failed: u64,
     denied: u64,
+    /// Why no more commands start.
+    stopped: Option<Stopped>,
     /// Whether a counter is shown, and whether also while commands run, which else write to the same line.
     is_shown: bool,
     is_apart: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    Asked,
+    Died(i32),
 }
 
 pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<Report, Failure> {
@@ -64,7 +78,11 @@ async fn start_each(
     let mut lines = BufReader::new(tokio::io::stdin());
     loop {
         let mut line = Vec::new();
-        if lines.read_until(b'\n', &mut line).await.map_err(failed)? == 0 {
+        let reading = lines.read_until(b'\n', &mut line);
+        let Some(read) = unless_stopped(reading, running, progress).await? else {
+            return Ok(());
+        };
+        if read.map_err(failed)? == 0 {
             return Ok(());
         }
         if line.last() == Some(&b'\n') {
@@ -76,18 +94,40 @@ async fn start_each(
             }
         }
         progress.show(running);
-        if !limiter
-            .acquire(arguments.permits, arguments.timeout)
-            .await?
-        {
-            progress.denied += 1;
-            continue;
+        let acquiring = limiter.acquire(arguments.permits, arguments.timeout);
+        match unless_stopped(acquiring, running, progress).await? {
+            None => return Ok(()),
+            Some(Ok(true)) => {}
+            Some(Ok(false)) => {
+                progress.denied += 1;
+                continue;
+            }
+            Some(Err(error)) => return Err(error.into()),
         }
         progress.clear();
         match command(arguments, OsString::from_vec(line)).spawn() {
             Ok(child) => running.spawn(wait_for(child)),
             Err(error) => return Err(run::not_started(limiter, arguments, &error).await),
         };
+    }
+}
+
+/// What `wait` returns; `None` if no more commands may start by then. What it took is given back.
+async fn unless_stopped<T>(
+    wait: impl Future<Output = T>,
+    running: &mut JoinSet<io::Result<ExitStatus>>,
+    progress: &mut Progress,
+) -> Result<Option<T>, Failure> {
+    tokio::pin!(wait);
+    loop {
+        if progress.stopped.is_some() {
+            return Ok(None);
+        }
+        tokio::select! {
+            biased;
+            Some(status) = running.join_next() => progress.note(status)?,
+            output = &mut wait => return Ok(Some(output)),
+        }
     }
 }
 
@@ -127,11 +167,17 @@ impl Progress {
         status: Result<io::Result<ExitStatus>, tokio::task::JoinError>,
     ) -> Result<(), Failure> {
         let status = status.map_err(|error| failed(error.into()))?;
-        if status.map_err(failed)?.success() {
-            self.succeeded += 1;
-        } else {
-            self.failed += 1;
+        let status = status.map_err(failed)?;
+        match status.success() {
+            true => self.succeeded += 1,
+            false => self.failed += 1,
         }
+        let stopped = match (status.code(), status.signal()) {
+            (Some(STOP), _) => Some(Stopped::Asked),
+            (_, Some(signal)) => Some(Stopped::Died(signal)),
+            _ => None,
+        };
+        self.stopped = self.stopped.or(stopped);
         Ok(())
     }
 
@@ -159,17 +205,29 @@ impl Progress {
     }
 
     fn report(&self) -> Report {
+        let mut text = self.text();
+        let stopped = match self.stopped {
+            None => None,
+            Some(Stopped::Asked) => Some("a command ended with 255".to_owned()),
+            Some(Stopped::Died(signal)) => Some(format!("a command died of signal {signal}")),
+        };
+        if let Some(stopped) = &stopped {
+            text += &format!("; stopped, as {stopped}");
+        }
         let json = json!({
             "succeeded": self.succeeded,
             "failed": self.failed,
             "not_run": self.denied,
+            "stopped": stopped,
         });
         // The commands' own output is on the standard output.
-        let report = Report::on_stderr(self.text(), json);
-        match (self.failed, self.denied) {
-            (0, 0) => report,
-            (0, _) => report.with_exit_code(crate::report::DENIED),
-            _ => report.with_exit_code(A_COMMAND_FAILED),
+        let report = Report::on_stderr(text, json);
+        match (self.stopped, self.failed, self.denied) {
+            (Some(Stopped::Asked), ..) => report.with_exit_code(A_COMMAND_ASKED),
+            (Some(Stopped::Died(_)), ..) => report.with_exit_code(A_COMMAND_DIED),
+            (None, 0, 0) => report,
+            (None, 0, _) => report.with_exit_code(crate::report::DENIED),
+            (None, ..) => report.with_exit_code(A_COMMAND_FAILED),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::Context;
 use crate::failure::Failure;
 use crate::inspect::grants::{Reading, read};
 use crate::inspect::scan::clients_of;
+use crate::inspect::settings::number;
 use crate::output::Output;
 use crate::report::Report;
 use grants::Noted;
@@ -44,14 +45,14 @@ struct Shown {
 pub(super) async fn show(context: &Context, arguments: &ShowArguments) -> Result<Report, Failure> {
     let name = context.store.full_name(&arguments.name);
     let overall = read_one(context, &name, None).await?;
-    if !overall.reading.stored.has_limiter() {
+    if !overall.reading.stored.settings.are_a_limiters() {
         super::refuse_other(context, &name).await?;
         let json = json!({ "name": name, "rate": null });
         return Ok(Report::missing(&name, json));
     }
     let mut all = vec![overall];
     let mut more_clients = 0;
-    if all[0].reading.stored.rate_type == "1" {
+    if all[0].reading.stored.settings.is_per_client() {
         let (clients, more) = clients_of(context, &name, MOST_CLIENTS).await?;
         more_clients = more;
         for client in clients {
@@ -85,7 +86,7 @@ impl Shown {
     /// By how much value and grants together exceed the rate; `None` if that cannot be said.
     fn drift(&self) -> Option<i64> {
         let stored = &self.reading.stored;
-        let (rate, _) = stored.settings()?;
+        let (rate, _) = stored.settings.numbers()?;
         let held = i64::try_from(self.noted.permits).ok()?;
         match stored.value() {
             Some(value) => Some(value.saturating_add(held).saturating_sub(rate)),
@@ -101,7 +102,7 @@ impl Shown {
 
     /// What an acquire would find.
     fn available(&self) -> Option<i64> {
-        let (rate, _) = self.reading.stored.settings()?;
+        let (rate, _) = self.reading.stored.settings.numbers()?;
         let live = i64::try_from(self.noted.live).ok()?;
         let expired = i64::try_from(self.noted.permits).ok()? - live;
         let value = self.reading.stored.value();
@@ -134,7 +135,7 @@ impl Shown {
 
 fn to_json(name: &str, all: &[Shown], more_clients: usize) -> Value {
     let stored = &all[0].reading.stored;
-    let number = |text: &str| text.parse::<i64>().map_or(Value::Null, Value::from);
+    let settings = &stored.settings;
     let shown = match all {
         [overall] => vec![overall.to_json()],
         [_, clients @ ..] => clients.iter().map(Shown::to_json).collect(),
@@ -142,10 +143,10 @@ fn to_json(name: &str, all: &[Shown], more_clients: usize) -> Value {
     };
     json!({
         "name": name,
-        "rate": number(&stored.rate),
-        "interval_ms": number(&stored.interval),
-        "rate_type": match stored.rate_type.as_str() { "0" => "overall", "1" => "per_client", _ => "missing" },
-        "keep_alive_ms": number(&stored.keep_alive),
+        "rate": number(&settings.rate),
+        "interval_ms": number(&settings.interval),
+        "rate_type": match settings.rate_type.as_str() { "0" => "overall", "1" => "per_client", _ => "missing" },
+        "keep_alive_ms": number(&settings.keep_alive),
         "permits": shown,
         "more_clients": more_clients,
     })

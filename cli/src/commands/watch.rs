@@ -8,6 +8,9 @@ mod sampling;
 mod screen;
 mod tty;
 mod view;
+#[cfg(test)]
+#[path = "../../tests/cli/watchdog.rs"]
+mod watchdog;
 
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +22,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::doctor::as_pattern;
+use super::list::layout::{self, Column, HEALTH, Layout, column};
+use super::list::{percent, share_in_use};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::rate::duration;
 use crate::report::{Report, lasting, millis};
 use crate::signals::{HANGUP, or_signal};
-use crate::terminal::{Color, Terminal, shown};
+use crate::terminal::{Terminal, compact};
 use history::{History, Watched};
 use sampling::Sampler;
 use screen::{Ended, Input, Screen};
@@ -169,29 +174,39 @@ fn locked(history: &Mutex<History>) -> MutexGuard<'_, History> {
     history.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+const COLUMNS: [Column; 6] = [
+    column("RATE", 12, 56),
+    column("AVAILABLE", 10, 66),
+    column("USE", 5, 0),
+    column("GRANTED/s", 9, 44),
+    column("NEXT RETURN", 12, 96),
+    HEALTH,
+];
+
 fn print(output: &mut Output, history: &History) -> Result<(), Failure> {
     output.json(|| to_json(history))?;
-    let terminal = output.terminal;
-    let width = terminal.width.saturating_sub(56).max(20);
-    let heading = format!(
-        "{:<width$} {:>14} {:>10} {:>5} {:>10} {:>12}",
-        "LIMITER", "RATE", "AVAILABLE", "USE", "GRANTED/s", "NEXT RETURN"
+    let all = history.in_order();
+    let layout = Layout::new(
+        output.terminal,
+        &COLUMNS,
+        all.iter().map(|(name, _)| &***name),
     );
-    output.text(terminal.paint(Color::Bold, &heading))?;
-    for (name, it) in history.in_order() {
+    output.text(layout.heading())?;
+    for (name, it) in all {
         let sample = &it.latest;
-        let rate = format!("{}/{}", sample.permits, lasting(sample.interval));
-        let available = sample
-            .available
-            .map_or_else(|| "-".to_owned(), |it| it.to_string());
-        let share = super::list::share_in_use(sample);
-        let share = share.map_or_else(|| "-".to_owned(), |it| format!("{:.0}%", it * 100.0));
+        let number = |it: Option<u64>| it.map_or_else(|| "-".to_owned(), compact);
+        let share = share_in_use(sample).map_or_else(|| "-".to_owned(), percent);
         let next = sample.next_return.map_or_else(|| "-".to_owned(), lasting);
-        output.text(format!(
-            "{:<width$} {rate:>14} {available:>10} {share:>5} {:>10.1} {next:>12}",
-            shown(name, width),
-            it.per_second
-        ))?;
+        let per_second = format!("{:.1}", it.per_second);
+        let rate = output
+            .terminal
+            .fitted_to(&sample.settings.as_argument(), 12);
+        let (mark, word, color) = layout::health(sample);
+        let cells = [rate, number(sample.available), share, per_second, next].map(|it| (it, None));
+        let [rate, available, share, per_second, next] = cells;
+        let word = (word.to_owned(), Some(color));
+        let cells = [rate, available, share, per_second, next, word];
+        output.text(layout.row(mark, name, &cells))?;
     }
     output.flush()
 }
@@ -203,7 +218,8 @@ fn to_json(history: &History) -> Value {
         let granted = it.is_new.then_some(sample.new_permits);
         let per_second = it.is_new.then_some(it.per_second);
         json!({
-            "name": name, "rate": sample.rate, "available": sample.available, "in_use": sample.in_use(),
+            "name": name, "rate": sample.settings.to_json(), "health": sample.health.code(),
+            "health_text": sample.health.text(), "available": sample.available, "in_use": sample.in_use(),
             "granted": granted, "granted_per_second": per_second,
             "next_return_ms": sample.next_return.map(millis), "empty": it.share_empty(), "server_time_ms": sample.now,
         })

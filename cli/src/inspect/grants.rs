@@ -9,6 +9,7 @@ use super::member::Member;
 use super::reply::{bytes, exactly, integer, list, number, score, text};
 use super::sample::keys_of;
 use super::script::Script;
+use super::settings::Settings;
 use crate::failure::Failure;
 
 static GRANTS: LazyLock<Script> =
@@ -25,11 +26,10 @@ pub(crate) struct Stored {
     pub(crate) keys: [String; 3],
     /// Their types: `none` if there is no key.
     pub(crate) types: [String; 3],
-    /// As they are stored; empty if missing.
-    pub(crate) rate: String,
-    pub(crate) interval: String,
-    pub(crate) rate_type: String,
-    pub(crate) keep_alive: String,
+    pub(crate) settings: Settings,
+    /// How many other fields the hash has.
+    pub(crate) other_fields: u64,
+    /// As it is stored; empty if missing.
     pub(crate) value: String,
     pub(crate) grants: u64,
     /// In ms; -1 if it does not expire, -2 if there is no key.
@@ -37,16 +37,6 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    pub(crate) fn has_limiter(&self) -> bool {
-        !self.rate.is_empty() && !self.interval.is_empty()
-    }
-
-    /// Rate and interval in ms, if both are such as a limiter can have.
-    pub(crate) fn settings(&self) -> Option<(i64, i64)> {
-        let (rate, interval) = (integer(&self.rate)?, integer(&self.interval)?);
-        (rate >= 1 && interval >= 1).then_some((rate, interval))
-    }
-
     pub(crate) fn value(&self) -> Option<i64> {
         integer(&self.value)
     }
@@ -76,6 +66,29 @@ pub(crate) struct Reading {
     pub(crate) last: Vec<u8>,
     /// Whether nothing changed while it was read.
     pub(crate) is_exact: bool,
+}
+
+/// What a step that removes or corrects compares, so that it changes nothing that has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Empty if there is no limiter.
+    pub(crate) rate_type: String,
+    pub(crate) value: String,
+    pub(crate) grants: u64,
+    pub(crate) first: Vec<u8>,
+    pub(crate) last: Vec<u8>,
+}
+
+impl Reading {
+    pub(crate) fn seen(&self) -> Seen {
+        Seen {
+            rate_type: self.stored.settings.rate_type.clone(),
+            value: self.stored.value.clone(),
+            grants: self.stored.grants,
+            first: self.first.clone(),
+            last: self.last.clone(),
+        }
+    }
 }
 
 /// Reads the limiter, and passes on each grant, the oldest first. One of several pages is read until two readings in a row find the
@@ -134,24 +147,21 @@ async fn read_page(
     let (place, most) = (place.to_string(), PAGE.to_string());
     let arguments = [place.as_bytes(), most.as_bytes()];
     let reply = GRANTS.run(client, &bytes_of_keys, &arguments).await?;
-    let [now, types, settings, value, grants, lives, page] = exactly(list(reply))?;
+    let [now, types, settings, others, value, grants, lives, page] = exactly(list(reply))?;
     let types = exactly(list(types))?.map(|it| text(&it));
-    let [rate, interval, rate_type, keep_alive] = exactly(list(settings))?.map(|it| text(&it));
     let lives = exactly(list(lives))?.map(|it| number(&it).unwrap_or(-2));
     let stored = Stored {
         keys: keys.clone(),
         types,
-        rate,
-        interval,
-        rate_type,
-        keep_alive,
+        settings: Settings::read(&exactly(list(settings))?),
+        other_fields: number(&others).unwrap_or_default(),
         value: text(&value),
         grants: number(&grants).unwrap_or_default(),
         lives,
     };
     let mut read = Vec::new();
     let mut page = list(page).into_iter();
-    let rate = stored.settings().map_or(i64::MAX, |(rate, _)| rate);
+    let rate = stored.settings.numbers().map_or(i64::MAX, |(rate, _)| rate);
     while let (Some(member), Some(at)) = (page.next(), page.next()) {
         let raw = bytes(member);
         read.push(Grant {

@@ -3,11 +3,13 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use redisson_rate_limiter::{Rate, RateType, RedissonClient, Reply};
+use redisson_rate_limiter::{RedissonClient, Reply};
 use serde_json::{Value, json};
 
-use super::reply::{list, number, score, text};
+use super::health::{Health, Looked};
+use super::reply::{exactly, list, number, score, text};
 use super::script::Script;
+use super::settings::Settings;
 use crate::failure::Failure;
 use crate::report::{lasting, millis};
 
@@ -25,25 +27,39 @@ pub(crate) struct Sample {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
-    Rate(RateSample),
+    Rate(Box<RateSample>),
     /// Another algorithm, by its name, and what its key holds if that is one number: tokens, or a count.
     Policy(&'static str, Option<u64>),
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct RateSample {
-    pub(crate) rate: Rate,
+    pub(crate) settings: Settings,
+    /// Those of the settings; 0 if they are unreadable.
     pub(crate) permits: u64,
     pub(crate) interval: Duration,
-    /// None of a rate for each client, and if more grants would have to be read than one call may.
+    pub(crate) health: Health,
+    /// None of a rate for each client, of unreadable settings, and if more grants would have to be
+    /// read than one call may.
     pub(crate) available: Option<u64>,
     pub(crate) grants: u64,
     /// Until the oldest live grant comes back.
     pub(crate) next_return: Option<Duration>,
-    /// Permits of grants since the time that was asked about: exact up to 100 grants, and else as many each as the newest.
+    /// Permits of grants since the time that was asked about: exact up to 100 grants, and else as
+    /// many each as the newest.
     pub(crate) new_permits: u64,
     /// The server's clock, in ms.
     pub(crate) now: i64,
+    /// Of a rate for each client, if they were looked for.
+    pub(crate) clients: Option<Clients>,
+}
+
+/// The clients of a limiter that have taken permits.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Clients {
+    pub(crate) number: u64,
+    /// The one with the most permits in use, and how many those are.
+    pub(crate) fullest: Option<(String, u64)>,
 }
 
 impl Kind {
@@ -61,12 +77,16 @@ impl Kind {
 }
 
 impl RateSample {
+    /// Of a rate for each client, those of the fullest.
     pub(crate) fn in_use(&self) -> Option<u64> {
+        if let Some((_, in_use)) = self.clients.as_ref().and_then(|it| it.fullest.as_ref()) {
+            return Some(*in_use);
+        }
         Some(self.permits.saturating_sub(self.available?))
     }
 
     pub(crate) fn is_per_client(&self) -> bool {
-        self.rate.rate_type() == RateType::PerClient
+        self.settings.is_per_client()
     }
 }
 
@@ -105,11 +125,11 @@ pub(crate) async fn sample(
         .collect();
     let since = since.to_string();
     let reply = SAMPLE.run(client, &keys, &[since.as_bytes()]).await?;
-    Ok(read(name, of.is_some(), &list(reply)))
+    read(name, of.is_some(), list(reply))
 }
 
-fn read(name: &str, of_one_client: bool, reply: &[Reply]) -> Option<Sample> {
-    let kind = text(reply.first()?);
+fn read(name: &str, is_of_client: bool, reply: Vec<Reply>) -> Result<Option<Sample>, Failure> {
+    let kind = reply.first().map(text).unwrap_or_default();
     let policy = [
         "token_bucket",
         "quota_bucket",
@@ -118,65 +138,80 @@ fn read(name: &str, of_one_client: bool, reply: &[Reply]) -> Option<Sample> {
         "bucket",
     ];
     if let Some(policy) = policy.into_iter().find(|it| *it == kind) {
-        return Some(Sample {
+        let [_, holds, left] = exactly(reply)?;
+        return Ok(Some(Sample {
             name: name.to_owned(),
-            kind: Kind::Policy(policy, number(reply.get(1)?)),
-            lives: lives(reply.get(2)?),
-        });
+            kind: Kind::Policy(policy, number(&holds)),
+            lives: lives(&left),
+        }));
     }
+    if kind != "rate" {
+        return Ok(None);
+    }
+    let reply: [Reply; 18] = exactly(reply)?;
+    let settings = Settings::read(&[1, 2, 3, 4].map(|at| reply[at].clone()));
     let [
-        _,
-        rate,
-        interval,
-        rate_type,
-        keep_alive,
         value,
         left,
         now,
-        numbers @ ..,
-    ] = reply
-    else {
-        return None;
+        grants,
+        by_expired,
+        by_live,
+        oldest,
+        new,
+        newest,
+        read,
+        malformed,
+    ] = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(|at| &reply[at]);
+    let signed = |it: &Reply| number::<i64>(it).unwrap_or(-1);
+    let (by_expired, by_live) = (signed(by_expired), signed(by_live));
+    let looked = Looked {
+        value: text(value),
+        types: [16, 17].map(|at| text(&reply[at])),
+        held: (by_expired >= 0 && by_live >= 0).then(|| by_expired.saturating_add(by_live)),
+        grants: number(grants).unwrap_or_default(),
+        malformed: number(malformed).unwrap_or_default(),
     };
-    let [grants, by_expired, by_live, oldest, new, newest, read] = numbers else {
-        return None;
+    let of_keys = match is_of_client {
+        // Its keys are looked at as if they were all clients'.
+        true => Settings {
+            rate_type: "0".to_owned(),
+            ..settings.clone()
+        },
+        false => settings.clone(),
     };
-    let permits: u64 = number(rate)?;
-    let interval = Duration::from_millis(number(interval)?);
-    let rate = match text(rate_type).as_str() {
-        "1" => Rate::per_client(permits, interval),
-        _ => Rate::overall(permits, interval),
-    };
-    let rate = match number(keep_alive).unwrap_or(0) {
-        0 => rate,
-        keep_alive => rate.keep_alive(Duration::from_millis(keep_alive)),
-    };
-    let now: i64 = number(now)?;
-    let (by_expired, by_live): (i64, i64) = (number(by_expired)?, number(by_live)?);
-    let available = match number::<i64>(value) {
+    let health = Health::of(&of_keys, &looked);
+    let numbers = settings.numbers();
+    let (permits, interval) = numbers.unwrap_or_default();
+    let available = match super::reply::integer(&looked.value) {
         Some(value) if by_expired >= 0 => Some(value.saturating_add(by_expired)),
-        _ if by_live >= 0 => Some(permits.cast_signed().saturating_sub(by_live)),
+        _ if by_live >= 0 => Some(permits.saturating_sub(by_live)),
         _ => None,
     };
-    let available = available.map(|it| it.max(0).unsigned_abs().min(permits));
-    let is_known = rate.rate_type() == RateType::Overall || of_one_client;
+    let available = available.map(|it| it.clamp(0, permits).unsigned_abs());
+    let is_known = numbers.is_some() && (is_of_client || !settings.is_per_client());
     let oldest = Some(text(oldest)).filter(|it| !it.is_empty());
-    let next_return = oldest.map(|it| score(&it).saturating_add_unsigned(millis(interval)) - now);
-    let (new, newest, read): (u64, u64, u64) = (number(new)?, number(newest)?, number(read)?);
-    Some(Sample {
+    let now: i64 = number(now).unwrap_or_default();
+    let next_return = oldest.map(|it| score(&it).saturating_add(interval).saturating_sub(now));
+    let [new, newest, read] = [new, newest, read].map(|it| number::<u64>(it).unwrap_or_default());
+    Ok(Some(Sample {
         name: name.to_owned(),
-        kind: Kind::Rate(RateSample {
-            rate,
-            permits,
-            interval,
+        kind: Kind::Rate(Box::new(RateSample {
+            settings,
+            permits: permits.unsigned_abs(),
+            interval: Duration::from_millis(interval.unsigned_abs()),
+            health,
             available: available.filter(|_| is_known),
-            grants: number(grants)?,
+            grants: looked.grants,
             new_permits: newest.saturating_mul(new).checked_div(read).unwrap_or(0),
             now,
-            next_return: next_return.map(|it| Duration::from_millis(it.max(0).unsigned_abs())),
-        }),
+            clients: None,
+            next_return: next_return
+                .filter(|_| numbers.is_some())
+                .map(|it| Duration::from_millis(it.max(0).unsigned_abs())),
+        })),
         lives: lives(left),
-    })
+    }))
 }
 
 fn lives(reply: &Reply) -> Option<Duration> {
@@ -185,14 +220,39 @@ fn lives(reply: &Reply) -> Option<Duration> {
 }
 
 impl Sample {
+    pub(crate) fn is_per_client(&self) -> bool {
+        matches!(&self.kind, Kind::Rate(it) if it.is_per_client())
+    }
+
+    pub(crate) fn is_sick(&self) -> bool {
+        matches!(&self.kind, Kind::Rate(it) if it.health.is_sick())
+    }
+
+    pub(crate) fn clients(&self) -> Option<&Clients> {
+        match &self.kind {
+            Kind::Rate(it) => it.clients.as_ref(),
+            Kind::Policy(..) => None,
+        }
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         let lives = self.lives.map(millis);
         match &self.kind {
-            Kind::Rate(it) => json!({
-                "name": self.name, "kind": "rate_limiter", "rate": it.rate,
-                "available": it.available, "in_use": it.in_use(), "grants": it.grants,
+            Kind::Rate(it) => {
+                let mut json = json!({
+                "name": self.name, "kind": "rate_limiter", "rate": it.settings.to_json(),
+                "health": it.health.code(), "health_text": it.health.text(), "available": it.available, "in_use": it.in_use(), "grants": it.grants,
                 "next_return_ms": it.next_return.map(millis), "time_to_live_ms": lives,
-            }),
+                });
+                if let Some(clients) = &it.clients {
+                    let fullest = clients.fullest.as_ref();
+                    json["clients"] = json!({
+                        "number": clients.number,
+                        "fullest": fullest.map(|(id, in_use)| json!({ "client": id, "in_use": in_use })),
+                    });
+                }
+                json
+            }
             Kind::Policy(policy, holds) => json!({
                 "name": self.name, "kind": policy, "holds": holds, "time_to_live_ms": lives,
             }),

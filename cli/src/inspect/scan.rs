@@ -154,7 +154,7 @@ pub(crate) async fn clients_of(
     let more = if is_all {
         0
     } else {
-        largest.max(most + 1) - most
+        largest.max(most.saturating_add(1)) - most
     };
     Ok((first, more))
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::proxy::{Fate, Proxy};
 use crate::support::servers::cluster::Cluster;
 use crate::support::{Cli, Ran, program};
+use crate::watchdog::output;
 
 /// A member of Redisson with an id of so many bytes.
 fn member(id: &[u8], permits: u32) -> Vec<u8> {
@@ -208,7 +209,7 @@ async fn a_large_limiter_that_changes_while_it_is_read_is_not_mended_wrongly() {
     let mut proxy = Proxy::to(cli.server.port()).await;
     let mut command = program("doctor orders --json --fix --yes");
     command.env("REDIS_URL", proxy.url());
-    let running = tokio::task::spawn_blocking(move || Ran::from(command.output().unwrap()));
+    let running = tokio::task::spawn_blocking(move || Ran::from(output(&mut command)));
     tokio::pin!(running);
     let mut swapped = 1; // the first is looked at again
     let ran = loop {
@@ -254,6 +255,7 @@ fn a_value_that_is_lost_or_no_number_is_set_anew() {
 fn numbers_that_no_script_reads_are_found() {
     let cli = Cli::start();
     for value in ["05", "+5", "-0", "9007199254740993"] {
+        cli.run("delete orders --yes");
         cli.run("set orders 10/1h");
         add(&cli, "{orders}:permits", cli.now(), &member(&[1; 16], 5));
         cli.redis(&["SET", "{orders}:value", value]);
@@ -266,6 +268,7 @@ fn numbers_that_no_script_reads_are_found() {
         ("interval", "+60000"),
         ("keepAliveTime", "1.5"),
     ] {
+        cli.run("delete orders --yes");
         cli.run("set orders 10/1h");
         cli.redis(&["HSET", "orders", field, text]);
         assert_eq!(cli.run("try orders").code, 3, "{field}");
@@ -316,23 +319,100 @@ fn grants_of_old_versions_are_counted_migrated_or_removed_as_asked() {
     }
 }
 
+/// Value and permits with a grant as Redisson writes it.
+pub fn left_behind(cli: &Cli, value: &str, permits: &str) {
+    cli.redis(&["SET", value, "5"]);
+    add(cli, permits, cli.now() - 10_000_000, &member(&[1; 16], 5));
+}
+
 #[test]
-fn keys_that_no_limiter_uses_are_removed() {
+fn keys_that_no_limiter_uses_are_removed_if_only_a_limiter_can_have_written_them() {
     let cli = Cli::start();
-    cli.redis(&["SET", "{gone}:value", "5"]);
-    cli.redis(&["SET", "{gone}:value:a", "5"]);
+    left_behind(&cli, "{gone}:value", "{gone}:permits");
+    left_behind(&cli, "{gone}:value:a", "{gone}:permits:a");
     assert_found_and_fixed(&cli, "gon*", "keys-left-behind");
     cli.run("set orders 10/1h");
-    cli.redis(&["SET", "{orders}:value:a", "5"]);
+    left_behind(&cli, "{orders}:value:a", "{orders}:permits:a");
     assert_found_and_fixed(&cli, "ord*", "keys-of-other-type");
     cli.run("set mails 10/1h --per-client");
-    cli.redis(&["SET", "{mails}:value", "5"]);
+    left_behind(&cli, "{mails}:value", "{mails}:permits");
     assert_found_and_fixed(&cli, "mails", "keys-of-other-type");
     cli.run("set a{t}b 10/1h --per-client");
     cli.run("try a{t}b --client-id one");
-    cli.redis(&["SET", "a{t}b:value", "5"]);
+    left_behind(&cli, "a{t}b:value", "a{t}b:permits");
     assert_found_and_fixed(&cli, "*", "keys-of-other-type");
     assert_eq!(cli.run("available a{t}b --client-id one").out, "9");
+}
+
+/// Each may be another program's: a number, a sorted set, a hash with a rate.
+#[test]
+fn what_cannot_be_proven_to_be_a_limiters_is_listed_and_kept() {
+    let cli = Cli::start();
+    cli.run("set clients 10/1h --per-client");
+    cli.run("set shop 10/1h");
+    for (key, value) in [
+        ("{cart}:value", "300"),
+        ("x{y}:value", "7"),
+        ("{cart}:value:eu", "7"),
+        ("{clients}:value", "3"),
+        ("{clients}:value:eu", "300"),
+        ("{shop}:value:eu", "300"),
+        ("{price}:value", "300"),
+    ] {
+        cli.redis(&["SET", key, value]);
+    }
+    cli.redis(&["ZADD", "{game}:permits", "7", "2024team"]); // eight bytes, as of Redisson 3.16
+    cli.redis(&["ZADD", "{board}:permits", "7", "alice"]);
+    let board = [
+        "HSET", "price", "rate", "5", "interval", "1000", "type", "0", "name", "x",
+    ];
+    cli.redis(&board);
+    cli.redis(&["HSET", "config", "rate", "5", "interval", "10"]);
+    cli.redis(&["SET", "{config}:value", "99"]);
+    let kept = || {
+        let keys: Vec<String> = redis::from_redis_value(cli.redis(&["KEYS", "*"])).unwrap();
+        let mut kept: Vec<_> = { keys.into_iter() }
+            .map(|key| (cli.redis(&["DUMP", &key]), cli.redis(&["PTTL", &key]), key))
+            .map(|(dump, lives, key)| (key, format!("{dump:?} {lives:?}")))
+            .collect();
+        kept.sort();
+        kept
+    };
+    let before = kept();
+    for legacy in ["count", "migrate", "remove"] {
+        let ran = cli.run(&format!("doctor --json --fix --yes --legacy {legacy}"));
+        assert_eq!(kept(), before, "{ran:?}");
+        let mut findings = found(&ran);
+        findings.sort();
+        let expected = [
+            ("cart", "not-proven"),
+            ("carteu", "not-proven"),
+            ("clients", "not-proven"),
+            ("clientseu", "not-proven"),
+            ("config", "settings-unreadable"),
+            ("game", "not-proven"),
+            ("price", "not-proven"),
+            ("shopeu", "not-proven"),
+            ("x{y}", "not-proven"),
+        ];
+        let expected = expected.map(|(of, code)| (of.to_owned(), code.to_owned(), false));
+        assert_eq!(findings, expected, "{ran:?}");
+    }
+    let listed = cli.run("doctor").out;
+    for key in [
+        "{cart}:value ",
+        "x{y}:value ",
+        "{shop}:value:eu ",
+        "{game}:permits ",
+    ] {
+        assert!(
+            listed.contains(&format!("{key}may be another program's")),
+            "{key}: {listed}"
+        );
+    }
+    let refused = cli.run("doctor --remove-unproven");
+    assert_eq!(refused.code, 2, "nobody can be asked: {refused:?}");
+    assert_eq!(kept(), before);
 }
 
 /// `orders` would have the keys of `{orders}`, whose name has braces already.
@@ -343,7 +423,7 @@ fn the_keys_of_a_limiter_whose_name_is_in_braces_are_its_own() {
     cli.run("try {orders} 4");
     cli.run("set {mails} 10/1h --per-client");
     cli.run("try {mails} 4 --client-id one");
-    cli.redis(&["SET", "{orders}:value:one", "5"]);
+    left_behind(&cli, "{orders}:value:one", "{orders}:permits:one");
     let ran = cli.run("doctor --json --fix --yes");
     let expected = [(
         "{orders}one".to_owned(),
@@ -354,36 +434,10 @@ fn the_keys_of_a_limiter_whose_name_is_in_braces_are_its_own() {
     assert_eq!(cli.run("available {orders}").out, "6");
     assert_eq!(cli.run("available {mails} --client-id one").out, "6");
     // A limiter of the other name, too: what one does not use is the other's.
-    cli.run("set orders 10/1h --per-client");
+    let fields = ["rate", "10", "interval", "3600000", "type", "1"];
+    cli.redis(&[&["HSET", "orders"][..], &fields].concat());
     cli.run("doctor --fix --yes");
     assert_eq!(cli.run("available {orders}").out, "6");
-}
-
-#[test]
-fn what_no_limiter_writes_is_kept_whatever_its_key_is_called() {
-    let cli = Cli::start();
-    cli.redis(&["SET", "{cart}:value", "three apples"]);
-    cli.redis(&["ZADD", "{board}:permits", "7", "alice"]);
-    cli.redis(&["ZADD", "{game}:permits", "7", "2024team"]); // eight bytes, as of Redisson 3.16
-    cli.redis(&["SET", "{game}:value:eu", "7"]);
-    let ran = cli.run("doctor --json --fix --yes");
-    let mut findings = found(&ran);
-    findings.sort();
-    let expected = [
-        ("board", "wrong-type", false),
-        ("cart", "wrong-type", false),
-        ("game", "wrong-type", false),
-        ("gameeu", "keys-left-behind", true),
-    ];
-    let expected = expected.map(|(of, code, is_fixed)| (of.to_owned(), code.to_owned(), is_fixed));
-    assert_eq!(findings, expected, "{ran:?}");
-    let kept = cli.redis(&[
-        "EXISTS",
-        "{cart}:value",
-        "{board}:permits",
-        "{game}:permits",
-    ]);
-    assert_eq!(kept, redis::Value::Int(3));
 }
 
 #[test]
@@ -420,9 +474,15 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
     let keys = cli.redis(&["EXISTS", "{orders}:value:live", "{orders}:permits:live"]);
     assert_eq!(keys, redis::Value::Int(2));
     // A value that is wrong goes too, and is not set.
+    add(
+        &cli,
+        "{orders}:permits:dead",
+        cli.now() - 5_000,
+        &member(&[1; 16], 4),
+    );
     cli.redis(&["SET", "{orders}:value:dead", "5"]);
     cli.run("doctor orders --fix --yes");
-    let keys = cli.redis(&["EXISTS", "{orders}:value:dead"]);
+    let keys = cli.redis(&["EXISTS", "{orders}:value:dead", "{orders}:permits:dead"]);
     assert_eq!(keys, redis::Value::Int(0));
 }
 
@@ -499,8 +559,7 @@ fn a_name_whose_braces_a_cluster_refuses_is_mended_on_a_server() {
 fn on_a_cluster_every_primary_and_its_limiters_are_looked_at_and_mended() {
     let cluster = Cluster::start();
     let url = cluster.urls().join(",");
-    let run =
-        |arguments: &str| Ran::from(program(arguments).env("REDIS_URL", &url).output().unwrap());
+    let run = |arguments: &str| Ran::from(output(program(arguments).env("REDIS_URL", &url)));
     for number in 0..9 {
         run(&format!("set limiter:{number} 5/1h"));
     }
@@ -527,4 +586,136 @@ fn on_a_cluster_every_primary_and_its_limiters_are_looked_at_and_mended() {
     assert_eq!(found(&run("doctor --json --fix --yes")), lost(true));
     assert_eq!(found(&run("doctor --json")), []);
     assert_eq!(run("available limiter:3").out, "5");
+}
+
+/// Else settling the lease would put permits back that were taken out of later grants.
+#[test]
+fn the_fence_of_a_lease_stays_where_members_that_are_no_grants_are_removed() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let now = cli.now();
+    add(&cli, "{orders}:permits", now, &fence());
+    add(&cli, "{orders}:permits", now, b"junk");
+    add(&cli, "{orders}:permits", now, &member(&[4; 16], 0));
+    add(&cli, "{orders}:permits", now + 60_000, &lease(3));
+    cli.redis(&["SET", "{orders}:value", "7"]);
+    assert_found_and_fixed(&cli, "orders", "malformed-members");
+    for member in [fence(), lease(3)] {
+        let words: [&[u8]; 3] = [b"ZSCORE", b"{orders}:permits", &member];
+        assert_ne!(cli.redis(&words), redis::Value::Nil);
+    }
+    assert_eq!(
+        cli.redis(&["ZCARD", "{orders}:permits"]),
+        redis::Value::Int(2)
+    );
+}
+
+/// Whether what the old grants hold is in the value depends on what becomes of them.
+#[test]
+fn a_value_beside_old_grants_that_are_only_counted_is_not_set() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let old = [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat();
+    for (value, code) in [
+        ("6", None),
+        ("2", Some("permits-lost")),
+        ("8", Some("permits-too-many")),
+    ] {
+        add(&cli, "{orders}:permits", cli.now(), &old);
+        add(&cli, "{orders}:permits", cli.now(), b"junk");
+        cli.redis(&["SET", "{orders}:value", value]);
+        let ran = cli.run("doctor orders --json --fix --yes");
+        let wrong = found(&ran)
+            .into_iter()
+            .find(|(_, code, _)| code.starts_with("permits"));
+        let expected = code.map(|code| ("orders".to_owned(), code.to_owned(), false));
+        assert_eq!(wrong, expected, "{ran:?}");
+        let stored = redis::from_redis_value::<String>(cli.redis(&["GET", "{orders}:value"]));
+        assert_eq!(stored.unwrap(), value);
+        assert_eq!(
+            cli.redis(&["ZCARD", "{orders}:permits"]),
+            redis::Value::Int(1)
+        );
+    }
+}
+
+/// A release by a peer while the correction is on its way: the value is written by what is then stored.
+#[tokio::test]
+async fn a_limiter_that_changes_after_it_was_read_is_read_again() {
+    for change in ["value", "grant", "newest", "oldest"] {
+        let cli = Cli::start();
+        cli.run("set orders 100/1h");
+        let now = cli.now();
+        for (age, id) in [(300, 1), (200, 2), (100, 3)] {
+            add(&cli, "{orders}:permits", now - age, &member(&[id; 16], 10));
+        }
+        cli.redis(&["SET", "{orders}:value", "60"]); // 10 of 100 are lost
+        let mut proxy = Proxy::to(cli.server.port()).await;
+        let mut command = program("doctor orders --json --fix --yes");
+        command.env("REDIS_URL", proxy.url());
+        let running = tokio::task::spawn_blocking(move || Ran::from(output(&mut command)));
+        tokio::pin!(running);
+        let mut changes = 0;
+        let ran = loop {
+            proxy.next("EVALSHA", Fate::Held);
+            let held = tokio::select! {
+                held = proxy.held() => held,
+                ran = &mut running => break ran.unwrap(),
+            };
+            // What settles has the value and the permits as its keys.
+            if held.command.0[2] == b"2" && changes == 0 {
+                changes += 1;
+                match change {
+                    "value" => drop(cli.redis(&["DECRBY", "{orders}:value", "5"])),
+                    "grant" => add(&cli, "{orders}:permits", now - 150, &member(&[4; 16], 5)),
+                    "newest" | "oldest" => {
+                        let (id, age) = if change == "newest" {
+                            (3, 100)
+                        } else {
+                            (1, 300)
+                        };
+                        let old = member(&[id; 16], 10);
+                        let words: [&[u8]; 3] = [b"ZREM", b"{orders}:permits", &old];
+                        cli.redis(&words);
+                        add(&cli, "{orders}:permits", now - age, &member(&[id; 16], 5));
+                    }
+                    _ => unreachable!(),
+                }
+            }
+            held.let_through().await;
+        };
+        assert_eq!(changes, 1, "{change}: {ran:?}");
+        assert_eq!(
+            cli.json("show orders")["permits"][0]["drift"],
+            json!(0),
+            "{change}: {ran:?}"
+        );
+    }
+}
+
+#[test]
+fn a_keep_alive_below_the_interval_is_told_and_makes_nothing_vanish() {
+    let cli = Cli::start();
+    let fields = [
+        "rate",
+        "10",
+        "interval",
+        "3600000",
+        "type",
+        "0",
+        "keepAliveTime",
+        "500",
+    ];
+    cli.redis(&[&["HSET", "orders"][..], &fields].concat());
+    add(&cli, "{orders}:permits", cli.now(), &member(&[1; 16], 4));
+    cli.redis(&["SET", "{orders}:value", "6"]);
+    let ran = cli.run("doctor orders --json --fix --yes");
+    let mut codes = found(&ran);
+    codes.sort();
+    let expected = ["keep-alive-too-short", "no-time-to-live"];
+    let expected = expected.map(|code| ("orders".to_owned(), code.to_owned(), false));
+    assert_eq!(codes, expected);
+    for key in ["orders", "{orders}:value", "{orders}:permits"] {
+        assert_eq!(cli.redis(&["PTTL", key]), redis::Value::Int(-1), "{key}");
+    }
 }

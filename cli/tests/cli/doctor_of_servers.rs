@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::doctor::found;
 use crate::support::servers::Server;
 use crate::support::{Cli, Ran, program};
+use crate::watchdog::output;
 
 fn of_server(ran: &Ran) -> Vec<String> {
     let objects = ran
@@ -69,12 +70,9 @@ fn permissions_that_the_user_lacks_are_tried_and_not_guessed() {
         cli.redis(&words);
         let url = format!("redis://{user}:password@127.0.0.1:{}", cli.server.port());
         let run = || {
-            Ran::from(
-                program("doctor --json orders")
-                    .env("REDIS_URL", &url)
-                    .output()
-                    .unwrap(),
-            )
+            Ran::from(output(
+                program("doctor --json orders").env("REDIS_URL", &url),
+            ))
         };
         let ran = run();
         assert!(
@@ -102,7 +100,7 @@ fn run_as(cli: &Cli, rules: &str, arguments: &str) -> Ran {
     let words = ["ACL", "SETUSER", "user", "reset", "on", ">password"];
     cli.redis(&[&words[..], &rules.split(' ').collect::<Vec<_>>()].concat());
     let url = format!("redis://user:password@127.0.0.1:{}", cli.server.port());
-    Ran::from(program(arguments).env("REDIS_URL", url).output().unwrap())
+    Ran::from(output(program(arguments).env("REDIS_URL", url)))
 }
 
 /// Those of docs/connections.md, and what README.md adds.
@@ -118,7 +116,7 @@ fn a_user_with_the_documented_permissions_can_look_and_mend() {
     let rules = ["~*"]
         .into_iter()
         .chain(words)
-        .chain(["+scan", "+getrange"]);
+        .chain(["+scan", "+getrange", "+hlen"]);
     let rules = rules.collect::<Vec<_>>().join(" ");
     for arguments in [
         "list",

@@ -12,5 +12,7 @@ mod run;
 mod sentinel;
 mod session;
 mod show;
+mod stored;
 mod support;
 mod watch;
+mod watchdog;

@@ -1,10 +1,11 @@
 use serde_json::json;
 
 use crate::support::{Cli, Ran, program};
+use crate::watchdog::{ended, output};
 
 #[test]
 fn every_command_has_examples_a_manual_page_and_completions() {
-    let help = Ran::from(program("help").output().unwrap()).out;
+    let help = Ran::from(output(&mut program("help"))).out;
     let commands = { help.lines() }
         .skip_while(|line| *line != "Commands:")
         .skip(1);
@@ -14,20 +15,20 @@ fn every_command_has_examples_a_manual_page_and_completions() {
         .collect();
     assert_eq!(commands.len(), 18, "{commands:?}");
     for command in commands {
-        let help = Ran::from(program(&format!("{command} --help")).output().unwrap()).out;
+        let help = Ran::from(output(&mut program(&format!("{command} --help")))).out;
         assert!(help.contains(&format!("rratelimiter {command}")), "{help}");
         assert!(help.contains("Examples:"), "{command}: {help}");
-        let short = Ran::from(program(&format!("{command} -h")).output().unwrap()).out;
+        let short = Ran::from(output(&mut program(&format!("{command} -h")))).out;
         let bare = { short.lines() }
             .filter(|line| line.starts_with("  <") || line.starts_with("  ["))
             .find(|line| line.split_whitespace().count() == 1);
         assert_eq!(bare, None, "{command}: an argument without a word about it");
-        let page = Ran::from(program(&format!("man {command}")).output().unwrap()).out;
+        let page = Ran::from(output(&mut program(&format!("man {command}")))).out;
         assert!(
             page.contains(&format!(".TH rratelimiter-{command} 1")),
             "{page}"
         );
-        let completions = Ran::from(program("completions bash").output().unwrap()).out;
+        let completions = Ran::from(output(&mut program("completions bash"))).out;
         assert!(completions.contains(&format!("__{command}")), "{command}");
     }
 }
@@ -35,7 +36,7 @@ fn every_command_has_examples_a_manual_page_and_completions() {
 #[test]
 fn a_limiter_lives_from_set_to_delete() {
     let cli = Cli::start();
-    assert_eq!(cli.run("set orders 2/1h").out, "orders: 2 per 3600s");
+    assert_eq!(cli.run("set orders 2/1h").out, "orders: 2 per 1h");
     assert_eq!(cli.run("try orders").code, 0);
     assert_eq!(cli.run("available orders").out, "1");
     assert_eq!(cli.run("try orders 2").code, 1);
@@ -44,9 +45,16 @@ fn a_limiter_lives_from_set_to_delete() {
         (&peeked["granted"], &peeked["remaining"]),
         (&json!(true), &json!(0))
     );
+    assert_eq!(cli.run("peek orders").out, "would be granted: 0 of 2 left");
+    assert!(
+        cli.run("peek orders 2")
+            .out
+            .starts_with("would be denied: 1 of 2 left, retry after 59m")
+    );
     assert_eq!(cli.run("available orders").out, "1");
     assert_eq!(cli.run("release orders").out, "2 available");
-    assert_eq!(cli.run("update orders 7/1h").out, "orders: 7 per 3600s");
+    let updated = cli.run("update orders 7/1h").out;
+    assert_eq!(updated, "orders: 2 per 1h -> 7 per 1h");
     assert_eq!(cli.run("expire orders 2h").out, "expires in 2h");
     assert_eq!(cli.run("expire orders --never").code, 0);
     let config = cli.json("config orders");
@@ -63,9 +71,10 @@ fn an_update_keeps_what_it_is_not_told() {
     cli.run("set mails 9/1h --per-client --keep-alive 2h");
     cli.run("try mails 3 --client-id one");
     let updated = cli.run("update mails 20/1h --client-id one");
-    assert_eq!(
-        updated.out,
-        "mails: 20 per 3600s per client, keep alive 7200s"
+    let words = "9 per 1h per client, keep alive 2h -> 20 per 1h per client, keep alive 2h";
+    assert!(
+        updated.out.starts_with(&format!("mails: {words}")),
+        "{updated:?}"
     );
     assert_eq!(cli.run("available mails --client-id one").out, "17");
     assert_eq!(cli.run("update mails 20/1h --keep-alive 3h").code, 0);
@@ -75,26 +84,69 @@ fn an_update_keeps_what_it_is_not_told() {
 }
 
 #[test]
-fn a_rate_that_is_set_without_the_keep_alive_before_is_told_to_expire() {
+fn a_set_of_a_limiter_that_is_there_keeps_what_is_not_named() {
     let cli = Cli::start();
-    let set = cli.run("set orders 2/1h --keep-alive 2h").out;
-    assert_eq!(set, "orders: 2 per 3600s, keep alive 7200s");
-    let set = cli.run("set orders 2/1h").out;
+    let set = cli.run("set orders 9/1h --per-client --keep-alive 2h").out;
+    assert_eq!(set, "orders: 9 per 1h per client, keep alive 2h");
+    cli.run("try orders 3");
+    let refused = cli.run("set orders 5/1h");
+    assert_eq!((refused.code, &*refused.out), (2, ""));
     assert!(
-        set.starts_with("orders: 2 per 3600s; expires in 1h 59m"),
-        "{set}"
+        refused
+            .err
+            .contains("has a rate, 9 per 1h per client, keep alive 2h")
     );
-    cli.run("expire orders --never");
-    assert_eq!(cli.run("set orders 2/1h").out, "orders: 2 per 3600s");
+    assert_eq!(cli.run("config orders --json").code, 0);
+
+    let set = cli.run("set orders 5/1h --yes");
+    let words = "orders: 9 per 1h per client, keep alive 2h -> 5 per 1h per client, keep alive 2h";
+    assert!(set.code == 0 && set.out.starts_with(words), "{set:?}");
+    assert_eq!(cli.run("available orders").out, "2");
+    assert_eq!(
+        cli.run("set orders 5/1h").code,
+        0,
+        "nothing changes, so nothing is asked"
+    );
+
+    // Each is changed by its own name.
+    let set = cli.json("set orders 5/1h --yes --overall");
+    assert_eq!(set["permits_forgotten"], json!(true));
+    assert_eq!(set["rate"]["keep_alive_ms"], json!(7_200_000));
+    cli.run("try orders 3");
+    cli.run("set orders 5/1h --yes --reset");
+    assert_eq!(cli.run("available orders").out, "5");
+}
+
+/// Without its keep alive no request renews the time to live, and the limiter would be gone with it.
+#[test]
+fn a_limiter_that_loses_its_keep_alive_loses_its_time_to_live() {
+    for command in ["set orders 5/1h --yes", "update orders 5/1h"] {
+        let cli = Cli::start();
+        cli.run("set orders 2/1h --keep-alive 2h");
+        cli.run("try orders");
+        let kept = cli.run(command).out;
+        assert_eq!(
+            kept,
+            "orders: 2 per 1h, keep alive 2h -> 5 per 1h, keep alive 2h"
+        );
+        let set = cli.run(&format!("{command} --no-keep-alive"));
+        assert!(
+            set.out.ends_with("-> 5 per 1h, without a time to live"),
+            "{set:?}"
+        );
+        for key in ["orders", "{orders}:value", "{orders}:permits"] {
+            assert_eq!(cli.redis(&["PTTL", key]), redis::Value::Int(-1), "{key}");
+        }
+        cli.run("expire orders 3h");
+        let set = cli.run(&command.replace('5', "6")).out;
+        assert!(set.contains("6 per 1h; expires in 2h 59m"), "{set}");
+    }
 }
 
 #[test]
 fn set_if_missing_leaves_the_rate_that_is_there() {
     let cli = Cli::start();
-    assert_eq!(
-        cli.json("set orders 2/s --if-missing"),
-        json!({"set": true})
-    );
+    assert_eq!(cli.json("set orders 2/s --if-missing")["set"], json!(true));
     assert_eq!(cli.run("set orders 9/s --if-missing").code, 1);
     assert_eq!(cli.run("config orders").out, "2 per 1s; does not expire");
     assert_eq!(cli.run("update others 9/s").code, 1);
@@ -165,6 +217,61 @@ fn clients_of_a_rate_for_each_are_told_apart_by_their_ids() {
 }
 
 #[test]
+fn a_rate_for_each_client_holds_across_the_runs_of_the_program() {
+    let cli = Cli::start();
+    cli.run("set orders 1/1h --per-client");
+    let codes: Vec<_> = (0..4).map(|_| cli.run("try orders").code).collect();
+    assert_eq!(codes, [0, 1, 1, 1]);
+    let id = cli.json("config orders")["client"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(cli.json("try orders")["client"], json!(id));
+    assert_eq!(cli.json("available orders")["client"], json!(id));
+    assert!(
+        cli.run("try orders")
+            .out
+            .ends_with(&format!(", as client {id}"))
+    );
+    assert!(
+        cli.run("peek orders")
+            .out
+            .ends_with(&format!(", as client {id}"))
+    );
+    assert_eq!(cli.run("try orders --client-id other").code, 0);
+}
+
+#[test]
+fn a_limiter_is_deleted_with_the_keys_of_all_its_clients() {
+    for command in ["delete orders --yes", "expire orders 0s --yes"] {
+        let cli = Cli::start();
+        cli.run("set orders 9/1h --per-client");
+        for client in ["a", "b", "c:d"] {
+            cli.run(&format!("try orders 2 --client-id {client}"));
+        }
+        cli.run("try orders");
+        cli.run("release orders --client-id a 2"); // leaves a value and no grants
+        cli.run("set others 9/1h --per-client");
+        cli.run("try others");
+        cli.redis(&["SET", "{orders}:value:story", "once"]);
+        cli.redis(&["SET", "{orders}:value:score", "10"]); // above the rate
+        let deleted = cli.run(command);
+        assert_eq!(deleted.code, 0, "{deleted:?}");
+        let mut lines: Vec<_> = deleted.out.lines().collect();
+        lines.sort_unstable();
+        let expected = [
+            "deleted, with the keys of 6 clients",
+            "kept {orders}:value:score, which holds what no limiter does",
+            "kept {orders}:value:story, which holds what no limiter does",
+        ];
+        assert_eq!(lines, expected);
+        let keys: Vec<String> = redis::from_redis_value(cli.redis(&["KEYS", "*orders*"])).unwrap();
+        assert_eq!(keys.len(), 2, "{keys:?}");
+        assert_eq!(cli.redis(&["DBSIZE"]), redis::Value::Int(5));
+    }
+}
+
+#[test]
 fn an_acquire_waits_until_permits_are_there_or_its_time_is_up() {
     let cli = Cli::start();
     cli.run("set orders 1/1h");
@@ -174,7 +281,7 @@ fn an_acquire_waits_until_permits_are_there_or_its_time_is_up() {
     let mut waiting = cli.command("acquire orders").spawn().unwrap();
     // Also if it comes before the program waits.
     cli.run("release orders");
-    assert_eq!(waiting.wait().unwrap().code(), Some(0));
+    assert_eq!(ended(&mut waiting).code(), Some(0));
     assert_eq!(cli.run("available orders").out, "0");
 }
 
@@ -250,15 +357,15 @@ fn an_acquire_with_a_timeout_makes_one_call_unless_there_are_turns() {
 
 #[test]
 fn completions_and_manual_need_no_server() {
-    let completions = Ran::from(program("completions bash").output().unwrap());
+    let completions = Ran::from(output(&mut program("completions bash")));
     assert!(completions.out.contains("_rratelimiter"), "{completions:?}");
-    let page = Ran::from(program("man").output().unwrap());
+    let page = Ran::from(output(&mut program("man")));
     assert!(page.out.contains(".TH rratelimiter"), "{page:?}");
 }
 
 #[test]
 fn with_json_each_command_prints_an_object_also_of_a_mistake() {
-    let run = |arguments: &str| Ran::from(program(arguments).output().unwrap());
+    let run = |arguments: &str| Ran::from(output(&mut program(arguments)));
     for (arguments, named) in [
         ("--json no-such", "no-such"),
         ("try --json", "<NAME>"),

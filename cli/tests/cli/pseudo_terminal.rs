@@ -4,9 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Child, Command};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::watchdog::{PATIENCE, ended};
 
 #[allow(dead_code, reason = "each test file uses what it needs")]
 pub struct PseudoTerminal {
@@ -107,6 +110,10 @@ impl PseudoTerminal {
     /// Whether more was written; the end is an error, as nobody has the other end open.
     fn read(&mut self) -> bool {
         let mut bytes = [0; 4096];
+        let patience = Timespec::try_from(PATIENCE).unwrap();
+        let mut person = [PollFd::new(self.person(), PollFlags::IN)];
+        let is_ready = poll(&mut person, Some(&patience)).unwrap() > 0;
+        assert!(is_ready, "it writes nothing more after {:?}", self.output);
         let Ok(read @ 1..) = self.person().read(&mut bytes) else {
             return false;
         };
@@ -131,18 +138,18 @@ impl PseudoTerminal {
     /// Reads to the end. Returns the exit code.
     pub fn ended(&mut self) -> Option<i32> {
         while self.read() {}
-        self.child.wait().unwrap().code()
+        ended(&mut self.child).code()
     }
 
     /// Waits for the end without reading.
     pub fn exit_code(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
+        ended(&mut self.child).code()
     }
 
     /// The person is gone, as when a connection is lost. Returns the exit code.
     pub fn hung_up(mut self) -> Option<i32> {
         self.person = None;
-        self.child.wait().unwrap().code()
+        ended(&mut self.child).code()
     }
 }
 

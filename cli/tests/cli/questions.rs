@@ -1,5 +1,6 @@
 //! What `doctor --fix` and `delete` ask on a terminal.
 
+use crate::doctor::left_behind;
 use crate::pseudo_terminal::PseudoTerminal;
 use crate::support::Cli;
 
@@ -128,12 +129,15 @@ fn permits_of_a_limiter_that_was_made_meanwhile_are_not_removed() {
     for type_before in ["", "--per-client"] {
         let cli = Cli::start();
         if type_before.is_empty() {
-            cli.redis(&["SET", "{orders}:value", "5"]);
+            left_behind(&cli, "{orders}:value", "{orders}:permits");
         } else {
             cli.run("set orders 10/1h --per-client");
-            cli.redis(&["SET", "{orders}:value", "5"]);
+            left_behind(&cli, "{orders}:value", "{orders}:permits");
         }
-        let output = fixed_after(&cli, &["set orders 10/1h", "try orders 10"]);
+        let output = fixed_after(
+            &cli,
+            &["set orders 10/1h --yes --overall --reset", "try orders 10"],
+        );
         assert!(!output.contains("fixed keys"), "{output}");
         assert_eq!(cli.run("available orders").out, "0", "{type_before}");
         let keys = cli.redis(&["EXISTS", "{orders}:value", "{orders}:permits"]);
@@ -154,6 +158,118 @@ fn a_time_to_live_that_was_renewed_meanwhile_is_not_shortened() {
             panic!("a time to live of {key}: {output}")
         };
         assert!(lives > 8 * 3_600_000, "{key}: {lives}: {output}");
+    }
+}
+
+/// Between the reading and the answer a client is back, or another program has the key.
+#[test]
+fn the_keys_of_a_client_that_took_permits_meanwhile_are_not_removed() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1s --per-client");
+    left_behind(&cli, "{orders}:value:a", "{orders}:permits:a");
+    let output = fixed_after(&cli, &["try orders 4 --client-id a"]);
+    assert!(output.contains("idle-client"), "{output}");
+    assert!(!output.contains("fixed idle-client"), "{output}");
+    let keys = cli.redis(&["EXISTS", "{orders}:value:a", "{orders}:permits:a"]);
+    assert_eq!(keys, redis::Value::Int(2));
+}
+
+#[test]
+fn keys_that_may_be_another_programs_are_removed_one_by_one() {
+    for (answer, value, code) in [("y\n", 0, 0), ("n\n", 1, 0), ("\n", 1, 0), (END, 1, 0)] {
+        let cli = Cli::start();
+        cli.redis(&["SET", "{a}:value", "300"]);
+        cli.redis(&["SET", "{b}:value", "7"]);
+        // --yes is not an answer to these questions.
+        let doctor = "doctor --fix --yes --remove-unproven";
+        let mut terminal = PseudoTerminal::start(&cli.command(doctor), 100, 24);
+        for _ in 0..2 {
+            terminal.until("? [y/N]");
+            terminal.type_in(answer);
+        }
+        assert_eq!(
+            terminal.ended(),
+            Some(code),
+            "{answer:?}: {}",
+            terminal.output
+        );
+        let output = &terminal.output;
+        assert!(
+            output.contains("Remove {a}:value, which holds 300? [y/N]"),
+            "{output}"
+        );
+        for key in ["{a}:value", "{b}:value"] {
+            assert_eq!(
+                cli.redis(&["EXISTS", key]),
+                redis::Value::Int(value),
+                "{answer:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_key_that_another_program_has_written_meanwhile_is_not_removed() {
+    let cli = Cli::start();
+    cli.redis(&["SET", "{a}:value", "300"]);
+    let doctor = cli.command("doctor --remove-unproven");
+    let mut terminal = PseudoTerminal::start(&doctor, 100, 24);
+    terminal.until("? [y/N]");
+    cli.redis(&["SET", "{a}:value", "301"]);
+    terminal.type_in("y\n");
+    terminal.ended();
+    assert!(
+        !terminal.output.contains("fixed not-proven"),
+        "{}",
+        terminal.output
+    );
+    assert_eq!(stored(&cli, "a"), "301");
+}
+
+#[test]
+fn set_changes_a_rate_only_if_the_answer_is_yes() {
+    let question = "orders: 10 per 1h, keep alive 2h -> 20 per 1h, keep alive 2h? [y/N]";
+    for (answer, exit_code, permits) in
+        [("y\n", 0, 20), ("n\n", 1, 10), ("\n", 1, 10), (END, 1, 10)]
+    {
+        let cli = Cli::start();
+        cli.run("set orders 10/1h --keep-alive 2h");
+        let (ended, output) = answered(&cli, "set orders 20/1h", question, answer);
+        assert_eq!(ended, Some(exit_code), "{answer:?}: {output}");
+        assert_eq!(
+            cli.json("config orders")["rate"]["permits"],
+            permits,
+            "{output}"
+        );
+    }
+}
+
+#[test]
+fn set_overwrites_no_rate_that_came_after_the_question() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let mut terminal = PseudoTerminal::start(&cli.command("set orders 20/1h"), 100, 24);
+    terminal.until("? [y/N]");
+    cli.run("update orders 5/1h");
+    terminal.type_in("y\n");
+    terminal.until("orders has another rate by now: nothing is set");
+    assert_eq!(terminal.ended(), Some(1));
+    assert_eq!(cli.json("config orders")["rate"]["permits"], 5);
+}
+
+#[test]
+fn delete_tells_how_many_clients_lose_their_keys() {
+    for (answer, exit_code) in [("n\n", 1), ("y\n", 0)] {
+        let cli = Cli::start();
+        cli.run("set orders 10/1h --per-client");
+        for client in ["a", "b"] {
+            cli.run(&format!("try orders --client-id {client}"));
+        }
+        let question = "Delete orders and the keys of 2 clients? [y/N]";
+        let (ended, output) = answered(&cli, "delete orders", question, answer);
+        assert_eq!(ended, Some(exit_code), "{output}");
+        let left = if exit_code == 0 { 0 } else { 5 };
+        assert_eq!(cli.redis(&["DBSIZE"]), redis::Value::Int(left));
     }
 }
 

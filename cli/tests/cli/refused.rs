@@ -2,6 +2,7 @@ use std::fs;
 
 use crate::support::servers::Server;
 use crate::support::{Cli, Ran, program};
+use crate::watchdog::output;
 
 #[test]
 fn a_mistake_of_the_command_line_ends_with_2_and_names_the_argument() {
@@ -49,12 +50,7 @@ fn a_mistake_of_the_command_line_ends_with_2_and_names_the_argument() {
 fn a_store_that_is_away_or_holds_something_else_ends_with_3() {
     let nobody = { Server::start() }.port();
     let url = format!("redis://:hunter2@127.0.0.1:{nobody}");
-    let ran = Ran::from(
-        program("--json try orders")
-            .env("REDIS_URL", url)
-            .output()
-            .unwrap(),
-    );
+    let ran = Ran::from(output(program("--json try orders").env("REDIS_URL", url)));
     assert_eq!(ran.code, 3, "{ran:?}");
     let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
     assert_eq!(error["error"]["kind"], "store_unavailable");
@@ -84,7 +80,7 @@ fn a_password_comes_from_a_file_and_is_not_printed() {
         let command = command
             .env("REDIS_URL", &url)
             .env("REDIS_PASSWORD_FILE", &file);
-        Ran::from(command.output().unwrap())
+        Ran::from(output(command))
     };
     fs::write(&file, "hunter2\n").unwrap();
     assert_eq!(run().code, 0);
@@ -98,7 +94,7 @@ fn a_password_comes_from_a_file_and_is_not_printed() {
 fn a_name_with_control_characters_is_printed_escaped() {
     let cli = Cli::start();
     let mut command = cli.command("config");
-    let ran = Ran::from(command.arg("a\x1b[2J\nb").output().unwrap());
+    let ran = Ran::from(output(command.arg("a\x1b[2J\nb")));
     assert_eq!(ran.out, "there is no limiter a\\u{1b}[2J\\nb");
 }
 

@@ -1,10 +1,10 @@
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::pseudo_terminal::PseudoTerminal;
-use crate::support::{Cli, Ran};
+use crate::support::{Cli, ran_with};
+use crate::watchdog::{Lines, ended, until};
 
 #[test]
 fn a_command_runs_with_its_permits_and_its_exit_code_is_the_programs() {
@@ -44,7 +44,7 @@ fn a_signal_while_it_waits_keeps_no_permits() {
     let id = i32::try_from(waiting.id()).unwrap();
     wait_until_caught(id);
     kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
-    assert_eq!(waiting.wait().unwrap().code(), Some(128 + 15));
+    assert_eq!(ended(&mut waiting).code(), Some(128 + 15));
     assert_eq!(cli.run("available orders").out, "1");
     cli.run("release orders");
     assert_eq!(cli.run("available orders").out, "2");
@@ -52,16 +52,13 @@ fn a_signal_while_it_waits_keeps_no_permits() {
 
 /// Until a process catches the signal that asks it to end.
 fn wait_until_caught(id: i32) {
-    loop {
+    let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        let caught = status
-            .lines()
-            .find_map(|line| line.strip_prefix("SigCgt:\t"));
-        if u64::from_str_radix(caught.unwrap(), 16).unwrap() & (1 << 14) != 0 {
-            return;
-        }
-        std::thread::yield_now();
-    }
+        let mut lines = status.lines();
+        let caught = lines.find_map(|line| line.strip_prefix("SigCgt:\t"));
+        u64::from_str_radix(caught.unwrap(), 16).unwrap()
+    };
+    until(caught, |it| it & (1 << 14) != 0);
 }
 
 #[test]
@@ -74,15 +71,12 @@ fn a_signal_reaches_the_command_that_took_the_programs_place() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(running.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let line = Lines::of(running.stdout.take().unwrap()).next();
     let id = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     kill_process(id, Signal::TERM).unwrap();
     assert_eq!(
-        (line.as_str(), running.wait().unwrap().code()),
-        ("ready\n", Some(9))
+        (line.as_deref(), ended(&mut running).code()),
+        (Some("ready"), Some(9))
     );
 }
 
@@ -117,15 +111,7 @@ fn a_line_whose_command_fails_does_not_stop_the_others() {
     let cli = Cli::start();
     let lines = "run orders --rate 9/1h --each --jobs 3 -- sh -c";
     let mut command = cli.command(lines);
-    command
-        .arg("exit $0")
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut stdin, b"0\n1\n2\n0\n").unwrap();
-    drop(stdin);
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = ran_with(command.arg("exit $0"), "0\n1\n2\n0\n");
     assert_eq!(
         (ran.code, ran.err.as_str()),
         (123, "2 succeeded, 2 failed, 0 not run")
@@ -158,11 +144,11 @@ fn a_signal_to_the_program_reaches_the_commands_of_each_line() {
         let mut running = command.spawn().unwrap();
         let mut stdin = running.stdin.take().unwrap();
         std::io::Write::write_all(&mut stdin, format!("{name}\n").as_bytes()).unwrap();
-        let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        let mut lines = Lines::of(running.stdout.take().unwrap());
+        assert_eq!(lines.next().unwrap(), "ready");
         kill_process(Pid::from_child(&running), signal).unwrap();
-        assert_eq!(lines.next().unwrap().unwrap(), name);
-        let code = running.wait().unwrap().code();
+        assert_eq!(lines.next().unwrap(), name);
+        let code = ended(&mut running).code();
         assert_eq!(code, Some(128 + signal.as_raw()), "{name}");
     }
 }
@@ -191,4 +177,85 @@ fn what_commands_write_on_a_terminal_does_not_mix_with_the_counter() {
         "{:?}",
         terminal.output
     );
+}
+
+#[test]
+fn no_more_commands_start_once_one_has_died_of_a_signal_or_ended_with_255() {
+    for (script, code, why) in [
+        ("kill -PIPE $$", 125, "a command died of signal 13"),
+        ("exit 255", 124, "a command ended with 255"),
+    ] {
+        for jobs in ["1", "3"] {
+            let cli = Cli::start();
+            cli.run("set orders 50/1h");
+            let mut command = cli.command(&format!("run orders --each --jobs {jobs} -- sh -c"));
+            let ran = ran_with(command.arg(script), &"a\n".repeat(40));
+            assert_eq!(ran.code, code, "{ran:?}");
+            assert!(
+                ran.err.ends_with(&format!("; stopped, as {why}")),
+                "{ran:?}"
+            );
+            let left: u32 = cli.run("available orders").out.parse().unwrap();
+            // Those that ran at the same time, and one more that was started while the first died.
+            assert!(
+                left >= 50 - 2 * jobs.parse::<u32>().unwrap(),
+                "{left} of 50 left"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_stops_the_commands_though_no_line_comes() {
+    let cli = Cli::start();
+    cli.run("set orders 50/1h");
+    let mut command = cli.command("run orders --each -- echo");
+    let mut running = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = running.stdin.take().unwrap();
+    drop(running.stdout.take());
+    // The input stays open, as of `tail -f`.
+    std::io::Write::write_all(&mut stdin, b"a\n").unwrap();
+    let mut told = Lines::of(running.stderr.take().unwrap());
+    let expected = "0 succeeded, 1 failed, 0 not run; stopped, as a command died of signal 13";
+    assert_eq!(told.next().as_deref(), Some(expected));
+    assert_eq!(ended(&mut running).code(), Some(125));
+    assert_eq!(cli.run("available orders").out, "49");
+}
+
+/// The third line is asked for no permit while two commands run.
+#[test]
+fn no_more_commands_run_at_the_same_time_than_were_asked_for() {
+    let cli = Cli::start();
+    cli.run("set orders 50/1h");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    let mut command = cli.command("run orders --each --jobs 2 -- sh -c");
+    // Each says how many run with it, and waits for a second one if it may.
+    let script = format!(
+        "mkdir {path}/$0; \
+         if [ $0 -lt 3 ]; then until [ -e {path}/1 ] && [ -e {path}/2 ]; do sleep 0.01; done; fi; \
+         ls {path} | wc -l; rmdir {path}/$0"
+    );
+    let ran = ran_with(command.arg(script), "1\n2\n3\n4\n5\n6\n");
+    let at_once: Vec<u32> = ran
+        .out
+        .lines()
+        .map(|it| it.trim().parse().unwrap())
+        .collect();
+    assert_eq!((at_once.len(), ran.code), (6, 0), "{ran:?}");
+    assert!(at_once.iter().all(|it| *it <= 2), "{ran:?}");
+}
+
+#[test]
+fn commands_of_lines_do_not_read_the_standard_input() {
+    let cli = Cli::start();
+    cli.run("set orders 50/1h");
+    let mut command = cli.command("run orders --each -- sh -c");
+    let ran = ran_with(command.arg("echo $0; cat"), "1\n2\n3\n");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "1\n2\n3"), "{ran:?}");
 }

@@ -14,6 +14,7 @@ use std::{env, fs};
 use crate::pseudo_terminal::PseudoTerminal;
 use crate::support::Cli;
 use crate::support::servers::Server;
+use crate::watchdog::ended;
 use picture::Frame;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/session.svg");
@@ -86,7 +87,7 @@ fn run(cli: &Cli, screen: &Screen, typed: &str, keys: &[(u64, &str)]) -> Vec<Fra
         });
         std::io::Write::write_all(&mut person, key.as_bytes()).unwrap();
     }
-    child.wait().unwrap();
+    ended(&mut child);
     reading.join().unwrap();
     frames
 }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
 #[path = "../../../tests/support/proxy.rs"]
@@ -10,6 +11,7 @@ pub mod proxy;
 #[allow(clippy::duplicate_mod, reason = "each test binary has its own")]
 pub mod servers;
 
+use crate::watchdog;
 use servers::Server;
 
 pub struct Cli {
@@ -51,22 +53,13 @@ impl Cli {
     }
 
     pub fn run(&self, arguments: &str) -> Ran {
-        self.command(arguments).output().unwrap().into()
+        watchdog::output(&mut self.command(arguments)).into()
     }
 
     /// With this standard input.
     pub fn run_with(&self, arguments: &str, input: &str) -> Ran {
         let mut command = self.command(arguments);
-        command.stdin(Stdio::piped());
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(input.as_bytes()).unwrap();
-        drop(stdin);
-        child.wait_with_output().unwrap().into()
+        ran_with(&mut command, input)
     }
 
     /// What the server answers to a command.
@@ -113,6 +106,21 @@ impl Cli {
         let ran = self.run(&format!("--json {arguments}"));
         serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
     }
+}
+
+/// Runs a command with this standard input, which it need not read.
+pub fn ran_with(command: &mut Command, input: &str) -> Ran {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.process_group(0).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writing = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+    let output = watchdog::output_of(child, command);
+    writing.join().unwrap();
+    output.into()
 }
 
 /// The program that `RRATELIMITER_BIN` names, or the one that was built with the tests.

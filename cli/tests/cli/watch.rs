@@ -1,4 +1,3 @@
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
@@ -9,6 +8,7 @@ use crate::pseudo_terminal::PseudoTerminal;
 use crate::support::servers::Server;
 use crate::support::servers::cluster::Cluster;
 use crate::support::{Cli, Ran, program};
+use crate::watchdog::{Lines, ended, output, until};
 
 /// What a terminal is told when the picture is left: the screen that was there before, and the cursor.
 const LEFT: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
@@ -50,20 +50,24 @@ fn each_round_is_an_object_and_says_what_is_granted() {
     cli.run("set orders 4/1h");
     let mut command = cli.command("watch orders --json --every 50ms");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    let mut lines = Lines::of(child.stdout.take().unwrap());
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap()).unwrap();
     assert_eq!(next()["limiters"][0]["available"], json!(4));
     cli.run("try orders 3");
     let mut granted = 0;
-    while granted < 3 {
-        granted += next()["limiters"][0]["granted"].as_u64().unwrap();
-    }
+    until(
+        || {
+            granted += next()["limiters"][0]["granted"].as_u64().unwrap();
+            granted
+        },
+        |granted| *granted >= 3,
+    );
     assert_eq!(granted, 3);
     cli.run("delete orders --yes");
-    while next()["limiters"] != json!([]) {}
+    until(&mut next, |round| round["limiters"] == json!([]));
     // A reader that has gone ends it.
     drop(lines);
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(ended(&mut child).code(), Some(0));
 }
 
 #[test]
@@ -72,7 +76,7 @@ fn a_reader_that_has_stopped_does_not_keep_a_signal_from_ending_it() {
     cli.run("set orders 4/1h");
     let mut command = cli.command("watch orders --json --every 50ms");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut lines = Lines::of(child.stdout.take().unwrap());
     assert!(lines.next().is_some());
     // What is not caught ends it wherever it is, also in a write that nobody reads.
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
@@ -82,7 +86,7 @@ fn a_reader_that_has_stopped_does_not_keep_a_signal_from_ending_it() {
         assert_eq!(caught & (1 << (signal.as_raw() - 1)), 0, "{signal:?}");
     }
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert_eq!(ended(&mut child).signal(), Some(15));
 }
 
 #[test]
@@ -92,25 +96,20 @@ fn what_was_granted_is_not_told_again_while_the_server_is_away() {
     cli.run("try orders 3");
     let mut command = cli.command("--response-timeout 300ms watch orders --json --every 50ms");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
-    while next()["limiters"][0]["granted"] != json!(0) {
-        cli.run("peek orders");
-    }
+    let mut lines = Lines::of(child.stdout.take().unwrap());
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap()).unwrap();
+    until(&mut next, |round| {
+        round["limiters"][0]["granted"] == json!(0)
+    });
     cli.run("try orders");
     cli.server.signal("KILL");
-    let lost = loop {
-        let round = next();
-        if round["error"] != json!(null) {
-            break round;
-        }
-    };
+    let lost = until(&mut next, |round| round["error"] != json!(null));
     let orders = &lost["limiters"][0];
     assert_eq!(orders["name"], json!("orders"));
     assert_eq!(orders["granted"], json!(null));
     assert_eq!(orders["granted_per_second"], json!(null));
     child.kill().unwrap();
-    child.wait().unwrap();
+    ended(&mut child);
 }
 
 #[test]
@@ -124,28 +123,29 @@ fn a_primary_that_is_lost_does_not_hide_the_limiters_of_the_others() {
     };
     for number in 0..12 {
         let mut set = command(&format!("set limiter:{number} 5/1h"));
-        assert_eq!(Ran::from(set.output().unwrap()).code, 0);
+        assert_eq!(Ran::from(output(&mut set)).code, 0);
     }
     let mut watch = command("--response-timeout 500ms watch --json --every 50ms");
     let mut child = watch.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
-    while next()["limiters"].as_array().unwrap().len() < 12 {}
+    let mut lines = Lines::of(child.stdout.take().unwrap());
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap()).unwrap();
+    until(&mut next, |round| {
+        round["limiters"].as_array().unwrap().len() == 12
+    });
     cluster.nodes()[0].signal("KILL");
     // Some are sampled in a round in which others could not be.
-    loop {
-        let round = next();
+    let sampled = |round: &Value| {
         let limiters = round["limiters"].as_array().unwrap();
-        let is_sampled = |it: &&Value| it["granted"] != json!(null);
-        let sampled = limiters.iter().filter(is_sampled).count();
         assert_eq!(limiters.len(), 12);
-        if round["error"] != json!(null) && sampled > 0 {
-            assert!(sampled < 12, "{round}");
-            break;
-        }
-    }
+        let is_sampled = |it: &&Value| it["granted"] != json!(null);
+        limiters.iter().filter(is_sampled).count()
+    };
+    let round = until(&mut next, |round| {
+        round["error"] != json!(null) && sampled(round) > 0
+    });
+    assert!(sampled(&round) < 12, "{round}");
     child.kill().unwrap();
-    child.wait().unwrap();
+    ended(&mut child);
 }
 
 #[test]
@@ -159,9 +159,9 @@ fn a_lease_is_not_told_as_granted_at_each_sample() {
     cli.redis(&["SET", "{orders}:value", "6"]);
     let mut command = cli.command("watch orders --json --every 50ms");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let granted = lines.take(5).map(|line| {
-        let round: Value = serde_json::from_str(&line.unwrap()).unwrap();
+    let mut lines = Lines::of(child.stdout.take().unwrap());
+    let granted = (0..5).map(|_| {
+        let round: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
         round["limiters"][0]["granted"].as_u64().unwrap()
     });
     assert_eq!(
@@ -169,7 +169,8 @@ fn a_lease_is_not_told_as_granted_at_each_sample() {
         [0; 5],
         "when its permits are used, at last"
     );
-    child.wait().unwrap();
+    drop(lines);
+    ended(&mut child);
 }
 
 #[test]
@@ -281,9 +282,11 @@ fn a_terminal_that_nobody_reads_holds_up_neither_samples_nor_a_signal() {
     terminal.fill();
     let sampled = cli.calls_of("evalsha");
     // The picture changes with each of them.
-    while cli.calls_of("evalsha") < sampled + 20 {
+    let calls = || {
         cli.run("try orders");
-    }
+        cli.calls_of("evalsha")
+    };
+    until(calls, |calls| *calls >= sampled + 20);
     terminal.terminate();
     assert_eq!(terminal.exit_code(), Some(143));
     terminal.ended();

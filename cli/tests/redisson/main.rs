@@ -8,3 +8,6 @@ mod spoilt;
 #[path = "../cli/support.rs"]
 #[allow(dead_code, reason = "the tests of the commands use the rest")]
 mod support;
+#[path = "../cli/watchdog.rs"]
+#[allow(dead_code, reason = "the tests of the commands use the rest")]
+mod watchdog;

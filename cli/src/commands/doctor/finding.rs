@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::inspect::grants::{Reading, Seen};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
     PermitsLost,
@@ -12,7 +14,10 @@ pub(super) enum Code {
     LegacyMembers,
     MembersWithoutPermits,
     SettingsUnreadable,
+    Stopped,
+    KeepAliveTooShort,
     WrongType,
+    NotProven,
     KeysLeftBehind,
     KeysOfOtherType,
     IdleClient,
@@ -43,7 +48,10 @@ impl Code {
             Self::LegacyMembers => "legacy-members",
             Self::MembersWithoutPermits => "members-without-permits",
             Self::SettingsUnreadable => "settings-unreadable",
+            Self::Stopped => "stopped",
+            Self::KeepAliveTooShort => "keep-alive-too-short",
             Self::WrongType => "wrong-type",
+            Self::NotProven => "not-proven",
             Self::KeysLeftBehind => "keys-left-behind",
             Self::KeysOfOtherType => "keys-of-other-type",
             Self::IdleClient => "idle-client",
@@ -72,6 +80,8 @@ impl Code {
                 | Self::NotPersistent
                 | Self::SettingsHidden
                 | Self::NotChecked
+                | Self::NotProven
+                | Self::Stopped
                 | Self::Unmaintained
         )
     }
@@ -93,6 +103,13 @@ impl Code {
             Self::IdleClient => "removes the keys, unless the client takes permits meanwhile",
             Self::NoTimeToLive => "gives the keys the time to live that they should have",
             Self::SettingsUnreadable => "nothing: `rratelimiter set NAME RATE` gives it a rate",
+            Self::Stopped => "nothing: `rratelimiter set NAME RATE` gives it a rate",
+            Self::KeepAliveTooShort => {
+                "nothing: `rratelimiter update NAME RATE --keep-alive TIME` gives it a longer one"
+            }
+            Self::NotProven => {
+                "nothing: if no program uses it, `rratelimiter doctor NAME --remove-unproven` asks key by key"
+            }
             Self::WrongType => {
                 "nothing: another program's key has this name; rename the limiter, or delete the key"
             }
@@ -132,11 +149,8 @@ pub(super) enum Fix {
     /// The limiter's members, then its value.
     Members,
     Value,
-    /// Value and permits, if the limiter still has this type, or is still missing, and no grant of this window is live.
-    Remove {
-        rate_type: String,
-        unless_live_in: Option<i64>,
-    },
+    /// Value and permits, if they and the limiter are still as they were seen.
+    Remove(Seen),
     /// The keys without a time to live.
     Expire,
 }
@@ -162,6 +176,14 @@ impl Finding {
         Self {
             fix: Some(fix),
             ..self
+        }
+    }
+
+    /// By the removal of keys that were read whole.
+    pub(super) fn fixed_by_removal(self, reading: &Reading) -> Self {
+        match reading.is_exact {
+            true => self.fixed_by(Fix::Remove(reading.seen())),
+            false => self,
         }
     }
 

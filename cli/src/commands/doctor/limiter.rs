@@ -1,91 +1,17 @@
 //! What is wrong with the keys of one limiter: those of all clients, or of one.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Legacy;
 use super::finding::{Code, Finding, Fix};
 use crate::commands::Context;
 use crate::commands::show::in_words;
 use crate::failure::Failure;
-use crate::inspect::grants::{Grant, Reading, Stored, read};
+use crate::inspect::grants::{Reading, Stored};
 use crate::inspect::member::Generation;
-use crate::inspect::reply::integer;
+use crate::inspect::tally::{Place, Tally, read_tally};
+use crate::rate;
 use crate::report::number_of;
-
-/// The keys that are looked at: a limiter's, or those of one client of it.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    pub(super) name: String,
-    pub(super) client: Option<String>,
-}
-
-/// What its grants add up to.
-#[derive(Debug)]
-pub(super) struct Tally {
-    now: i64,
-    pub(super) permits: i64,
-    pub(super) live: i64,
-    /// What grants before 3.17 hold, which are not among the others.
-    legacy: i64,
-    without_permits: u64,
-    by_generation: BTreeMap<Generation, (u64, i64)>,
-    newest: i64,
-    /// By how many ms a grant was made after now.
-    ahead: i64,
-    /// A score between those of the expired grants and of the live ones.
-    pub(super) horizon: i64,
-}
-
-impl Tally {
-    fn new(stored: &Stored, now: i64) -> Self {
-        let interval = stored.settings().map_or(0, |(_, interval)| interval);
-        Self {
-            now,
-            permits: 0,
-            live: 0,
-            legacy: 0,
-            without_permits: 0,
-            by_generation: BTreeMap::new(),
-            newest: i64::MIN,
-            ahead: 0,
-            horizon: now.saturating_sub(interval),
-        }
-    }
-
-    fn note(&mut self, grant: Grant) {
-        let member = &grant.member;
-        let held = i64::try_from(member.counted()).unwrap_or(0);
-        self.permits = self.permits.saturating_add(held);
-        if grant.score > self.horizon {
-            self.live = self.live.saturating_add(held);
-        }
-        self.newest = self.newest.max(grant.score);
-        self.ahead = self.ahead.max(grant.ahead(self.now));
-        let (number, permits) = self.by_generation.entry(member.generation).or_default();
-        *number += 1;
-        *permits += i64::from(member.permits);
-        if member.generation.is_legacy() {
-            self.legacy += i64::from(member.permits);
-        }
-        let is_read = !member.generation.is_legacy() && member.generation != Generation::Malformed;
-        self.without_permits += u64::from(is_read && held == 0 && !member.is_fence());
-    }
-}
-
-pub(super) async fn read_tally(
-    context: &Context,
-    place: &Place,
-) -> Result<(Reading, Tally), Failure> {
-    let client = place.client.as_deref();
-    read(
-        &context.client,
-        &place.name,
-        client,
-        Tally::new,
-        Tally::note,
-    )
-    .await
-}
 
 /// What a limiter is to be, by what was read.
 pub(super) struct Settled {
@@ -129,42 +55,42 @@ pub(super) async fn examine(
 
 fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<Finding> {
     let stored = &reading.stored;
+    let settings = &stored.settings;
+    if stored.types[0] != "hash" || !settings.are_a_limiters() {
+        return without_limiter(reading, tally);
+    }
     let mut findings = Vec::new();
+    if stored.other_fields > 0 {
+        let fields = number_of(stored.other_fields, "field");
+        let text = format!("the hash has {fields} that no limiter has: nothing of it is touched");
+        return vec![Finding::new(Code::NotProven, text)];
+    }
     wrong_types(stored, &mut findings);
     if !findings.is_empty() {
         return findings;
     }
     let has_keys = stored.types[1] != "none" || stored.types[2] != "none";
-    if stored.types[0] == "none" {
-        of_others(stored, tally, &mut findings);
-        if has_keys && findings.is_empty() {
-            let text =
-                "there are permits, and no settings: the next limiter of this name may use them";
-            let fix = Fix::Remove {
-                rate_type: String::new(),
-                unless_live_in: None,
-            };
-            findings.push(Finding::new(Code::KeysLeftBehind, text).fixed_by(fix));
-        }
-        return findings;
-    }
     let is_of_client = place.client.is_some();
-    if has_keys && is_of_client != (stored.rate_type == "1") && !stored.rate_type.is_empty() {
+    if has_keys && is_of_client && !tally.is_proven(stored) {
+        return not_proven(stored, tally);
+    }
+    if has_keys && is_of_client != settings.is_per_client() && !settings.rate_type.is_empty() {
+        if !tally.is_proven(stored) {
+            return not_proven(stored, tally);
+        }
         let text = match is_of_client {
             true => "keys of a client, but the rate is for all clients together: nobody uses them",
             false => "keys of all clients, but the rate is for each client: nobody uses them",
         };
-        let fix = Fix::Remove {
-            rate_type: stored.rate_type.clone(),
-            unless_live_in: None,
-        };
-        findings.push(Finding::new(Code::KeysOfOtherType, text).fixed_by(fix));
+        findings.push(Finding::new(Code::KeysOfOtherType, text).fixed_by_removal(reading));
         return findings;
     }
     if !is_of_client {
         unreadable_settings(stored, &mut findings);
     }
-    let Some((rate, interval)) = stored.settings() else {
+    // Another program's hash may have a rate and an interval too.
+    let is_readable = matches!(settings.rate_type.as_str(), "0" | "1");
+    let Some((rate, _)) = settings.numbers().filter(|_| is_readable) else {
         return findings;
     };
     members(tally, legacy, &mut findings);
@@ -179,18 +105,41 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<
     }
     let has_life = stored.lives[1] >= 0 || stored.lives[2] >= 0;
     if is_of_client && has_keys && !has_life && tally.newest <= tally.horizon {
-        let since = match tally.newest {
-            i64::MIN => "took nothing that is still stored".to_owned(),
-            newest => format!("took its last permit {} ago", in_words(tally.now - newest)),
-        };
-        let text = format!("the client {since}, and its keys never expire");
-        let fix = Fix::Remove {
-            rate_type: stored.rate_type.clone(),
-            unless_live_in: Some(interval),
-        };
-        findings.push(Finding::new(Code::IdleClient, text).fixed_by(fix));
+        let ago = in_words(tally.now.saturating_sub(tally.newest));
+        let text = format!("the client took its last permit {ago} ago, and its keys never expire");
+        findings.push(Finding::new(Code::IdleClient, text).fixed_by_removal(reading));
     }
     findings
+}
+
+/// Of values and grants whose limiter is gone.
+fn without_limiter(reading: &Reading, tally: &Tally) -> Vec<Finding> {
+    let stored = &reading.stored;
+    if !tally.is_proven(stored) {
+        return not_proven(stored, tally);
+    }
+    let text = "there are permits, and no settings: the next limiter of this name may use them";
+    vec![Finding::new(Code::KeysLeftBehind, text).fixed_by_removal(reading)]
+}
+
+/// Of keys that may be a limiter's and may be another program's. What cannot be a limiter's is none
+/// of the doctor's business.
+fn not_proven(stored: &Stored, tally: &Tally) -> Vec<Finding> {
+    if !tally.is_possible(stored) {
+        return Vec::new();
+    }
+    let siblings = stored.keys.iter().zip(&stored.types).skip(1);
+    let keys: Vec<_> = { siblings.filter(|(_, found)| *found != "none") }
+        .map(|(key, _)| key.escape_debug().to_string())
+        .collect();
+    if keys.is_empty() {
+        return Vec::new();
+    }
+    let text = format!(
+        "{} may be another program's: no grant says that a limiter wrote it",
+        keys.join(" and ")
+    );
+    vec![Finding::new(Code::NotProven, text)]
 }
 
 fn wrong_types(stored: &Stored, findings: &mut Vec<Finding>) {
@@ -204,41 +153,30 @@ fn wrong_types(stored: &Stored, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Keys without a limiter that hold what no client of one writes. A float alone proves nothing: any eight bytes may be one.
-fn of_others(stored: &Stored, tally: &Tally, findings: &mut Vec<Finding>) {
-    let has = |generation| tally.by_generation.contains_key(&generation);
-    let has_number = stored.value().is_some();
-    let is_other = [
-        false,
-        stored.types[1] == "string" && !has_number,
-        has(Generation::Malformed) || has(Generation::Float) && !has_number,
-    ];
-    for (key, _) in stored.keys.iter().zip(is_other).filter(|it| it.1) {
-        let text = format!("{} holds what no limiter does", key.escape_debug());
-        findings.push(Finding::new(Code::WrongType, text));
+fn unreadable_settings(stored: &Stored, findings: &mut Vec<Finding>) {
+    let settings = &stored.settings;
+    if settings.is_stopped() {
+        let text = "the rate is 0, as setRate(0) leaves it: each request is refused";
+        findings.push(Finding::new(Code::Stopped, text));
+    }
+    let faults = settings
+        .faults()
+        .into_iter()
+        .skip(usize::from(settings.is_stopped()));
+    findings.extend(faults.map(|it| Finding::new(Code::SettingsUnreadable, it)));
+    if let Some(keep_alive) = settings.short_keep_alive() {
+        let (_, interval) = settings.numbers().unwrap_or_default();
+        let [keep_alive, interval] = [keep_alive, interval].map(millis_in_words);
+        let text = format!(
+            "the keep alive of {keep_alive} is shorter than the interval of {interval}: after that \
+             time without a request the limiter is gone, with the permits in use"
+        );
+        findings.push(Finding::new(Code::KeepAliveTooShort, text));
     }
 }
 
-fn unreadable_settings(stored: &Stored, findings: &mut Vec<Finding>) {
-    let mut note = |text: String| findings.push(Finding::new(Code::SettingsUnreadable, text));
-    if stored.settings().is_none() {
-        let (rate, interval) = (stored.rate.escape_debug(), stored.interval.escape_debug());
-        note(format!(
-            "rate `{rate}` and interval `{interval}` are not from 1 to 2^53"
-        ));
-    }
-    let keep_alive = &stored.keep_alive;
-    if !keep_alive.is_empty() && integer(keep_alive).is_none() {
-        let text = keep_alive.escape_debug();
-        note(format!("the field `keepAliveTime` is `{text}`"));
-    }
-    match stored.rate_type.as_str() {
-        "0" | "1" => {}
-        "" => {
-            note("the field `type` is missing: trySetRate says true and changes nothing".to_owned())
-        }
-        other => note(format!("the field `type` is `{}`", other.escape_debug())),
-    }
+fn millis_in_words(millis: i64) -> String {
+    rate::as_argument(Duration::from_millis(millis.unsigned_abs()))
 }
 
 fn members(tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
@@ -338,10 +276,10 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
 }
 
 fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
-    let keep_alive = integer(&stored.keep_alive).unwrap_or(0);
+    let settings = &stored.settings;
     let text = match stored.lives[0] {
         left if left > 0 => "the settings expire",
-        _ if keep_alive > 0 => "the limiter has a keep alive",
+        _ if settings.keep_alive().is_some() => "the limiter has a keep alive",
         _ => return,
     };
     let without = stored.keys.iter().zip(stored.lives);
@@ -352,7 +290,12 @@ fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
         return;
     }
     let text = format!("{text}, but {} would stay", keys.join(" and "));
-    findings.push(Finding::new(Code::NoTimeToLive, text).fixed_by(Fix::Expire));
+    let finding = Finding::new(Code::NoTimeToLive, text);
+    // A life shorter than the interval would end permits in use.
+    findings.push(match settings.short_keep_alive() {
+        Some(_) => finding,
+        None => finding.fixed_by(Fix::Expire),
+    });
 }
 
 /// A name whose keys a cluster puts into different slots.

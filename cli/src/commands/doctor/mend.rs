@@ -4,15 +4,16 @@ use std::sync::LazyLock;
 
 use super::Legacy;
 use super::finding::Fix;
-use super::limiter::{Place, read_tally, settled};
+use super::limiter::settled;
 use super::places::namesake;
 use crate::commands::Context;
 use crate::failure::Failure;
-use crate::inspect::grants::{Stored, read};
+use crate::inspect::grants::{Seen, Stored, read};
 use crate::inspect::member::{Generation, Member};
 use crate::inspect::reply::text;
 use crate::inspect::sample::keys_of;
 use crate::inspect::script::Script;
+use crate::inspect::tally::{Place, read_tally};
 
 static SETTLE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/settle.lua")));
@@ -39,17 +40,41 @@ pub(super) async fn mend(
     match fix {
         Fix::Members => mend_members(context, place, legacy).await,
         Fix::Value => Ok(true), // after all that changes the members
-        Fix::Remove {
-            rate_type,
-            unless_live_in,
-        } => {
-            let interval = unless_live_in.map(|it| it.to_string()).unwrap_or_default();
-            let arguments = [rate_type.as_bytes(), interval.as_bytes()];
-            let namesake = namesake(&place.name);
-            is_written(&REMOVE, context, place, namesake, &arguments).await
-        }
+        Fix::Remove(seen) => remove(context, place, seen, Which::Both).await,
         Fix::Expire => is_written(&EXPIRE, context, place, None, &[]).await,
     }
+}
+
+/// Which keys of a place to remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Both,
+    Value,
+    Permits,
+}
+
+/// Removes keys that are as they were seen. Returns whether it has.
+pub(crate) async fn remove(
+    context: &Context,
+    place: &Place,
+    seen: &Seen,
+    which: Which,
+) -> Result<bool, Failure> {
+    let grants = seen.grants.to_string();
+    let which = match which {
+        Which::Both => "both",
+        Which::Value => "value",
+        Which::Permits => "permits",
+    };
+    let arguments = [
+        seen.rate_type.as_bytes(),
+        seen.value.as_bytes(),
+        grants.as_bytes(),
+        &seen.first,
+        &seen.last,
+        which.as_bytes(),
+    ];
+    is_written(&REMOVE, context, place, namesake(&place.name), &arguments).await
 }
 
 /// Runs a script that returns how many keys of this place it has written. Returns whether there was any.
@@ -88,7 +113,7 @@ async fn settle(context: &Context, place: &Place) -> Result<bool, Failure> {
         // One that holds many that were given back takes many calls.
         tries += u32::from(stored.grants >= grants);
         grants = stored.grants;
-        let Some((rate, _)) = stored.settings() else {
+        let Some((rate, _)) = stored.settings.numbers() else {
             return Ok(false);
         };
         if !reading.is_exact {

@@ -106,9 +106,9 @@ async fn dry_run(context: &Context, name: &str) -> Result<Option<Vec<String>>, F
 /// Makes a limiter beside this one, takes a permit and gives it back.
 async fn tried(context: &Context, name: &str) -> Result<Vec<String>, Failure> {
     const LIFE: Duration = Duration::from_secs(5);
-    let limiter = context
-        .client
-        .rate_limiter(&format!("{name}:doctor:{}", context.client.id()));
+    // No other doctor uses it at the same time, whose client may have the same id.
+    let own = format!("{}:{}", context.client.id(), std::process::id());
+    let limiter = context.client.rate_limiter(&format!("{name}:doctor:{own}"));
     let rate = Rate::overall(1, Duration::from_secs(1)).keep_alive(LIFE);
     let steps = async {
         limiter.try_set_rate(rate).await?;

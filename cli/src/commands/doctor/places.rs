@@ -2,15 +2,15 @@
 
 use redisson_rate_limiter::Reply;
 
-use super::limiter::Place;
 use crate::commands::Context;
 use crate::failure::Failure;
 use crate::inspect::scan::{Scan, is_pattern, literally};
+use crate::inspect::tally::Place;
 
 const SUFFIXES: [&str; 2] = [":value", ":permits"];
 
 /// The limiter and the client that a key with permits or a value belongs to, if it is one.
-pub(super) fn place_of(key: &str) -> Option<Place> {
+pub(crate) fn place_of(key: &str) -> Option<Place> {
     let (at, suffix) = { SUFFIXES.iter() }
         .filter_map(|suffix| Some((key.rfind(suffix)?, suffix)))
         .max()?;

@@ -58,6 +58,11 @@ fn place(order: Order, sample: &Sample) -> f64 {
     };
     match order {
         Order::Name => 0.0,
+        Order::Health => match &sample.kind {
+            // The worst is the least.
+            Kind::Rate(it) => f64::from(it.health.rank()),
+            Kind::Policy(..) => f64::INFINITY,
+        },
         Order::Use => of_rate(|it| share_in_use(it).unwrap_or(-1.0)),
         Order::Rate => of_rate(per_second),
         Order::Grants => of_rate(|it| it.grants as f64),

@@ -58,7 +58,7 @@ impl Default for Taker {
 
 impl Noted {
     pub(super) fn new(stored: &Stored, now: i64) -> Self {
-        let (_, interval) = stored.settings().unwrap_or((0, 1));
+        let (_, interval) = stored.settings.numbers().unwrap_or((0, 1));
         Self {
             now,
             interval,

@@ -24,24 +24,13 @@ pub(super) fn print(
     let terminal = output.terminal;
     let name = shown(name, terminal.width);
     output.text(terminal.paint(Color::Bold, &name))?;
-    let kind = match stored.rate_type.as_str() {
-        "0" => "for all clients together",
-        "1" => "for each client",
-        _ => "of an unknown type",
-    };
-    let rate = match stored.settings() {
-        Some((rate, interval)) => format!("{rate} per {} {kind}", in_words(interval)),
-        None => {
-            let text = format!("rate `{}`, interval `{}`", stored.rate, stored.interval);
-            terminal.paint(Color::Bad, &shown(&text, 80))
-        }
-    };
-    output.text(format!(
-        "  rate        {rate}{}",
-        keep_alive(&stored.keep_alive)
-    ))?;
+    let rate = stored.settings.in_words();
+    output.text(match stored.settings.faults().is_empty() {
+        true => format!("  rate        {rate}"),
+        false => terminal.paint(Color::Bad, &format!("  rate        {rate}")),
+    })?;
     output.text(format!("  settings    {}", life(stored.lives[0])))?;
-    if stored.rate_type == "1" {
+    if stored.settings.is_per_client() {
         output.text(format!("  clients     {}", clients.len() + more_clients))?;
         for client in clients {
             let id = client.client.as_deref().unwrap_or_default();
@@ -59,17 +48,10 @@ pub(super) fn print(
     print_permits(output, overall)
 }
 
-fn keep_alive(text: &str) -> String {
-    match text.parse().unwrap_or(0) {
-        0 => String::new(),
-        keep_alive => format!(", removed when unused for {}", in_words(keep_alive)),
-    }
-}
-
 fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
     let terminal = output.terminal;
     let stored = &it.reading.stored;
-    let Some((rate, interval)) = stored.settings() else {
+    let Some((rate, interval)) = stored.settings.numbers() else {
         return Ok(());
     };
     let whole = rate.unsigned_abs();

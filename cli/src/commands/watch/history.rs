@@ -141,12 +141,12 @@ impl History {
                 continue;
             };
             if let Some(watched) = self.limiters.get_mut(&sample.name) {
-                watched.note(rate);
+                watched.note(*rate);
                 continue;
             }
             let mut watched = Watched {
                 per_second: rate.new_permits as f64 / every,
-                latest: rate.clone(),
+                latest: (*rate).clone(),
                 is_new: true,
                 available: VecDeque::new(),
                 granted: VecDeque::new(),
@@ -212,16 +212,23 @@ impl History {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use redisson_rate_limiter::Rate;
-
     use super::*;
+    use crate::inspect::health::Health;
+    use crate::inspect::settings::Settings;
 
     pub(crate) fn sample(name: &str, available: u64, new_permits: u64, now: i64) -> Sample {
         let interval = Duration::from_secs(1);
         Sample {
             name: name.to_owned(),
-            kind: Kind::Rate(RateSample {
-                rate: Rate::overall(10, interval),
+            kind: Kind::Rate(Box::new(RateSample {
+                settings: Settings {
+                    rate: "10".to_owned(),
+                    interval: "1000".to_owned(),
+                    rate_type: "0".to_owned(),
+                    keep_alive: "0".to_owned(),
+                },
+                health: Health::Well,
+                clients: None,
                 permits: 10,
                 interval,
                 available: Some(available),
@@ -229,7 +236,7 @@ pub(super) mod tests {
                 next_return: Some(Duration::from_millis(250)),
                 new_permits,
                 now,
-            }),
+            })),
             lives: None,
         }
     }

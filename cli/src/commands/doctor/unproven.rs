@@ -1,0 +1,32 @@
+//! Removes keys that may be a limiter's and may be another program's, after a question for each.
+
+use super::mend::{Which, remove};
+use crate::commands::{Context, life};
+use crate::failure::Failure;
+use crate::inspect::tally::{Place, read_tally};
+use crate::report::number_of;
+use crate::terminal::shown;
+
+/// Returns whether all of them are gone.
+pub(super) async fn ask_and_remove(context: &Context, place: &Place) -> Result<bool, Failure> {
+    let mut is_all = true;
+    for (key, which) in [(1, Which::Value), (2, Which::Permits)] {
+        let (reading, tally) = read_tally(context, place).await?;
+        let stored = &reading.stored;
+        if stored.types[key] == "none" {
+            continue;
+        }
+        let holds = match which {
+            Which::Permits => number_of(stored.grants, "member"),
+            _ => shown(&stored.value, 40),
+        };
+        let name = stored.keys[key].escape_debug();
+        let question = format!("Remove {name}, which holds {holds}? [y/N]");
+        let may_remove = tally.is_possible(stored) && reading.is_exact;
+        let is_removed = may_remove
+            && life::is_yes(&life::ask(&question)?)
+            && remove(context, place, &reading.seen(), which).await?;
+        is_all &= is_removed;
+    }
+    Ok(is_all)
+}

@@ -1,0 +1,99 @@
+//! What the grants of a limiter add up to, and whether its keys can only be a limiter's.
+
+use std::collections::BTreeMap;
+
+use super::grants::{Grant, Reading, Stored, read};
+use super::member::Generation;
+use crate::commands::Context;
+use crate::failure::Failure;
+
+/// The keys that are looked at: a limiter's, or those of one client of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) name: String,
+    pub(crate) client: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) now: i64,
+    pub(crate) permits: i64,
+    pub(crate) live: i64,
+    /// What grants before 3.17 hold, which are not among the others.
+    pub(crate) legacy: i64,
+    pub(crate) without_permits: u64,
+    pub(crate) by_generation: BTreeMap<Generation, (u64, i64)>,
+    pub(crate) newest: i64,
+    /// By how many ms a grant was made after now.
+    pub(crate) ahead: i64,
+    /// A score between those of the expired grants and of the live ones.
+    pub(crate) horizon: i64,
+}
+
+pub(crate) async fn read_tally(
+    context: &Context,
+    place: &Place,
+) -> Result<(Reading, Tally), Failure> {
+    let client = place.client.as_deref();
+    let (client_of_redis, name) = (&context.client, &place.name);
+    read(client_of_redis, name, client, Tally::new, Tally::note).await
+}
+
+impl Tally {
+    pub(crate) fn new(stored: &Stored, now: i64) -> Self {
+        let interval = stored
+            .settings
+            .numbers()
+            .map_or(0, |(_, interval)| interval);
+        Self {
+            now,
+            permits: 0,
+            live: 0,
+            legacy: 0,
+            without_permits: 0,
+            by_generation: BTreeMap::new(),
+            newest: i64::MIN,
+            ahead: 0,
+            horizon: now.saturating_sub(interval),
+        }
+    }
+
+    fn note(&mut self, grant: Grant) {
+        let member = &grant.member;
+        let held = i64::try_from(member.counted()).unwrap_or(0);
+        self.permits = self.permits.saturating_add(held);
+        if grant.score > self.horizon {
+            self.live = self.live.saturating_add(held);
+        }
+        self.newest = self.newest.max(grant.score);
+        self.ahead = self.ahead.max(grant.ahead(self.now));
+        let (number, permits) = self.by_generation.entry(member.generation).or_default();
+        *number += 1;
+        *permits += i64::from(member.permits);
+        if member.generation.is_legacy() {
+            self.legacy += i64::from(member.permits);
+        }
+        let is_read = !member.generation.is_legacy() && member.generation != Generation::Malformed;
+        self.without_permits += u64::from(is_read && held == 0 && !member.is_fence());
+    }
+
+    fn has(&self, generation: Generation) -> bool {
+        self.by_generation.contains_key(&generation)
+    }
+
+    /// Whether the value and the grants can only be a limiter's: there is a grant in a form that
+    /// nothing else has, and nothing beside it. Any program may write a number.
+    pub(crate) fn is_proven(&self, stored: &Stored) -> bool {
+        use Generation::{Current, Lease, Older};
+        let has_grant = [Current, Older, Lease].into_iter().any(|it| self.has(it));
+        let has_legacy = self.by_generation.keys().any(|it| it.is_legacy());
+        has_grant && !has_legacy && self.is_possible(stored)
+    }
+
+    /// Whether the value and the grants may be a limiter's.
+    pub(crate) fn is_possible(&self, stored: &Stored) -> bool {
+        let [_, value, permits] = stored.types.each_ref().map(String::as_str);
+        let is_value = value == "none" || value == "string" && stored.value().is_some();
+        is_value && matches!(permits, "none" | "zset") && !self.has(Generation::Malformed)
+    }
+}
