@@ -11,6 +11,7 @@ mod grpc;
 mod http;
 mod joint;
 mod log;
+mod meaning;
 mod part;
 mod pattern;
 mod rules;

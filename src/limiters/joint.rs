@@ -11,6 +11,7 @@ use std::{fmt, mem};
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
+use super::policy_limiter::check_cost;
 use super::turn::wait_for_turn;
 use super::{Chargeable, Limiter, Registry};
 use crate::decision::{Decision, DecisionSource};
@@ -59,6 +60,16 @@ impl Charge {
         self
     }
 
+    /// The same charge, for a request that waits for its turn no longer than this.
+    pub(super) fn with_longest_turn(mut self, longest: Duration) -> Result<Self> {
+        let TargetRequest { target, cost, .. } = &mut self.request;
+        if let Some(model) = target.model.with_longest_turn(longest) {
+            check_cost(*cost, model.limit(), &target.key)?;
+            target.model = model;
+        }
+        Ok(self)
+    }
+
     pub(super) fn is_of(&self, store: &Arc<dyn Store>) -> bool {
         Arc::ptr_eq(&self.store, store)
     }
@@ -99,24 +110,27 @@ pub(super) struct Charged {
     pub(super) rate_limiter: Option<Arc<str>>,
     /// The limiter that a rule has asked, and its key.
     pub(super) asked: Option<(Arc<dyn Chargeable>, String)>,
-    /// The place of the part of the request that it decided on.
-    pub(super) part: usize,
+    /// The places of the parts of the request that it decided on.
+    pub(super) parts: Parts,
 }
+
+/// Usually it is one part.
+pub(super) type Parts = SmallVec<[usize; 1]>;
 
 /// Why a limiter took part in a decision of rules.
 pub(super) struct Asked {
     /// The place of its rule.
     pub(super) rule: usize,
-    /// The place of the part of the request.
-    pub(super) part: usize,
+    /// The places of the parts of the request.
+    pub(super) parts: Parts,
     /// The limiter, and its key.
     pub(super) by: (Arc<dyn Chargeable>, String),
 }
 
 impl PartialEq for Charged {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.rate_limiter, self.part)
-            == (&other.name, &other.rate_limiter, other.part)
+        (&self.name, &self.rate_limiter, &self.parts)
+            == (&other.name, &other.rate_limiter, &other.parts)
     }
 }
 
@@ -127,7 +141,7 @@ impl fmt::Debug for Charged {
         f.debug_struct("Charged")
             .field("name", &self.name)
             .field("rate_limiter", &self.rate_limiter)
-            .field("part", &self.part)
+            .field("parts", &self.parts)
             .finish_non_exhaustive()
     }
 }
@@ -148,7 +162,7 @@ impl Charged {
             name: Arc::clone(name),
             rate_limiter: takes_permits.then(|| Arc::clone(&target.key)),
             asked: None,
-            part: 0,
+            parts: smallvec![0],
         }
     }
 
@@ -160,7 +174,7 @@ impl Charged {
 }
 
 /// A server does nothing else while it decides: about 0.1 ms for each RRateLimiter with many grants.
-const MOST_LIMITERS: usize = 32;
+pub(super) const MOST_LIMITERS: usize = 32;
 
 /// What several limiters decided together.
 ///
@@ -355,7 +369,7 @@ pub(super) async fn settle_all(
     let each = decision.limiters.into_iter().zip(decision.decisions);
     for (limiter, decision) in each.chain(decision.others) {
         if let (Some((asked, key)), Some(grant)) = (limiter.asked, decision.into_grant())
-            && let Some(cost) = cost(&limiter.name, limiter.part)
+            && let Some(cost) = cost(&limiter.name, limiter.parts[0])
             && let Err(error) = asked.settle(&key, grant, cost).await
         {
             failure = failure.or(Some(error));
@@ -498,11 +512,12 @@ impl JointDecision {
     /// The same decision, with one answer of each rule for each part, that of its strictest limiter. Limiters of one rule for
     /// one part follow each other, its own first.
     pub(super) fn by_rule(mut self, asked: SmallVec<[Asked; 4]>) -> Self {
-        let is_same = |pair: &[Asked]| pair[0].rule == pair[1].rule && pair[0].part == pair[1].part;
+        let is_same =
+            |pair: &[Asked]| pair[0].rule == pair[1].rule && pair[0].parts == pair[1].parts;
         if !asked.windows(2).any(is_same) {
             for (limiter, asked) in self.limiters.iter_mut().zip(asked) {
                 limiter.asked = Some(asked.by);
-                limiter.part = asked.part;
+                limiter.parts = asked.parts;
             }
             return self;
         }
@@ -511,10 +526,10 @@ impl JointDecision {
         let (mut others, mut last) = (Vec::new(), None);
         let each = self.limiters.into_iter().zip(self.decisions);
         for (asked, (mut limiter, mut decision)) in asked.into_iter().zip(each) {
-            let Asked { rule, part, by } = asked;
-            let rule = (rule, part);
+            let Asked { rule, parts, by } = asked;
+            let rule = (rule, parts[0]);
             limiter.asked = Some(by);
-            limiter.part = part;
+            limiter.parts = parts;
             match (limiters.last_mut(), decisions.last_mut()) {
                 (Some(of_rule), Some(strictest)) if last == Some(rule) => {
                     limiter.name = Arc::clone(&of_rule.name);
@@ -632,7 +647,7 @@ impl JointDecision {
     /// ```
     pub fn of_part(&self, part: usize) -> impl Iterator<Item = (&str, &Decision)> {
         let limiters = self.limiters.iter().zip(&self.decisions);
-        let of_part = limiters.filter(move |(limiter, _)| limiter.part == part);
+        let of_part = limiters.filter(move |(limiter, _)| limiter.parts.contains(&part));
         of_part.map(|(limiter, decision)| (&*limiter.name, decision))
     }
 

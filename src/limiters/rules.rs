@@ -256,7 +256,8 @@ impl<R, E> Rules<R, E> {
 
     /// Corrects what a decision of these rules has charged, once the costs are known, as [`Limiter::settle`](crate::Limiter::settle)
     /// does: `cost` has what the request should have cost, by the rule's name and the place of the [part](Self::check_all) of the
-    /// request, which is 0 where it has one, or `None` for a charge that is right.
+    /// request, which is 0 where it has one, or `None` for a charge that is right. Of parts that were charged together it is the
+    /// place of the first one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

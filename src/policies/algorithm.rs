@@ -113,6 +113,11 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         None
     }
 
+    /// This policy for a request that waits for its turn no longer than this; `None` if it never has to wait longer.
+    fn with_longest_turn(&self, _longest: Duration) -> Option<Self> {
+        None
+    }
+
     /// The largest cost that can be granted; `None` if it depends on the state.
     fn limit(&self) -> Option<i64>;
 

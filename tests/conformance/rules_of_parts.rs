@@ -1,10 +1,13 @@
 //! Rules that decide a request of several parts, such as the descriptors of Envoy's protocol.
 
+use std::time::Duration;
+
 use redisson_rate_limiter::{
-    Chargeable, Error, FixedWindow, JointDecision, Plan, Rate, RedissonClient, Rule, Rules, Verdict,
+    Chargeable, Decision, Error, FixedWindow, JointDecision, LeakyBucket, Plan, Rate,
+    RedissonClient, Rule, Rules, Verdict,
 };
 
-use crate::fixture::{Fixture, HOUR};
+use crate::fixture::{Fixture, HOUR, SECOND, ms};
 
 /// What a part counts for, and how much.
 type Part = (&'static str, u32);
@@ -128,14 +131,67 @@ pub async fn each_part_of_a_request_is_settled_by_its_own_cost(fixture: Fixture)
     }
 }
 
-pub async fn parts_that_count_for_one_target_are_refused(fixture: Fixture) {
+pub async fn parts_that_count_for_one_target_are_charged_together(fixture: Fixture) {
     let rules = rules(&fixture).await;
-    let twins = rules.check_all(&[("user-a", 1), ("user-a", 1)]).await;
-    let Err(Error::InvalidArgument { argument, .. }) = twins else {
-        panic!("{twins:?}");
+    let parts = [("path-a", 1), ("user-a", 1), ("path-a", 1)];
+    for verdict in [rules.peek_all(&parts).await, rules.check_all(&parts).await] {
+        let Verdict::Granted(Some(joint)) = verdict.unwrap() else {
+            panic!("it is denied");
+        };
+        for place in [0, 2] {
+            assert_eq!(of_part(&joint, place), [("paths".to_owned(), 1, true)]);
+        }
+        assert_eq!(of_part(&joint, 1), [("users".to_owned(), 1, true)]);
+        assert_eq!(joint.decisions().len(), 2);
+    }
+    assert_eq!(rejects(&rules, &parts).await, Some("path-a"));
+    assert_eq!(rejects(&rules, &parts[1..]).await, None);
+    // Alone too, and never for less than they cost.
+    assert_eq!(rejects(&rules, &[("user-b", 1), ("user-b", 1)]).await, None);
+    assert_eq!(rejects(&rules, &[("user-b", 1)]).await, Some("user-b"));
+    let most = [("user-c", u32::MAX), ("user-c", 1)];
+    for refused in [rules.check_all(&most).await, rules.peek_all(&most).await] {
+        let Err(Error::InvalidArgument { argument, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(argument, "cost");
+    }
+    assert_eq!(rejects(&rules, &[("user-c", 2)]).await, None);
+}
+
+pub async fn a_request_whose_turn_would_be_too_late_is_not_charged(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let paced = LeakyBucket::new(1, SECOND).with_capacity(9);
+    let paced = client.policy_limiter(paced).unwrap();
+    let waiting = |longest: Duration| {
+        let rule = rule(paced.clone(), &fixture, "user");
+        client.rules([rule.longest_turn(move |_| longest)]).unwrap()
     };
-    assert_eq!(argument, "charges");
-    assert_eq!(rejects(&rules, &[("user-a", 2)]).await, None);
+    let (short, long) = (waiting(ms(999)), waiting(SECOND));
+    assert_eq!(rejects(&short, &[("user", 1)]).await, None); // the first one waits for nothing
+    for _ in 0..3 {
+        assert_eq!(rejects(&short, &[("user", 1)]).await, Some("user"));
+        let peeked = short.peek_all(&[("user", 1)]).await.unwrap();
+        let Verdict::Rejected("user", joint) = peeked else {
+            panic!("{peeked:?}");
+        };
+        assert_eq!(joint.deciding().1.retry_after(), Some(SECOND));
+        // It would be the next one: none of those before has a place.
+        let peeked = long.peek_all(&[("user", 1)]).await.unwrap();
+        let Verdict::Granted(Some(joint)) = peeked else {
+            panic!("{peeked:?}");
+        };
+        let decision = joint.into_decision();
+        assert!(
+            matches!(&decision, Decision::Granted(it) if it.delay == SECOND),
+            "{decision:?}"
+        );
+    }
+    let late = short.check_all(&[("user", 2)]).await;
+    assert!(
+        matches!(late, Err(Error::ExceedsLimit { limit: 1, .. })),
+        "{late:?}"
+    );
 }
 
 pub async fn there_may_be_more_rules_than_decide_a_request(fixture: Fixture) {

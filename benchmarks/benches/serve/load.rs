@@ -74,7 +74,7 @@ async fn call(channel: Channel, load: Load, left: Arc<AtomicU32>) -> Vec<Duratio
 fn request(load: Load) -> RateLimitRequest {
     let descriptor = |it| {
         let entry = Entry {
-            key: format!("key{it}"),
+            key: format!("key{it}").into_bytes(),
             value: fastrand::u32(0..load.keys).to_string().into_bytes(),
         };
         RateLimitDescriptor {
@@ -84,7 +84,7 @@ fn request(load: Load) -> RateLimitRequest {
         }
     };
     RateLimitRequest {
-        domain: "bench".to_owned(),
+        domain: b"bench".to_vec(),
         descriptors: (0..load.descriptors).map(descriptor).collect(),
         hits_addend: 1,
     }

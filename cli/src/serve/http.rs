@@ -2,6 +2,7 @@
 
 mod answer;
 mod api;
+mod asked;
 mod auth_request;
 
 use std::convert::Infallible;

@@ -7,6 +7,9 @@
 //! | `path=/api/*` | whose `path` begins with `/api/` | the path |
 //! | `edge: user` | of the domain `edge` with an entry `user` | its value |
 //! | `*`, `edge: *` | all, or all of the domain | one target `all` |
+//! | `peer/56` | with an entry `peer` | its value, of an IPv6 address its network of so many bits |
+//!
+//! `address` and `remote_address` are `address/64` and `remote_address/64`. `path` and `:path` are without the query.
 //!
 //! `%2C`, `%3D`, `%3A`, `%2A`, `%20` and `%25` are `,`, `=`, `:`, `*`, a space and `%` in a name or value.
 
@@ -15,6 +18,7 @@ use std::fmt::Write;
 use percent_encoding::percent_decode_str;
 use redisson_rate_limiter_tower::key::bounded;
 
+use super::meaning::Meaning;
 use super::part::Part;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +32,7 @@ pub(super) struct Pattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     name: String,
+    meaning: Meaning,
     value: Value,
 }
 
@@ -76,7 +81,7 @@ impl Pattern {
         let mut entries = self.entries.iter().enumerate();
         entries.all(|(place, entry)| {
             let value = entry.of(part, place);
-            value.is_some_and(|value| entry.value.is(value))
+            value.is_some_and(|value| entry.is(value))
         })
     }
 
@@ -86,7 +91,7 @@ impl Pattern {
             return Some("all".to_owned());
         };
         let value = entry.of(part, place)?;
-        Some(bounded(value.into()).into_owned())
+        Some(bounded(entry.meaning.counted(value)).into_owned())
     }
 
     /// What a part is counted by, for people.
@@ -117,11 +122,32 @@ impl Entry {
                 (name, value)
             }
         };
+        let (name, bits) = match name.split_once('/') {
+            Some((name, bits)) => (name, Some(bits.trim())),
+            None => (name, None),
+        };
         let name = decoded(name)?;
         if name.is_empty() {
             return Err("an entry has no name".to_owned());
         }
-        Ok(Self { name, value })
+        let meaning = Meaning::of(&name, bits)?;
+        if let Value::Exactly(value) | Value::BeginsWith(value) = &value {
+            meaning.check(value)?;
+        }
+        Ok(Self {
+            name,
+            meaning,
+            value,
+        })
+    }
+
+    fn is(&self, value: &str) -> bool {
+        let is_that = |value: &str| match &self.value {
+            Value::Any => true,
+            Value::Exactly(wanted) => value == wanted,
+            Value::BeginsWith(beginning) => value.starts_with(beginning),
+        };
+        is_that(&self.meaning.compared(value)) || is_that(&self.meaning.counted(value))
     }
 
     /// Its value in a part; an empty one is none. `place` is the place that it has in the pattern.
@@ -133,16 +159,6 @@ impl Entry {
         };
         let value = entry.map(|(_, value)| &**value);
         value.filter(|value| !value.is_empty())
-    }
-}
-
-impl Value {
-    fn is(&self, value: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Exactly(wanted) => value == wanted,
-            Self::BeginsWith(beginning) => value.starts_with(beginning),
-        }
     }
 }
 
@@ -167,6 +183,7 @@ mod tests {
             is_descriptor: false,
             is_first: true,
             cost: 1,
+            longest_turn: std::time::Duration::ZERO,
         }
     }
 
@@ -250,8 +267,70 @@ mod tests {
 
     #[test]
     fn a_pattern_that_names_nothing_is_refused() {
-        for text in ["", " ", "user,", "=a", "user=", "edge:", "%ff"] {
+        for text in ["", " ", "user,", "=a", "user=", "edge:", "%ff", "/64"] {
             assert!(Pattern::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_address_counts_by_its_network_and_is_compared_as_a_whole() {
+        for (pattern, address, counted) in [
+            ("address", "2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+            (
+                "remote_address",
+                "2001:DB8:1:2:0:0:0:9",
+                "2001:db8:1:2::/64",
+            ),
+            ("address/56", "2001:db8:1:2ff::4", "2001:db8:1:200::/56"),
+            ("address/128", "2001:db8::4", "2001:db8::4/128"),
+            ("peer/64", "2001:db8::4", "2001:db8::/64"),
+            ("peer", "2001:db8::4", "2001:db8::4"),
+            ("address", "192.0.2.1", "192.0.2.1"),
+            ("address", "::ffff:192.0.2.1", "192.0.2.1"),
+            ("address", "::ffff:c000:201", "192.0.2.1"),
+            ("address", "unknown", "unknown"),
+            ("address=2001:db8::4", "2001:db8:0::4", "2001:db8::/64"),
+            ("address=2001:db8::/64", "2001:db8::4", "2001:db8::/64"),
+            ("address=192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"),
+        ] {
+            let pattern = format!("edge: {pattern}");
+            let entries = [
+                ("address", address),
+                ("remote_address", address),
+                ("peer", address),
+            ];
+            assert_eq!(
+                values(&pattern, &part(&entries)).unwrap(),
+                [counted],
+                "{pattern}"
+            );
+        }
+        assert_eq!(
+            values("address=2001:db8::5", &part(&[("address", "2001:db8::4")])),
+            None
+        );
+        for text in [
+            "a/",
+            "a/0",
+            "a/129",
+            "a/x",
+            "a/64/64",
+            "address=2001:DB8::1",
+        ] {
+            assert!(Pattern::parse(&format!("edge: {text}")).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_without_its_query() {
+        for path in ["/login", "/login?", "/login?a=/b", "/login#a", "/login?#?"] {
+            for (pattern, name) in [("edge: path=/login", "path"), ("edge: %3Apath", ":path")] {
+                let counted = values(pattern, &part(&[(name, path)]));
+                assert_eq!(counted.unwrap(), ["/login"], "{path}");
+            }
+        }
+        assert_eq!(values("path", &part(&[("path", "?a")])).unwrap(), ["/"]);
+        assert_eq!(values("url", &part(&[("url", "/a?b")])).unwrap(), ["/a?b"]);
+        assert!(Pattern::parse("path=/login?a").is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! The rules of the file: read at the start and again while requests come in.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::SystemTime;
 
 use redisson_rate_limiter::{RedissonClient, Rule, RuleConfig, Rules, RulesConfig};
 
@@ -42,8 +42,16 @@ pub(super) struct ShownRule {
     pub(super) pattern: Arc<Pattern>,
 }
 
-/// What differs when a file has changed.
-type Stamp = (SystemTime, u64);
+/// What differs when a file has changed: also one that was replaced by another of the same length and time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    length: u64,
+    /// In seconds and nanoseconds.
+    modified: (i64, i64),
+    /// When anything of it was changed, which nobody can set.
+    changed: (i64, i64),
+}
 
 struct Read {
     rules: Vec<Rule<Part, ()>>,
@@ -96,8 +104,8 @@ impl RulesFile {
         }
     }
 
-    /// Whether the file has another time or length than when it was read last, and the same as when this was called last: one
-    /// that is being written may have some of the rules only.
+    /// Whether the file differs from the one that was read last, and not from when this was called last: one that is being
+    /// written may have some of the rules only.
     pub(super) fn has_changed(&self) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamp(&self.path);
@@ -114,7 +122,12 @@ impl Shown {
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
+    Some(Stamp {
+        file: (metadata.dev(), metadata.ino()),
+        length: metadata.len(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    })
 }
 
 fn read(client: &RedissonClient, path: &Path) -> Result<Read, String> {
@@ -154,7 +167,8 @@ fn made(
     let target = move |part: &Part| first.applies_to(part).then(|| first.value(part, 0))?;
     let mut rule = client
         .rule(config, target, |_, _| ())?
-        .cost(|part| part.cost);
+        .cost(|part| part.chargeable().unwrap_or(u32::MAX))
+        .longest_turn(|part| part.longest_turn);
     for place in 1..pattern.values() {
         let pattern = Arc::clone(pattern);
         rule = rule.and_by(move |part| pattern.value(part, place));
@@ -188,6 +202,34 @@ mod tests {
             refused.contains("line 4: unknown field `limmit`"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_by_one_of_equal_length_and_time_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        let write = |path: &Path, limit: &str| {
+            fs::write(path, RULE.replace("limit = 1", limit)).unwrap();
+            let file = fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+                .unwrap();
+        };
+        write(&path, "limit = 1");
+        let client = RedissonClient::in_memory();
+        let file = RulesFile::open(&client, path.clone()).unwrap();
+        assert!(!file.has_changed() && !file.has_changed());
+        let other = folder.path().join("other");
+        write(&other, "limit = 2");
+        fs::rename(&other, &path).unwrap();
+        assert!(!file.has_changed() && file.has_changed());
+        file.reload(&client).unwrap();
+        // The same file, with a time as before.
+        let before = stamp(&path).unwrap();
+        while stamp(&path).unwrap().changed == before.changed {
+            write(&path, "limit = 3");
+        }
+        assert_eq!(stamp(&path).unwrap().modified, before.modified);
+        assert!(!file.has_changed() && file.has_changed());
     }
 
     #[test]

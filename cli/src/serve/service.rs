@@ -11,7 +11,7 @@ use redisson_rate_limiter::{
 };
 use redisson_rate_limiter_metrics::Metrics;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::arguments::ServeArguments;
 use super::credentials::Credentials;
@@ -76,36 +76,82 @@ impl Service {
         }
     }
 
+    /// How long a request may wait for its turn whose client gives it so much time: an answer has to be back by then.
+    pub(super) fn longest_turn(&self, deadline: Option<Duration>) -> Duration {
+        let longest = self.settings.client_timeout + self.response_timeout;
+        deadline.map_or(longest, |deadline| longest.min(deadline / 2))
+    }
+
     /// Decides a request of these parts together, and charges all or none.
     pub(super) async fn check(&self, parts: &[Part]) -> Result<Verdict<()>> {
-        let verdict = self.rules.rules.check_all(parts).await;
+        let verdict = self.decide(parts).await;
         self.note(parts, &verdict);
         verdict
     }
 
     /// What `check` would return.
     pub(super) async fn peek(&self, parts: &[Part]) -> Result<Verdict<()>> {
+        self.refuse_too_much(parts).await?;
         self.rules.rules.peek_all(parts).await
     }
 
     /// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it waits, so that
     /// nothing is kept if it is dropped.
-    pub(super) async fn acquire(&self, part: &Part, wait: Duration) -> Result<Verdict<()>> {
-        let parts = std::slice::from_ref(part);
+    pub(super) async fn acquire(&self, mut part: Part, wait: Duration) -> Result<Verdict<()>> {
         let until = Instant::now() + wait;
         let mut closing = self.closing.subscribe();
         let verdict = loop {
-            let verdict = self.rules.rules.check_all(parts).await;
+            part.longest_turn = until - Instant::now();
+            let verdict = self.decide(std::slice::from_ref(&part)).await;
             let Some(at) = retry_at(&verdict).filter(|at| *at <= until) else {
                 break verdict;
             };
             tokio::select! {
                 () = sleep_until(at) => {}
-                _ = closing.wait_for(|is_closing| *is_closing) => break Err(Error::Closed),
+                () = closed(&mut closing) => break Err(Error::Closed),
             }
         };
-        self.note(parts, &verdict);
+        self.note(std::slice::from_ref(&part), &verdict);
         verdict
+    }
+
+    /// When the server ends, the store has its time to answer; a request that still waits for its turn then has none.
+    async fn decide(&self, parts: &[Part]) -> Result<Verdict<()>> {
+        let mut closing = self.closing.subscribe();
+        let time_left = self
+            .response_timeout
+            .min(self.settings.shutdown_timeout / 2);
+        let ended = async {
+            closed(&mut closing).await;
+            sleep(time_left).await;
+        };
+        let decided = async {
+            self.refuse_too_much(parts).await?;
+            self.rules.rules.check_all(parts).await
+        };
+        tokio::select! {
+            biased;
+            decided = decided => decided,
+            () = ended => Err(Error::Closed),
+        }
+    }
+
+    /// Refuses a part that has a limit, and costs more than any limiter charges at once. Of one without a limit, nothing is charged.
+    async fn refuse_too_much(&self, parts: &[Part]) -> Result<()> {
+        for part in parts.iter().filter(|it| it.chargeable().is_none()) {
+            let one = Part {
+                cost: 1,
+                ..part.clone()
+            };
+            let verdict = self.rules.rules.peek_all(&[one]).await?;
+            if !matches!(verdict, Verdict::Granted(None)) {
+                return Err(Error::InvalidArgument {
+                    argument: "cost",
+                    reason: "must be at most 4294967295",
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Gives permits back to the RRateLimiters whose rules apply, and returns to how many.
@@ -131,11 +177,16 @@ impl Service {
     }
 }
 
-/// Whether a request costs more than limiters ever grant at once, be it the limit of one or what one call can do.
+async fn closed(closing: &mut watch::Receiver<bool>) {
+    // The sender is the service's own.
+    let _ = closing.wait_for(|is_closing| *is_closing).await;
+}
+
+/// Whether a request asks for more than limiters ever grant at once, be it the limit of one, what one call can do, or more limits.
 pub(super) fn costs_too_much(error: &Error) -> bool {
     match error {
         Error::ExceedsLimit { .. } => true,
-        Error::InvalidArgument { argument, .. } => *argument == "cost",
+        Error::InvalidArgument { argument, .. } => ["cost", "charges"].contains(argument),
         _ => false,
     }
 }
@@ -145,6 +196,23 @@ pub(super) fn is_wrong_request(error: &Error) -> bool {
     match error {
         Error::InvalidArgument { argument, .. } => *argument != "url",
         error => error.kind() == ErrorKind::InvalidName,
+    }
+}
+
+/// Whether a request failed because of what it holds, such as the name of a key where something else is stored.
+pub(super) fn is_caused_by_request(error: &Error) -> bool {
+    is_wrong_request(error) || matches!(error.kind(), ErrorKind::ExceedsLimit | ErrorKind::BadState)
+}
+
+/// Why a request could not be decided that may be later, for clients: without the address of the store. `None` of other errors.
+pub(super) fn unavailable(error: &Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::StoreUnavailable
+        | ErrorKind::Indeterminate
+        | ErrorKind::AuthenticationFailed => Some("the store is away"),
+        ErrorKind::QueueFull => Some("too many requests wait"),
+        ErrorKind::Closed => Some("the server ends"),
+        _ => None,
     }
 }
 

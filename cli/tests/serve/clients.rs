@@ -115,17 +115,39 @@ fn what_is_too_large_is_refused() {
 
 #[tokio::test]
 async fn connections_over_the_bound_wait_for_others_to_end() {
-    let arguments = ["--max-connections", "2", "--client-timeout", "500ms"];
+    let arguments = ["--max-connections", "2", "--client-timeout", "60s"];
     let serve = Serve::start_with(RULES, &arguments, |_| {});
-    let silent: Vec<_> = (0..4)
-        .map(|_| TcpStream::connect(&serve.http).unwrap())
-        .collect();
-    // It is answered once they were cut off.
-    assert_eq!(
-        serve.check(json!({ "user": "alice" })).await,
-        StatusCode::OK
-    );
-    drop(silent);
+    for address in [&serve.http, &serve.admin] {
+        let request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+        let connect = || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(request).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(60)))
+                .unwrap();
+            BufReader::new(stream)
+        };
+        let answered = |stream: &mut BufReader<TcpStream>| {
+            let mut head = String::new();
+            while !head.ends_with("ok\n") {
+                assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+            }
+        };
+        let (mut first, mut second) = (connect(), connect());
+        answered(&mut first);
+        answered(&mut second);
+        let mut third = connect();
+        for _ in 0..200 {
+            first.get_mut().write_all(request).unwrap();
+            answered(&mut first);
+        }
+        third.get_ref().set_nonblocking(true).unwrap();
+        let waiting = third.fill_buf().unwrap_err();
+        assert_eq!(waiting.kind(), ErrorKind::WouldBlock);
+        third.get_ref().set_nonblocking(false).unwrap();
+        drop(second);
+        answered(&mut third);
+    }
 }
 
 #[tokio::test]
@@ -135,8 +157,9 @@ async fn clients_need_a_token_if_there_is_one() {
     let arguments = ["--token-file", token_file.path().to_str().unwrap()];
     let mut serve = Serve::start_with(RULES, &arguments, |_| {});
     let url = format!("http://{}/v1/check", serve.http);
+    let client = serve.client.clone();
     let check = |authorization: &'static str| {
-        let request = serve.client.post(&url).json(&json!({ "entries": {} }));
+        let request = client.post(&url).json(&json!({ "entries": {} }));
         let request = request.header("authorization", authorization).send();
         async { request.await.unwrap().status() }
     };
@@ -176,9 +199,16 @@ async fn clients_need_a_token_if_there_is_one() {
     ask(serve.channel().await, with).await.unwrap();
 
     // Tokens are replaced while it runs, and a mistake keeps the old ones.
-    fs::write(&token_file, "\n").unwrap();
-    serve.signal(rustix::process::Signal::HUP);
-    serve.line_with("credentials: kept the old ones: ");
+    for mistake in [Some(&b"\n"[..]), Some(b"\xff"), None] {
+        match mistake {
+            Some(bytes) => fs::write(&token_file, bytes).unwrap(),
+            None => fs::remove_file(&token_file).unwrap(),
+        }
+        serve.signal(rustix::process::Signal::HUP);
+        serve.line_with("credentials: kept the old ones: ");
+        assert_eq!(check("").await, StatusCode::UNAUTHORIZED, "{mistake:?}");
+        assert_eq!(check("Bearer first").await, StatusCode::OK, "{mistake:?}");
+    }
     fs::write(&token_file, "third").unwrap();
     serve.signal(rustix::process::Signal::HUP);
     serve.line_with("credentials: read again");
@@ -189,6 +219,52 @@ async fn clients_need_a_token_if_there_is_one() {
     ] {
         let request = serve.client.get(&url).bearer_auth(token);
         assert_eq!(request.send().await.unwrap().status(), status);
+    }
+}
+
+/// Only probes are answered without one.
+#[tokio::test]
+async fn no_path_but_those_of_probes_is_answered_without_a_token() {
+    let serve = Serve::start_with(RULES, &[], |command| {
+        command.env("RRATELIMITER_TOKEN", "token");
+    });
+    let url = |path: &str| format!("http://{}{path}", serve.http);
+    let document = serve.client.get(url("/openapi.json")).bearer_auth("token");
+    let document: serde_json::Value = document.send().await.unwrap().json().await.unwrap();
+    let documented = document["paths"].as_object().unwrap().keys();
+    let paths = documented.map(|it| it.replace("{domain}", "shop"));
+    let others = [
+        "/",
+        "/v1",
+        "/v1/",
+        "/v1/auth-request",
+        "/v1/other",
+        "/metrics",
+        "/status.json",
+    ];
+    let others = others.map(str::to_owned);
+    let near = [
+        "/healthz/",
+        "/readyz/",
+        "/healthz/..",
+        "//healthz",
+        "/Healthz",
+        "/readyz%2f",
+    ];
+    let near = near.map(str::to_owned);
+    let methods = [
+        "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "OTHER",
+    ];
+    for path in paths.chain(others).chain(near) {
+        for method in methods {
+            let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+            let asked = serve.client.request(method.clone(), url(&path));
+            let asked = asked.json(&json!({ "entries": {}, "timeout_ms": 1 }));
+            let status = asked.send().await.unwrap().status();
+            let is_probe = ["/healthz", "/readyz"].contains(&&*path);
+            let is_refused = status == StatusCode::UNAUTHORIZED;
+            assert_ne!(is_refused, is_probe, "{method} {path}: {status}");
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Envoy's rate limit service.
 
+use std::time::Duration;
+
 use redis::AsyncCommands;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tonic::Code::{InvalidArgument, Unavailable};
+use tonic::Code::Unavailable;
 use tonic::Request;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -247,15 +250,17 @@ async fn what_no_call_grants_at_once_is_over_the_limit_in_redis() {
 }
 
 #[tokio::test]
-async fn hits_that_would_be_given_back_are_not_charged() {
+async fn hits_that_would_be_given_back_are_looked_at() {
     let serve = Serve::start(RULES);
     let mut refund = envoy("edge", &[ADDRESS]);
     refund.descriptors[0].is_negative_hits = true;
-    let refused = serve.ask(refund).await.unwrap_err();
-    assert_eq!(refused.code(), InvalidArgument);
-    assert!(refused.message().contains("is_negative_hits"), "{refused}");
-    let ok = serve.ask(envoy("edge", &[ADDRESS])).await.unwrap();
-    assert_eq!(remaining(&ok.statuses[0]), (2, 3));
+    for left in [3, 2, 1] {
+        let seen = serve.ask(refund.clone()).await.unwrap();
+        assert_eq!(remaining(&seen.statuses[0]), (left, 3));
+        serve.ask(envoy("edge", &[ADDRESS])).await.unwrap();
+    }
+    let seen = serve.ask(refund).await.unwrap();
+    assert_eq!(codes(&seen), (Code::OverLimit, vec![Code::OverLimit]));
 }
 
 #[tokio::test]
@@ -263,15 +268,14 @@ async fn a_request_has_a_bounded_number_of_descriptors_and_entries() {
     let serve = Serve::start(RULES);
     let other: &[_] = &[("user", "alice")];
     let entries = [("user", "alice"); 65];
-    for (descriptors, is_taken) in [
-        (vec![other; 64], true),
-        (vec![other; 65], false),
-        (vec![&entries[..64]], true),
-        (vec![other, &entries[..]], false),
+    for (descriptors, code) in [
+        (vec![other; 64], Code::Ok),
+        (vec![other; 65], Code::OverLimit),
+        (vec![&entries[..64]], Code::Ok),
+        (vec![other, &entries[..]], Code::OverLimit),
     ] {
-        let answer = serve.ask(envoy("edge", &descriptors)).await;
-        let code = answer.map_err(|it| it.code()).err();
-        assert_eq!(code, (!is_taken).then_some(InvalidArgument));
+        let answer = serve.ask(envoy("edge", &descriptors)).await.unwrap();
+        assert_eq!(answer.overall_code(), code);
     }
 }
 
@@ -355,27 +359,60 @@ async fn a_value_that_is_not_utf_8_is_limited_too() {
 }
 
 #[tokio::test]
-async fn malformed_requests_are_refused() {
+async fn a_request_with_more_limits_than_decide_together_is_denied() {
     let serve = Serve::start(RULES);
-    let mut huge = envoy("edge", &[ADDRESS]);
-    huge.descriptors[0].hits_addend = Some(u64::MAX);
-    for request in [envoy("", &[ADDRESS]), envoy("edge", &[]), huge] {
-        let refused = serve.ask(request).await.unwrap_err();
-        assert_eq!(refused.code(), InvalidArgument);
-    }
     let values: Vec<String> = (0..40).map(|it| format!("198.51.100.{it}")).collect();
     let many: Vec<_> = values
         .iter()
         .map(|it| [("remote_address", &**it)])
         .collect();
     let many: Vec<_> = many.iter().map(|it| &it[..]).collect();
-    let refused = serve.ask(envoy("edge", &many[10..])).await;
-    assert_eq!(refused.unwrap().statuses.len(), 30);
-    let refused = serve.ask(envoy("edge", &many[..33])).await.unwrap_err();
-    assert_eq!(refused.code(), InvalidArgument);
-    let long = "a".repeat(2 * 1024 * 1024);
-    let large = serve.ask(envoy("edge", &[&[("user", &long)]])).await;
-    assert_eq!(large.unwrap_err().code(), tonic::Code::OutOfRange);
+    let ok = serve.ask(envoy("edge", &many[8..])).await.unwrap();
+    assert_eq!(codes(&ok), (Code::Ok, vec![Code::Ok; 32]));
+    let denied = serve.ask(envoy("edge", &many[..33])).await.unwrap();
+    assert_eq!(codes(&denied), (Code::OverLimit, vec![Code::OverLimit; 33]));
+    assert_eq!(remaining(&denied.statuses[0]), (3, 3)); // not charged
+}
+
+#[tokio::test]
+async fn a_turn_after_the_deadline_of_the_client_is_denied() {
+    let rules = r#"
+        [[rules]]
+        name = "paced"
+        key = "edge: remote_address"
+        policy = { algorithm = "leaky_bucket", quantity = 1, period_ms = 3600000, capacity = 5 }
+        "#;
+    let server = Server::start();
+    for serve in [Serve::start(rules), Serve::on(&server, rules, &[])] {
+        let asked = |deadline: Option<Duration>| {
+            let mut request = Request::new(envoy("edge", &[ADDRESS]));
+            if let Some(deadline) = deadline {
+                request.set_timeout(deadline);
+            }
+            request
+        };
+        let channel = serve.channel().await;
+        let first = ask(channel.clone(), asked(None)).await.unwrap();
+        assert_eq!(codes(&first).0, Code::Ok);
+        // The turn of the next one is in an hour.
+        for deadline in [None, Some(Duration::from_secs(600)), None] {
+            let denied = ask(channel.clone(), asked(deadline)).await.unwrap();
+            assert_eq!(codes(&denied), (Code::OverLimit, vec![Code::OverLimit]));
+            let mut look = envoy("edge", &[ADDRESS]);
+            look.descriptors[0].hits_addend = Some(0);
+            assert_eq!(
+                serve.ask(look).await.unwrap().overall_code(),
+                Code::OverLimit
+            );
+        }
+        // They were not charged: only the first one is in the bucket.
+        let status = serve.status_json().await;
+        assert_eq!(status["rules"][0]["use"]["total"]["granted"], json!(1));
+        let peek = json!({ "domain": "edge", "entries": { "remote_address": "192.0.2.1" } });
+        let wait = serve.post("/v1/check", peek).await;
+        let wait = wait.headers()["retry-after"].to_str().unwrap().to_owned();
+        assert!((3_500..=3_600).contains(&wait.parse().unwrap()), "{wait}");
+    }
 }
 
 #[tokio::test]

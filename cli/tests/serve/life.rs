@@ -1,6 +1,9 @@
 //! From the start to the end: rules that change, health, a store that goes away, shutdown.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
+use std::time::Duration;
 
 use reqwest::StatusCode;
 use rustix::process::Signal;
@@ -8,7 +11,7 @@ use serde_json::json;
 
 use crate::http::RULES;
 use crate::support::servers::Server;
-use crate::support::{Serve, command};
+use crate::support::{Serve, command, envoy};
 
 #[test]
 fn rules_that_cannot_be_read_are_an_error_of_usage() {
@@ -57,8 +60,19 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         refused.contains("line 5: unknown field `limmit`"),
         "{refused}"
     );
-    let error = &serve.status_json().await["rules_error"];
+    let status = serve.status_json().await;
+    let error = &status["rules_error"];
     assert!(error.as_str().unwrap().contains("limmit"), "{error}");
+    // The old rules are still those that are shown, with their keys.
+    let names = status["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["name"]);
+    assert_eq!(names.collect::<Vec<_>>(), ["per-user", "orders"]);
+    assert_eq!(serve.check(json!({ "user": "bob" })).await, StatusCode::OK);
+    let asking = &serve.status_json().await["asking"];
+    assert!(asking.to_string().contains("user=bob"), "{asking}");
     let metrics = serve.metrics().await;
     assert!(metrics.contains("rate_limiter_rules_valid 0"), "{metrics}");
     assert!(
@@ -166,6 +180,114 @@ async fn a_shutdown_ends_those_who_wait_and_loses_no_answer() {
     let (lines, code) = serve.ended();
     assert_eq!(code, Some(0), "{lines:?}");
     assert_eq!(lines.last().unwrap(), "rratelimiter: ended");
+}
+
+#[tokio::test]
+async fn a_shutdown_answers_those_who_wait_for_their_turn() {
+    let rules = r#"
+        [[rules]]
+        name = "paced"
+        key = "user"
+        policy = { algorithm = "leaky_bucket", quantity = 1, period_ms = 25000, capacity = 2 }
+        "#;
+    let timeouts = ["--client-timeout", "60s", "--max-wait", "60s"];
+    let arguments = [&timeouts[..], &["--response-timeout", "300ms"]].concat();
+    let serve = Serve::start_with(rules, &arguments, |_| {});
+    let first = json!({ "user": "alice" });
+    assert_eq!(serve.check(first).await, StatusCode::OK);
+    let waiting: Vec<_> = [("/v1/check", None), ("/v1/acquire", Some(60_000))]
+        .map(|(path, timeout)| {
+            let mut asked = json!({ "entries": { "user": "alice" } });
+            if let Some(timeout) = timeout {
+                asked["timeout_ms"] = json!(timeout);
+            }
+            let request = serve.client.post(format!("http://{}{path}", serve.http));
+            tokio::spawn(request.json(&asked).send())
+        })
+        .into();
+    let look = json!({ "entries": { "user": "alice" } });
+    loop {
+        // Until both are in the bucket.
+        let peeked = serve.post("/v1/peek", look.clone()).await;
+        let peeked: serde_json::Value = peeked.json().await.unwrap();
+        if peeked["granted"] == json!(false) {
+            break;
+        }
+    }
+    serve.signal(Signal::TERM);
+    for waiting in waiting {
+        let ended = waiting.await.unwrap().unwrap();
+        assert_eq!(ended.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(ended.headers().contains_key("retry-after"));
+    }
+    let (lines, _) = serve.ended();
+    assert_eq!(lines.last().unwrap(), "rratelimiter: ended");
+}
+
+#[tokio::test]
+async fn it_is_not_ready_while_it_shuts_down() {
+    let mut serve = Serve::start(RULES);
+    let addresses = [serve.http.clone(), serve.admin.clone()];
+    // Requests that have begun.
+    let begin = |address: &String| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let beginning = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\n";
+        stream.write_all(beginning).unwrap();
+        stream
+    };
+    let open = addresses.each_ref().map(begin);
+    for address in addresses.iter().cycle().take(40) {
+        // What was sent before is read meanwhile.
+        let ready = serve.client.get(format!("http://{address}/readyz"));
+        let ready = ready.header("connection", "close").send().await.unwrap();
+        assert_eq!(ready.status(), StatusCode::OK);
+    }
+    serve.signal(Signal::TERM);
+    serve.line_with("ending");
+    for mut stream in open {
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        stream.write_all(b"\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_does_not_wait_for_a_failure_policy() {
+    let server = Server::start();
+    let mut serve = Serve::on(&server, RULES, &["--failure-policy", "deny"]);
+    drop(server);
+    serve.line_with("breaker of ");
+    let acquire = json!({ "entries": { "user": "alice" }, "timeout_ms": 20_000 });
+    let denied = serve.post("/v1/acquire", acquire).await;
+    assert_eq!(denied.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(denied.headers().contains_key("retry-after"));
+    // It was asked once.
+    let total = &serve.status_json().await["rules"][0]["use"]["total"];
+    assert_eq!(total["denied"], json!(1));
+}
+
+#[tokio::test]
+async fn clients_are_not_told_where_the_store_is() {
+    let server = Server::start();
+    let mut serve = Serve::on(&server, RULES, &[]);
+    let address = format!("127.0.0.1:{}", server.port());
+    drop(server);
+    serve.line_with("lost the connection");
+    for path in ["/v1/check", "/v1/peek", "/v1/release"] {
+        let asked = json!({ "domain": "shop", "entries": { "user": "alice" } });
+        let failed = serve.post(path, asked).await;
+        assert_eq!(failed.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(failed.headers()["retry-after"], "1");
+        let text = failed.text().await.unwrap();
+        assert!(!text.contains(&address), "{text}");
+        assert!(text.contains("the store is away"), "{text}");
+    }
+    let failed = serve.ask(envoy("shop", &[&[("user", "alice")]])).await;
+    assert_eq!(failed.unwrap_err().message(), "the store is away");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod clients;
 mod grpc;
+mod hostile;
 mod http;
 mod late_store;
 mod life;

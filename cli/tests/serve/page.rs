@@ -143,16 +143,21 @@ async fn the_page_only_reads_and_allows_nothing_from_elsewhere() {
         );
         let written = serve.client.post(&url).send().await.unwrap();
         assert_eq!(written.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
-        let here = (StatusCode::OK, ["localhost:1", "[::1]:1", "127.0.0.1"]);
+        let here = (StatusCode::OK, &["localhost:1", "[::1]:1", "127.0.0.1"][..]);
         // A name that leads here, of a page of somewhere else.
         let elsewhere = [
             "attacker.example",
             "attacker.example:8082",
             "127.0.0.1.attacker.example",
+            "localhost.attacker.example",
+            "localhost:8082.attacker.example",
+            "localhosts",
+            "[localhost]",
+            "",
         ];
-        for (status, hosts) in [here, (StatusCode::MISDIRECTED_REQUEST, elsewhere)] {
+        for (status, hosts) in [here, (StatusCode::MISDIRECTED_REQUEST, &elsewhere[..])] {
             for host in hosts {
-                let asked = serve.client.get(&url).header("host", host);
+                let asked = serve.client.get(&url).header("host", *host);
                 let answer = asked.send().await.unwrap();
                 assert_eq!(answer.status(), status, "{path} {host}");
             }

@@ -186,7 +186,7 @@ pub async fn try_ask(
 /// A request of Envoy.
 pub fn envoy(domain: &str, descriptors: &[&[(&str, &str)]]) -> RateLimitRequest {
     let entry = |(key, value): &(&str, &str)| Entry {
-        key: (*key).to_owned(),
+        key: key.as_bytes().to_vec(),
         value: value.as_bytes().to_vec(),
     };
     let descriptor = |entries: &&[(&str, &str)]| RateLimitDescriptor {
@@ -195,7 +195,7 @@ pub fn envoy(domain: &str, descriptors: &[&[(&str, &str)]]) -> RateLimitRequest 
         is_negative_hits: false,
     };
     RateLimitRequest {
-        domain: domain.to_owned(),
+        domain: domain.as_bytes().to_vec(),
         descriptors: descriptors.iter().map(descriptor).collect(),
         hits_addend: 0,
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use std::{mem, slice};
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::in_force::InForce;
 use super::rule::{Applied, Limited};
@@ -12,7 +12,7 @@ use super::{Rule, Rules, Verdict};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::{Error, Result};
 use crate::limiters::joint::{
-    Asked, Charged, JointDecision, Keys, Mode, Taken, check_all, peek_all,
+    Asked, Charged, JointDecision, Keys, MOST_LIMITERS, Mode, Parts, Taken, check_all, peek_all,
 };
 use crate::limiters::{Charge, at_once};
 use crate::policies::algorithm::INTERNAL;
@@ -20,10 +20,62 @@ use crate::policies::algorithm::INTERNAL;
 /// What a blocked request is told to wait: no end is known.
 const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A rule that applies to a part of a request.
+/// A rule that applies to a part of a request, and to others that count for the same target.
 struct Applying<'a> {
     place: Place,
+    /// The places of all these parts.
+    parts: Parts,
+    /// What they cost together.
+    cost: u64,
     applied: Applied<'a>,
+}
+
+impl Applying<'_> {
+    fn cost(&self) -> Result<u32> {
+        u32::try_from(self.cost).map_err(|_| Error::InvalidArgument {
+            argument: "cost",
+            reason: "must be lower: what counts for one target costs at most 4294967295 together",
+        })
+    }
+
+    /// The part that a limiter has in the decision.
+    fn charge(&self, limited: &Limited) -> Result<Charge> {
+        let charge = self.applied.charge(limited, self.cost()?)?;
+        match self.applied.longest_turn {
+            Some(longest) => charge.with_longest_turn(longest),
+            None => Ok(charge),
+        }
+    }
+
+    /// Whether its limiter may give the request a turn that is too late.
+    fn has_longest_turn(&self) -> bool {
+        let limited = self.applied.limited;
+        self.applied.longest_turn.is_some()
+            && limited.is_some_and(|it| it.limiter.gives_turns(INTERNAL))
+    }
+
+    fn is_same_target(&self, other: &Self) -> bool {
+        let limiters = [self, other].map(|it| it.applied.limited.map(std::ptr::from_ref));
+        self.place.rule == other.place.rule
+            && limiters[0] == limiters[1]
+            && self.applied.key == other.applied.key
+    }
+}
+
+/// Adds a rule that applies, or its part to the one that counts for the same target. With more limiters than decide together it is
+/// not looked for: they are refused.
+fn add<'a, A>(all: &mut A, applying: Applying<'a>)
+where
+    A: Extend<Applying<'a>> + std::ops::DerefMut<Target = [Applying<'a>]>,
+{
+    let mut known = all.iter_mut().take(MOST_LIMITERS + 1);
+    match known.find(|it| it.is_same_target(&applying)) {
+        Some(known) => {
+            known.parts.extend(applying.parts);
+            known.cost = known.cost.saturating_add(applying.cost);
+        }
+        None => all.extend([applying]),
+    }
 }
 
 /// The places of a rule and of a part.
@@ -56,14 +108,19 @@ struct AskedFor<'a> {
 /// What each limiter was asked for.
 fn asked(asked: Few<AskedFor<'_>>, mut applying: Few<Applying<'_>>) -> Few<Asked> {
     let each = asked.into_iter().map(|it| {
-        let Applying { place, applied } = &mut applying[it.applying];
+        let Applying {
+            place,
+            parts,
+            applied,
+            ..
+        } = &mut applying[it.applying];
         let key = match it.is_last {
             true => mem::take(&mut applied.key),
             false => applied.key.clone(),
         };
         Asked {
             rule: place.rule,
-            part: place.part,
+            parts: parts.clone(),
             by: (Arc::clone(&it.limited.limiter), key),
         }
     });
@@ -75,7 +132,7 @@ impl<R, E> Rules<R, E> {
     /// itself, and all limiters of all parts decide together, as [`check`](Self::check) has those of one part decide. Which
     /// part a limiter decided on is told by [`JointDecision::of_part`].
     ///
-    /// No two parts may count for the same target of a rule.
+    /// Parts that count for the same target of a rule are charged together, as one that costs as much as all of them.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -255,14 +312,19 @@ impl<R, E> Rules<R, E> {
                     continue;
                 };
                 let is_blocked = applied.limited.is_none();
-                let applying = Applying { place, applied };
+                let applying = Applying {
+                    place,
+                    parts: smallvec![part],
+                    cost: applied.cost.into(),
+                    applied,
+                };
                 if in_force.is_shadow || rule.is_shadow {
-                    all.in_shadow.push(applying);
+                    add(&mut all.in_shadow, applying);
                 } else if is_blocked {
                     all.blocks = Some(applying);
                     return all;
                 } else {
-                    all.enforced.push(applying);
+                    add(&mut all.enforced, applying);
                 }
             }
         }
@@ -275,30 +337,38 @@ impl<R, E> Rules<R, E> {
         in_force: &InForce<R, E>,
         mut applying: Few<Applying<'_>>,
     ) -> Result<Option<(Place, JointDecision)>> {
-        if applying.len() > 1 || !applying.is_empty() && in_force.has_replaced() {
+        let is_alone = applying.len() == 1 && !applying[0].has_longest_turn();
+        if !applying.is_empty() && (!is_alone || in_force.has_replaced()) {
             let (asked_for, charges) = self.charges(in_force, &applying, Mode::Enforced)?;
             let joint = check_all(&self.registry, charges, Mode::Enforced).await?;
             let deciding = applying[asked_for[joint.deciding_place()].applying].place;
             let joint = joint.by_rule(asked(asked_for, applying));
             return Ok(Some((deciding, joint)));
         }
-        let Some(Applying { place, applied }) = applying.pop() else {
+        let Some(applying) = applying.pop() else {
             return Ok(None);
         };
+        let cost = applying.cost()?;
+        let Applying {
+            place,
+            parts,
+            applied,
+            ..
+        } = applying;
         let Some(limited) = applied.limited else {
             return Ok(None);
         };
         let limiter = &limited.limiter;
         let decided = match limiter.gives_turns(INTERNAL) {
             true => None,
-            false => limiter.check_now(&applied.key, applied.cost),
+            false => limiter.check_now(&applied.key, cost),
         };
         let decision = match decided {
             Some(decision) => decision?,
-            None => limiter.check(&applied.key, applied.cost).await?,
+            None => limiter.check(&applied.key, cost).await?,
         };
         let charged = Charged {
-            part: place.part,
+            parts,
             ..limited.charged(applied.key)
         };
         Ok(Some((place, JointDecision::of_one(charged, decision))))
@@ -357,7 +427,8 @@ impl<R, E> Rules<R, E> {
 impl<R, E> InForce<R, E> {
     fn charges<'a>(&'a self, all: &[Applying<'a>]) -> Result<(Few<AskedFor<'a>>, Few<Charge>)> {
         let (mut asked, mut charges) = (Few::<AskedFor<'_>>::new(), Few::<Charge>::new());
-        for (applying, Applying { place, applied }) in all.iter().enumerate() {
+        for (applying, this) in all.iter().enumerate() {
+            let Applying { place, applied, .. } = this;
             let Some(limited) = applied.limited else {
                 continue;
             };
@@ -366,18 +437,18 @@ impl<R, E> InForce<R, E> {
                 limited,
                 is_last: false,
             };
-            charges.push(applied.charge(limited)?);
+            charges.push(this.charge(limited)?);
             asked.push(asked_for(limited));
             for limited in self.replaced(place.rule, applied.plan) {
                 // One that could never grant the request does not know it, and no keys take part twice: what they count, another
                 // rule counts now.
                 let is_counted = |charge: &Charge| {
-                    let own = all.iter().map(|it| &it.applied);
-                    let own = own.filter_map(|it| it.charge(it.limited?).ok());
+                    let own = all.iter();
+                    let own = own.filter_map(|it| it.charge(it.applied.limited?).ok());
                     let others = own.chain(charges.iter().cloned());
                     { others }.any(|other| other.keys_of(charge) != Keys::Others)
                 };
-                if let Ok(charge) = applied.charge(limited)
+                if let Ok(charge) = this.charge(limited)
                     && !is_counted(&charge)
                 {
                     charges.push(charge);
@@ -405,7 +476,7 @@ impl<R, E> InForce<R, E> {
             name: Arc::clone(&self.rules[applying.place.rule].limited.name),
             rate_limiter: None,
             asked: None,
-            part: applying.place.part,
+            parts: smallvec![applying.place.part],
         };
         JointDecision::of_one(charged, denied)
     }

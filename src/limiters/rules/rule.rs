@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::smallvec;
 
 use crate::decision::Decision;
 use crate::error::Result;
@@ -38,6 +41,7 @@ pub struct Rule<R, E> {
     pub(super) is_shadow: bool,
     targets: Vec<Target<R>>,
     cost: Cost<R>,
+    longest_turn: Option<LongestTurn<R>>,
     rejection: Rejection<R, E>,
 }
 
@@ -84,7 +88,7 @@ impl Limited {
             name: Arc::clone(&self.name),
             rate_limiter: self.limiter.rate_limiter_of(&key, INTERNAL),
             asked: Some((Arc::clone(&self.limiter), key)),
-            part: 0,
+            parts: smallvec![0],
         }
     }
 }
@@ -93,6 +97,8 @@ impl Limited {
 pub(super) struct Applied<'a> {
     pub(super) key: String,
     pub(super) cost: u32,
+    /// How long the request waits for its turn, if that is bounded.
+    pub(super) longest_turn: Option<Duration>,
     /// The plan that decides, if it is not the rule's own limiter.
     pub(super) plan: Option<&'a str>,
     /// `None` if it is blocked.
@@ -101,14 +107,15 @@ pub(super) struct Applied<'a> {
 
 impl Applied<'_> {
     /// The part that a limiter has in the decision.
-    pub(super) fn charge(&self, limited: &Limited) -> Result<Charge> {
-        let charge = limited.limiter.charge(&self.key, self.cost)?;
+    pub(super) fn charge(&self, limited: &Limited, cost: u32) -> Result<Charge> {
+        let charge = limited.limiter.charge(&self.key, cost)?;
         Ok(charge.named(Arc::clone(&limited.name)))
     }
 }
 
 type Target<R> = Box<dyn Fn(&R) -> Option<String> + Send + Sync>;
 type Cost<R> = Box<dyn Fn(&R) -> u32 + Send + Sync>;
+type LongestTurn<R> = Box<dyn Fn(&R) -> Duration + Send + Sync>;
 type PlanOf<R> = Box<dyn Fn(&R, &str) -> Option<String> + Send + Sync>;
 pub(super) type Rejection<R, E> = Box<dyn Fn(&R, &Decision) -> E + Send + Sync>;
 
@@ -141,6 +148,7 @@ impl<R, E> Rule<R, E> {
             is_shadow: false,
             targets: vec![Box::new(target)],
             cost: Box::new(|_| 1),
+            longest_turn: None,
             rejection: Box::new(rejection),
         }
     }
@@ -190,6 +198,39 @@ impl<R, E> Rule<R, E> {
     pub fn cost(self, cost: impl Fn(&R) -> u32 + Send + Sync + 'static) -> Self {
         Self {
             cost: Box::new(cost),
+            ..self
+        }
+    }
+
+    /// Bounds how long a request waits for the turn that a leaky bucket gives it: a request whose turn would come later is
+    /// denied, and nothing is charged. So the caller of a request that has a deadline never waits in vain. Of the bucket's
+    /// capacity as much counts as flows out in the whole periods of that time, also as the limit that a decision states.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let paced = client.policy_limiter(LeakyBucket::new(1, Duration::from_secs(1)).with_capacity(100))?;
+    /// let rule = Rule::new(paced, |user: &&str| Some(user.to_string()), |_, _| 503);
+    /// let rules = client.rules([rule.longest_turn(|_| Duration::from_millis(2_500))])?;
+    /// let (one, two, three, four) = tokio::join!(
+    ///     rules.check(&"alice"),
+    ///     rules.check(&"alice"), // its turn is in a second
+    ///     rules.check(&"alice"), // in two
+    ///     rules.check(&"alice"), // and this one's would be in three
+    /// );
+    /// for granted in [one?, two?, three?] {
+    ///     assert!(matches!(granted, Verdict::Granted(Some(_))));
+    /// }
+    /// assert!(matches!(four?, Verdict::Rejected(503, _)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn longest_turn(self, longest: impl Fn(&R) -> Duration + Send + Sync + 'static) -> Self {
+        Self {
+            longest_turn: Some(Box::new(longest)),
             ..self
         }
     }
@@ -328,8 +369,9 @@ impl<R, E> Rule<R, E> {
             Some((name, Limits::To(limited))) => (Some(&**name), Some(limited)),
         };
         let cost = (self.cost)(request);
-        (cost > 0 || limited.is_none()).then_some(Applied {
+        (cost > 0 || limited.is_none()).then(|| Applied {
             cost,
+            longest_turn: self.longest_turn.as_ref().map(|longest| longest(request)),
             key,
             plan,
             limited,

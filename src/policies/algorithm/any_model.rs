@@ -2,6 +2,8 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Model, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
@@ -19,6 +21,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn kind(&self) -> TypeId;
     fn properties(&self) -> &'static Properties;
     fn set_up(&self) -> Option<SetUp>;
+    fn with_longest_turn(&self, longest: Duration) -> Option<Arc<dyn AnyModel>>;
     fn limit(&self) -> Option<i64>;
     fn quota(&self) -> Quota;
     fn touches(&self, cost: u32) -> u32;
@@ -71,6 +74,11 @@ impl<M: Model> AnyModel for M {
 
     fn set_up(&self) -> Option<SetUp> {
         Model::set_up(self)
+    }
+
+    fn with_longest_turn(&self, longest: Duration) -> Option<Arc<dyn AnyModel>> {
+        let bounded = Model::with_longest_turn(self, longest)?;
+        Some(Arc::new(bounded))
     }
 
     fn limit(&self) -> Option<i64> {

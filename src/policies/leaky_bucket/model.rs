@@ -3,6 +3,8 @@
 //! The bucket holds the requests of the period that runs and those that wait for a later one. Both keys live as long as a
 //! full bucket takes to flow out, so a bucket that is gone was empty.
 
+use std::time::Duration;
+
 use super::LeakyBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
@@ -78,6 +80,16 @@ impl Model for LeakyBucket {
             });
         }
         Ok(())
+    }
+
+    /// What waits in the bucket has its turn within `capacity / quantity` periods, rounded up.
+    fn with_longest_turn(&self, longest: Duration) -> Option<Self> {
+        let periods = longest.as_millis() / self.period.as_millis().max(1);
+        let waiting = periods.saturating_mul(self.quantity.into());
+        let capacity = u32::try_from(waiting)
+            .ok()
+            .filter(|it| *it < self.capacity)?;
+        Some(self.clone().with_capacity(capacity))
     }
 
     fn limit(&self) -> Option<i64> {

@@ -3,10 +3,12 @@
 
 use prost::{Enumeration, Message};
 
+/// Texts are bytes, as a proxy fills them with what its clients have sent, also if that is not UTF-8: a message that cannot be
+/// read would be an error, at which Envoy lets the request in.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RateLimitRequest {
-    #[prost(string, tag = "1")]
-    pub(crate) domain: String,
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) domain: Vec<u8>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) descriptors: Vec<RateLimitDescriptor>,
     /// 0 is 1.
@@ -28,10 +30,8 @@ pub(crate) struct RateLimitDescriptor {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Entry {
-    #[prost(string, tag = "1")]
-    pub(crate) key: String,
-    /// A `string`, which a proxy fills with what its clients have sent, also if that is not UTF-8. A message that cannot be read is an
-    /// error, at which Envoy lets the request in.
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) value: Vec<u8>,
 }
@@ -121,7 +121,7 @@ mod tests {
         bytes.extend(b"\x18\x02"); // 3: hits_addend 2
         bytes.extend(b"\x7a\x01x"); // 15: of a later version
         let entry = Entry {
-            key: "user".to_owned(),
+            key: b"user".to_vec(),
             value: b"alice".to_vec(),
         };
         let descriptor = RateLimitDescriptor {
@@ -130,7 +130,7 @@ mod tests {
             is_negative_hits: true,
         };
         let request = RateLimitRequest {
-            domain: "edge".to_owned(),
+            domain: b"edge".to_vec(),
             descriptors: vec![descriptor],
             hits_addend: 2,
         };

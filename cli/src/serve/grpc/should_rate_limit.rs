@@ -1,4 +1,7 @@
 //! `ShouldRateLimit`: all descriptors of a request, and all rules for them, are decided together, and charged all or none.
+//!
+//! Envoy lets a request in at an error, and its clients choose most of what a request holds. So whatever that is, it is
+//! decided: what cannot be decided is over the limit. Errors are those of the store, which no client has caused.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,11 +9,15 @@ use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Buf;
 use futures_util::future::try_join_all;
 use hyper::HeaderMap;
-use redisson_rate_limiter::{Decision, Error, ErrorKind, JointDecision, Verdict};
+use prost::Message;
+use redisson_rate_limiter::{Decision, Error, JointDecision, Verdict};
+use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::server::UnaryService;
 use tonic::{Request, Response, Status};
+use tonic_prost::ProstEncoder;
 
 use super::asked::Asked;
 use super::messages::{
@@ -18,31 +25,76 @@ use super::messages::{
 };
 use crate::serve::joint::{denies, state_limits};
 use crate::serve::part::Part;
-use crate::serve::service::{Service, costs_too_much, is_wrong_request};
+use crate::serve::service::{Service, is_caused_by_request, unavailable};
 
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-pub(super) struct ShouldRateLimit(pub(super) Arc<Service>);
+#[derive(Clone)]
+pub(super) struct ShouldRateLimit {
+    pub(super) service: Arc<Service>,
+    /// How long a request may wait for a turn that a leaky bucket gives it.
+    pub(super) longest_turn: Duration,
+}
+
+/// The codec of the protocol, for which a message that cannot be read is none.
+pub(super) struct Lenient;
+
+impl Codec for Lenient {
+    type Encode = RateLimitResponse;
+    type Decode = Option<RateLimitRequest>;
+    type Encoder = ProstEncoder<RateLimitResponse>;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Decoder for Lenient {
+    type Item = Option<RateLimitRequest>;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Status> {
+        let read = RateLimitRequest::decode(&mut *bytes).ok();
+        bytes.advance(bytes.remaining());
+        Ok(Some(read))
+    }
+}
 
 type Answered = Pin<Box<dyn Future<Output = Result<Response<RateLimitResponse>, Status>> + Send>>;
 
-impl UnaryService<RateLimitRequest> for ShouldRateLimit {
+impl UnaryService<Option<RateLimitRequest>> for ShouldRateLimit {
     type Response = RateLimitResponse;
     type Future = Answered;
 
-    fn call(&mut self, request: Request<RateLimitRequest>) -> Answered {
-        let service = Arc::clone(&self.0);
+    fn call(&mut self, request: Request<Option<RateLimitRequest>>) -> Answered {
+        let (service, longest_turn) = (Arc::clone(&self.service), self.longest_turn);
         Box::pin(async move {
-            answer(&service, request.into_inner())
-                .await
-                .map(Response::new)
+            let read = request.into_inner();
+            let asked = read.and_then(|it| Asked::new(it, longest_turn));
+            let answer = match asked {
+                Some(asked) => answer(&service, asked).await?,
+                None => over_limit(),
+            };
+            Ok(Response::new(answer))
         })
     }
 }
 
-async fn answer(service: &Service, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
-    let asked = Asked::new(request)?;
+/// The answer to a request that is not read, or that has too many descriptors.
+fn over_limit() -> RateLimitResponse {
+    RateLimitResponse {
+        overall_code: Code::OverLimit.into(),
+        ..RateLimitResponse::default()
+    }
+}
+
+async fn answer(service: &Service, asked: Asked) -> Result<RateLimitResponse, Status> {
     // What adds no hits is only looked at, before anything is charged.
     let looked_at = match service.peek(&asked.free).await {
         Ok(verdict) => Decided::seen(&asked.free, verdict),
@@ -92,7 +144,7 @@ impl Decided {
         Self::new(parts, verdict, |part| part.cost)
     }
 
-    fn new(parts: &[Part], verdict: Verdict<()>, uncharged: fn(&Part) -> u32) -> Self {
+    fn new(parts: &[Part], verdict: Verdict<()>, uncharged: fn(&Part) -> u64) -> Self {
         let (is_denied, joint) = match verdict {
             Verdict::Granted(joint) => (false, joint),
             Verdict::Rejected((), joint) => (true, Some(joint)),
@@ -109,15 +161,15 @@ impl Decided {
         }
     }
 
-    /// If a descriptor asks for more than is ever granted at once, nothing is charged, and each is looked at by itself: of one
-    /// that does the rule that cannot grant it is told, and of another what is left. If they ask for too much together only, all
-    /// that have a rule do.
+    /// If a descriptor cannot be decided, such as one that asks for more than is ever granted at once, nothing is charged, and
+    /// each is looked at by itself: of one that cannot, the rule is told, and of another what is left. If they cannot be decided
+    /// together only, none that has a rule can.
     async fn failed(service: &Service, parts: &[Part], error: &Error) -> Result<Self, Status> {
-        if !costs_too_much(error) {
+        if !is_caused_by_request(error) {
             return Err(status(error));
         }
         let each = parts.iter().map(|part| look_alone(service, part));
-        let mut statuses = try_join_all(each).await.map_err(|error| status(&error))?;
+        let mut statuses = try_join_all(each).await?;
         if statuses.iter().all(|it| it.code() == Code::Ok) {
             let limited = statuses.iter_mut().filter(|it| it.current_limit.is_some());
             limited.for_each(|it| it.set_code(Code::OverLimit));
@@ -130,15 +182,13 @@ impl Decided {
     }
 }
 
-async fn look_alone(
-    service: &Service,
-    part: &Part,
-) -> redisson_rate_limiter::Result<DescriptorStatus> {
+async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, Status> {
     let limit = match service.peek(slice::from_ref(part)).await {
         Err(Error::ExceedsLimit { limit, .. }) => Some(limit),
-        Err(error) if costs_too_much(&error) => None,
-        verdict => {
-            let seen = Decided::seen(slice::from_ref(part), verdict?);
+        Err(error) if is_caused_by_request(&error) => None,
+        Err(error) => return Err(status(&error)),
+        Ok(verdict) => {
+            let seen = Decided::seen(slice::from_ref(part), verdict);
             return Ok(seen.statuses.into_iter().next().unwrap_or_else(ok));
         }
     };
@@ -147,9 +197,11 @@ async fn look_alone(
         cost: 1,
         ..part.clone()
     };
-    let (joint, uncharged) = match service.peek(slice::from_ref(&one)).await? {
-        Verdict::Granted(joint) => (joint, 1),
-        Verdict::Rejected((), joint) => (Some(joint), 0),
+    let (joint, uncharged) = match service.peek(slice::from_ref(&one)).await {
+        Ok(Verdict::Granted(joint)) => (joint, 1),
+        Ok(Verdict::Rejected((), joint)) => (Some(joint), 0),
+        Err(error) if is_caused_by_request(&error) => (None, 0),
+        Err(error) => return Err(status(&error)),
     };
     let rule = joint.as_ref().map_or_else(ok, |joint| {
         let mut rules = joint.of_part(0);
@@ -173,7 +225,7 @@ fn ok() -> DescriptorStatus {
 }
 
 /// Of the strictest rule for a descriptor; without limit if there is none.
-fn strictest(joint: &JointDecision, place: usize, uncharged: u32) -> DescriptorStatus {
+fn strictest(joint: &JointDecision, place: usize, uncharged: u64) -> DescriptorStatus {
     let strictest = joint.of_part(place).max_by_key(|(_, decision)| {
         let retry_after = decision.retry_after().unwrap_or_default();
         (retry_after, std::cmp::Reverse(decision.remaining()))
@@ -181,13 +233,13 @@ fn strictest(joint: &JointDecision, place: usize, uncharged: u32) -> DescriptorS
     strictest.map_or_else(ok, |(name, decision)| of_rule(name, decision, uncharged))
 }
 
-fn of_rule(name: &str, decision: &Decision, uncharged: u32) -> DescriptorStatus {
+fn of_rule(name: &str, decision: &Decision, uncharged: u64) -> DescriptorStatus {
     let code = if denies(decision) {
         Code::OverLimit
     } else {
         Code::Ok
     };
-    let remaining = decision.remaining().saturating_add(uncharged.into());
+    let remaining = decision.remaining().saturating_add(uncharged);
     let remaining = remaining.min(decision.limit());
     DescriptorStatus {
         code: code.into(),
@@ -234,14 +286,8 @@ fn headers(joint: &JointDecision) -> Vec<HeaderValue> {
 }
 
 fn status(error: &Error) -> Status {
-    let text = error.to_string();
-    match error.kind() {
-        _ if is_wrong_request(error) => Status::invalid_argument(text),
-        ErrorKind::StoreUnavailable
-        | ErrorKind::Indeterminate
-        | ErrorKind::AuthenticationFailed
-        | ErrorKind::QueueFull
-        | ErrorKind::Closed => Status::unavailable(text),
-        _ => Status::internal(text),
+    match unavailable(error) {
+        Some(why) => Status::unavailable(why),
+        None => Status::internal(error.to_string()),
     }
 }

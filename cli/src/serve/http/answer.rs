@@ -2,14 +2,16 @@
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Method, Request, Response, StatusCode};
-use redisson_rate_limiter::{Decision, DecisionSource, Error, ErrorKind, JointDecision};
+use redisson_rate_limiter::{Decision, DecisionSource, Error, JointDecision};
 use serde_json::{Value, json};
 
 use crate::report::millis;
 use crate::serve::joint::{denies, state_limits, strictest_first};
-use crate::serve::service::{Service, costs_too_much, is_wrong_request};
+use crate::serve::service::{Service, costs_too_much, is_wrong_request, unavailable};
 
 /// An answer, whose header fields state the limits.
 #[derive(Debug)]
@@ -49,10 +51,11 @@ impl Answer {
                 return Self::problem(StatusCode::FORBIDDEN, &detail);
             }
             _ if joint.is_by_failure_policy() => {
-                let mut body = unavailable("the store is away");
+                let mut body = reduced_capacity("the store is away");
                 body["granted"] = false.into();
                 return Self::json(StatusCode::SERVICE_UNAVAILABLE, PROBLEM, &body)
-                    .stating(Some(joint));
+                    .stating(Some(joint))
+                    .with_retry();
             }
             _ => {
                 let violated = joint.by_limiter().filter(|(_, it)| denies(it));
@@ -67,21 +70,21 @@ impl Answer {
     }
 
     pub(super) fn failed(error: &Error) -> Self {
+        if let Some(why) = unavailable(error) {
+            let body = reduced_capacity(why);
+            return Self::json(StatusCode::SERVICE_UNAVAILABLE, PROBLEM, &body).with_retry();
+        }
         let detail = error.to_string();
-        let (status, mut body) = match error.kind() {
-            _ if costs_too_much(error) => (StatusCode::TOO_MANY_REQUESTS, quota_exceeded()),
-            _ if is_wrong_request(error) => {
-                return Self::problem(StatusCode::BAD_REQUEST, &detail);
-            }
-            ErrorKind::StoreUnavailable
-            | ErrorKind::Indeterminate
-            | ErrorKind::AuthenticationFailed
-            | ErrorKind::QueueFull
-            | ErrorKind::Closed => (StatusCode::SERVICE_UNAVAILABLE, unavailable(&detail)),
-            _ => return Self::problem(StatusCode::INTERNAL_SERVER_ERROR, &detail),
+        if costs_too_much(error) {
+            let mut body = quota_exceeded();
+            body["detail"] = detail.into();
+            return Self::json(StatusCode::TOO_MANY_REQUESTS, PROBLEM, &body);
+        }
+        let status = match is_wrong_request(error) {
+            true => StatusCode::BAD_REQUEST,
+            false => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        body["detail"] = detail.into();
-        Self::json(status, PROBLEM, &body)
+        Self::problem(status, &detail)
     }
 
     /// A request that was not decided.
@@ -111,13 +114,20 @@ impl Answer {
         self
     }
 
-    pub(super) fn with_status(mut self, status: StatusCode) -> Self {
-        *self.response.status_mut() = status;
+    /// For nginx, which answers 500 to what is neither granted nor forbidden.
+    pub(super) fn or_forbidden(mut self) -> Self {
+        let status = self.response.status_mut();
+        if [StatusCode::TOO_MANY_REQUESTS, StatusCode::BAD_REQUEST].contains(status) {
+            *status = StatusCode::FORBIDDEN;
+        }
         self
     }
 
-    pub(super) fn status(&self) -> StatusCode {
-        self.response.status()
+    /// With a time to retry, unless there is one already.
+    fn with_retry(mut self) -> Self {
+        let headers = self.response.headers_mut();
+        headers.entry(RETRY_AFTER).or_insert(RETRY);
+        self
     }
 
     fn json(status: StatusCode, content_type: &'static str, body: &Value) -> Self {
@@ -143,6 +153,9 @@ impl From<Answer> for Response<Full<Bytes>> {
 
 const PROBLEM: &str = "application/problem+json";
 
+/// In seconds: a store that is away is asked again about as often.
+const RETRY: HeaderValue = HeaderValue::from_static("1");
+
 fn quota_exceeded() -> Value {
     json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
@@ -151,7 +164,7 @@ fn quota_exceeded() -> Value {
     })
 }
 
-fn unavailable(detail: &str) -> Value {
+fn reduced_capacity(detail: &str) -> Value {
     json!({
         "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
         "title": "Request cannot be satisfied due to temporary server capacity constraints",
@@ -200,6 +213,7 @@ pub(in crate::serve) fn health<B>(
     }
     let mut response = content("text/plain; charset=utf-8", "not ready\n");
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(RETRY_AFTER, RETRY);
     response
 }
 

@@ -1,7 +1,5 @@
 //! `check`, `acquire`, `peek` and `release`.
 
-use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -9,11 +7,11 @@ use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, StatusCode};
 use redisson_rate_limiter::{Result, Verdict};
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::answer::Answer;
+use super::asked::Asked;
 use crate::serve::part::Part;
 use crate::serve::service::Service;
 
@@ -23,41 +21,27 @@ const LARGEST_BODY: usize = 64 * 1024;
 /// Entries that a request may have.
 const MOST_ENTRIES: usize = 64;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Asked {
-    #[serde(default)]
-    domain: String,
-    entries: BTreeMap<String, String>,
-    #[serde(default = "one")]
-    cost: NonZeroU32,
-    /// Of `acquire`.
-    timeout_ms: Option<u64>,
-}
-
-fn one() -> NonZeroU32 {
-    NonZeroU32::MIN
-}
-
 pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Answer {
     let operation = request.uri().path().to_owned();
     let asked = match read(service, request).await {
         Ok(asked) => asked,
         Err(refused) => return refused,
     };
-    let wait = asked.timeout_ms.map(Duration::from_millis);
+    let wait = asked.timeout_ms.map(|it| Duration::from_millis(it.0));
+    let entries = asked.entries.0.into_iter();
     let part = Part {
-        domain: asked.domain.into(),
-        entries: asked.entries.into_iter().collect(),
+        domain: asked.domain.0.into(),
+        entries: entries.map(|(name, value)| (name.0, value.0)).collect(),
         is_descriptor: false,
         is_first: true,
-        cost: asked.cost.get(),
+        cost: asked.cost.0,
+        longest_turn: service.longest_turn(None),
     };
     let parts = std::slice::from_ref(&part);
     match (&*operation, wait) {
         ("/v1/acquire", Some(wait)) => {
             let wait = wait.min(service.settings.max_wait);
-            decided(&service.acquire(&part, wait).await)
+            decided(&service.acquire(part, wait).await)
         }
         ("/v1/acquire", None) => {
             Answer::problem(StatusCode::BAD_REQUEST, "`timeout_ms` is missing")
@@ -111,7 +95,7 @@ async fn read(service: &Service, request: Request<Incoming>) -> Result<Asked, An
     };
     let asked: Asked = serde_json::from_slice(&body)
         .map_err(|error| Answer::problem(StatusCode::BAD_REQUEST, &error.to_string()))?;
-    if asked.entries.len() > MOST_ENTRIES {
+    if asked.entries.0.len() > MOST_ENTRIES {
         let detail = format!("`entries` are more than {MOST_ENTRIES}");
         return Err(Answer::problem(StatusCode::BAD_REQUEST, &detail));
     }

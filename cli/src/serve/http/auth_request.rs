@@ -15,29 +15,36 @@ use crate::serve::service::Service;
 pub(super) const PATH: &str = "/v1/auth-request";
 
 pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Answer {
-    let part = match part(&request) {
-        Ok(part) => part,
-        Err(detail) => return Answer::problem(StatusCode::BAD_REQUEST, &detail),
-    };
-    match service.check(std::slice::from_ref(&part)).await {
-        Ok(Verdict::Granted(joint)) => Answer::no_content(joint.as_ref()),
-        Ok(Verdict::Rejected((), joint)) => match Answer::denied(&joint) {
-            denied if denied.status() == StatusCode::TOO_MANY_REQUESTS => {
-                denied.with_status(StatusCode::FORBIDDEN)
-            }
-            other => other,
-        },
-        Err(error) => Answer::failed(&error),
-    }
-}
-
-fn part(request: &Request<Incoming>) -> Result<Part, String> {
     let domain = &request.uri().path()[PATH.len()..];
     let domain = match domain.strip_prefix('/') {
         Some(domain) => percent_decode_str(domain).decode_utf8_lossy(),
         None if domain.is_empty() => domain.into(),
-        None => return Err(format!("the path is {PATH}/DOMAIN")),
+        None => {
+            let detail = format!("the path is {PATH}/DOMAIN");
+            return Answer::problem(StatusCode::NOT_FOUND, &detail);
+        }
     };
+    let entries = match entries(&request) {
+        Ok(entries) => entries,
+        Err(detail) => return Answer::problem(StatusCode::FORBIDDEN, &detail),
+    };
+    let part = Part {
+        domain: domain.into(),
+        entries,
+        is_descriptor: false,
+        is_first: true,
+        cost: 1,
+        longest_turn: service.longest_turn(None),
+    };
+    match service.check(std::slice::from_ref(&part)).await {
+        Ok(Verdict::Granted(joint)) => Answer::no_content(joint.as_ref()),
+        Ok(Verdict::Rejected((), joint)) => Answer::denied(&joint).or_forbidden(),
+        Err(error) => Answer::failed(&error).or_forbidden(),
+    }
+}
+
+/// The entries that the query names. A header field that is there several times is the client's work.
+fn entries(request: &Request<Incoming>) -> Result<Vec<(String, String)>, String> {
     let query = request.uri().query().unwrap_or_default();
     let mut entries = Vec::new();
     for (name, header) in form_urlencoded::parse(query.as_bytes()) {
@@ -52,11 +59,5 @@ fn part(request: &Request<Incoming>) -> Result<Part, String> {
             entries.push((name.into_owned(), value));
         }
     }
-    Ok(Part {
-        domain: domain.into(),
-        entries,
-        is_descriptor: false,
-        is_first: true,
-        cost: 1,
-    })
+    Ok(entries)
 }

@@ -1,0 +1,187 @@
+//! The body of a request, in JSON, read so that what a client of the service has written into it is decided too.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    #[serde(default)]
+    pub(super) domain: Text,
+    pub(super) entries: Entries,
+    #[serde(default = "Cost::one")]
+    pub(super) cost: Cost,
+    /// Of `acquire`.
+    #[serde(default)]
+    pub(super) timeout_ms: Option<Whole>,
+}
+
+/// A text, with a sign in place of what is not Unicode, such as half of a surrogate pair.
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Text(pub(super) String);
+
+/// Entries whose names differ.
+#[derive(Debug, Default)]
+pub(super) struct Entries(pub(super) BTreeMap<Text, Text>);
+
+/// A whole number, of which one that is larger than all others is that one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Whole(pub(super) u64);
+
+/// A whole number of at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cost(pub(super) u64);
+
+impl Cost {
+    fn one() -> Self {
+        Self(1)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Texts;
+
+        impl Visitor<'_> for Texts {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+                Ok(Text(text.to_owned()))
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Text, E> {
+                Ok(Text(String::from_utf8_lossy(bytes).into_owned()))
+            }
+        }
+
+        deserializer.deserialize_bytes(Texts)
+    }
+}
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+
+        impl<'de> Visitor<'de> for All {
+            type Value = Entries;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("names with values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some((name, value)) = map.next_entry()? {
+                    if entries.insert(name, value).is_some() {
+                        return Err(de::Error::custom("an entry is there several times"));
+                    }
+                }
+                Ok(Entries(entries))
+            }
+        }
+
+        deserializer.deserialize_map(All)
+    }
+}
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Numbers;
+
+        impl Visitor<'_> for Numbers {
+            type Value = Whole;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number of at least 0")
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Whole, E> {
+                Ok(Whole(number))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
+                if number < 0.0 || number.fract() != 0.0 {
+                    return Err(E::invalid_value(de::Unexpected::Float(number), &self));
+                }
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                Ok(Whole(number as u64))
+            }
+        }
+
+        deserializer.deserialize_u64(Numbers)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Whole::deserialize(deserializer)? {
+            Whole(0) => Err(de::Error::custom("`cost` must be at least 1")),
+            Whole(cost) => Ok(Self(cost)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Asked, String> {
+        serde_json::from_str(text).map_err(|it| it.to_string())
+    }
+
+    #[test]
+    fn a_cost_is_a_whole_number_of_any_size() {
+        for (cost, expected) in [
+            ("1", 1),
+            ("2.0", 2),
+            ("5e2", 500),
+            ("4294967296", 1 << 32),
+            ("18446744073709551615", u64::MAX),
+            ("18446744073709551616", u64::MAX),
+            ("1e300", u64::MAX),
+        ] {
+            let asked = read(&format!("{{\"entries\": {{}}, \"cost\": {cost}}}"));
+            assert_eq!(asked.unwrap().cost, Cost(expected), "{cost}");
+        }
+        for cost in [
+            "0", "-0.0", "-1", "0.5", "1e-3", "-1e300", "1e999", "\"1\"", "null", "[1]",
+        ] {
+            let asked = read(&format!("{{\"entries\": {{}}, \"cost\": {cost}}}"));
+            assert!(asked.is_err(), "{cost}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_not_unicode_has_a_sign_in_its_place() {
+        let body = b"{\"domain\": \"a\xff\", \"entries\": {\"us\\udc00er\": \"\\ud800alice\"}}";
+        let asked: Asked = serde_json::from_slice(body).unwrap();
+        assert_eq!(asked.domain.0, "a\u{fffd}");
+        let (name, value) = asked.entries.0.first_key_value().unwrap();
+        for text in [name, value] {
+            assert!(text.0.contains('\u{fffd}'), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for body in [
+            r#"{"entries": {"user": "alice", "user": "bob"}}"#,
+            r#"{"entries": {"user": "alice", "\u0075ser": "bob"}}"#,
+            r#"{"entries": {}, "entries": {}}"#,
+            r#"{"entries": {}, "cost": 1, "cost": 2}"#,
+            r#"{"entries": {}} {}"#,
+            r#"{"entries": [["user", "alice"]]}"#,
+            r#"{"entries": {"user": ["alice"]}}"#,
+            r#"{"entries": {"user": [97, 98]}}"#,
+        ] {
+            assert!(read(body).is_err(), "{body}");
+        }
+    }
+}
