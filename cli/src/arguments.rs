@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -54,6 +55,16 @@ pub(crate) enum Command {
     On(Box<OnStore>),
     /// Serve limits to services in any language: over HTTP, and to Envoy and nginx
     Serve(Box<ServeArguments>),
+    /// Print the hash in whose form a key of the standard input stands in the `keys` of a rules file
+    #[command(after_help = "\
+Examples:
+  rratelimiter hash-key < long-value                   of a value of more than 256 bytes: sha256-…
+  rratelimiter hash-key --secret-file secret < api-key of a key that a service hashes by that secret")]
+    HashKey {
+        /// A file with the secret of a service whose keys are hashed by `Key::hashed`
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<PathBuf>,
+    },
     /// Print the completions for a shell
     #[command(after_help = "\
 Examples:

@@ -1,6 +1,7 @@
 //! What each command does. A command that waits ends at a signal, and gives back what it took.
 
 pub(crate) mod doctor;
+mod hash_key;
 mod life;
 pub(crate) mod list;
 mod permits;
@@ -38,6 +39,7 @@ pub(crate) async fn execute(arguments: Arguments) -> Result<Report, Failure> {
     let command = match arguments.command {
         Command::Completions { shell } => return Ok(completions(shell)),
         Command::Man { command } => return man(command.as_deref()),
+        Command::HashKey { secret_file } => return hash_key::hash_key(secret_file.as_deref()),
         Command::Serve(serve) => return crate::serve::run(arguments.store, *serve).await,
         Command::On(command) => command,
     };

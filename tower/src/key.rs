@@ -30,7 +30,7 @@ use http::request::Parts;
 pub use address::{ClientAddress, InvalidNetwork};
 pub use awaited::AsyncKey;
 pub use combined::{And, Or};
-pub use hashed::{Hashed, bounded};
+pub use hashed::{Hashed, bounded, hash};
 pub(crate) use kept::KeptKey;
 #[cfg(feature = "axum")]
 pub use of_request::Route;

@@ -45,6 +45,24 @@ impl Meaning {
         }
     }
 
+    /// Refuses a value that nothing is counted by.
+    pub(super) fn check_counted(self, value: &str) -> Result<(), String> {
+        let address = value.split_once('/').map_or(value, |(address, _)| address);
+        let counted = match self {
+            Self::Address(_) if address.parse::<IpAddr>().is_ok() => self.counted(address),
+            Self::Address(_) => value.into(),
+            Self::Path if value.contains(['?', '#']) => {
+                return Err("a path counts without its query".to_owned());
+            }
+            Self::Text | Self::Path => value.into(),
+        };
+        match counted == value {
+            _ if value.is_empty() => Err("an empty value is none".to_owned()),
+            true => Ok(()),
+            false => Err(format!("an address counts as `{counted}`")),
+        }
+    }
+
     /// The value that a pattern's is compared with.
     pub(super) fn compared(self, value: &str) -> Cow<'_, str> {
         match self {

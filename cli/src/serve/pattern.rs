@@ -13,6 +13,7 @@
 //!
 //! `%2C`, `%3D`, `%3A`, `%2A`, `%20` and `%25` are `,`, `=`, `:`, `*`, a space and `%` in a name or value.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use percent_encoding::percent_decode_str;
@@ -66,6 +67,29 @@ impl Pattern {
     /// How many values it counts by.
     pub(super) fn values(&self) -> usize {
         self.entries.len().max(1)
+    }
+
+    /// Refuses a key of the file that no request counts by. Without the key, which may be somebody's name: errors are logged.
+    pub(super) fn check_key(&self, key: &str) -> Result<(), String> {
+        if self.entries.is_empty() {
+            return match key {
+                "all" => Ok(()),
+                _ => Err("the only key of all requests is `all`".to_owned()),
+            };
+        }
+        let values: Vec<_> = match self.entries.len() {
+            1 => vec![key.into()],
+            _ => key
+                .split(':')
+                .map(|it| it.replace("%3A", ":").replace("%25", "%"))
+                .collect(),
+        };
+        if values.len() != self.entries.len() {
+            let wanted = self.entries.len();
+            return Err(format!("a key has {wanted} values, joined by `:`"));
+        }
+        let mut each = self.entries.iter().zip(&values);
+        each.try_for_each(|(entry, value)| entry.check_counted(value))
     }
 
     pub(super) fn applies_to(&self, part: &Part) -> bool {
@@ -139,6 +163,27 @@ impl Entry {
             meaning,
             value,
         })
+    }
+
+    /// Refuses a value that nothing is counted by.
+    fn check_counted(&self, value: &str) -> Result<(), String> {
+        if let Some(hash) = value.strip_prefix("sha256-") {
+            let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
+            return match hash.len() == 64 && hash.bytes().all(is_digit) {
+                true => Ok(()),
+                false => Err(
+                    "a hash is `sha256-` and 64 hexadecimal digits in lower case; \
+                              `rratelimiter hash-key` computes it"
+                        .to_owned(),
+                ),
+            };
+        }
+        if matches!(bounded(value.into()), Cow::Owned(_)) {
+            return Err("a value of more than 256 bytes counts by its hash; \
+                        `rratelimiter hash-key` computes it"
+                .to_owned());
+        }
+        self.meaning.check_counted(value)
     }
 
     fn is(&self, value: &str) -> bool {
@@ -318,6 +363,49 @@ mod tests {
             "address=2001:DB8::1",
         ] {
             assert!(Pattern::parse(&format!("edge: {text}")).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_nothing_counts_by_is_refused() {
+        let hash = format!("sha256-{}", "0a".repeat(32));
+        for (pattern, key) in [
+            ("user", "alice"),
+            ("user", "a:b"),
+            ("user", &*hash),
+            ("user, address", "a%3Ab:192.0.2.1"),
+            ("user, address", "a:2001%3Adb8%3A%3A/64"),
+            ("address", "2001:db8::/64"),
+            ("address/56", "2001:db8::/56"),
+            ("address", "unknown"),
+            ("path", "/login"),
+            ("*", "all"),
+        ] {
+            assert_eq!(
+                Pattern::parse(pattern).unwrap().check_key(key),
+                Ok(()),
+                "{key}"
+            );
+        }
+        let upper = hash.to_uppercase().replace("SHA256", "sha256");
+        let long = "a".repeat(257);
+        for (pattern, key, why) in [
+            ("user", "", "empty"),
+            ("user", "sha256-abc", "64 hexadecimal digits"),
+            ("user", &*upper, "64 hexadecimal digits"),
+            ("user", &long, "hash-key"),
+            ("user, address", "alice", "2 values"),
+            ("user, address", "a:2001:db8::", "2 values"),
+            ("address", "2001:db8::1", "2001:db8::/64"),
+            ("address", "2001:db8::1/64", "2001:db8::/64"),
+            ("address", "2001:db8::/56", "2001:db8::/64"),
+            ("address", "2001:DB8::/64", "2001:db8::/64"),
+            ("address", "::ffff:192.0.2.1", "192.0.2.1"),
+            ("path", "/login?a", "query"),
+            ("*", "alice", "`all`"),
+        ] {
+            let refused = Pattern::parse(pattern).unwrap().check_key(key).unwrap_err();
+            assert!(refused.contains(why), "{key}: {refused}");
         }
     }
 

@@ -131,7 +131,13 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 fn read(client: &RedissonClient, path: &Path) -> Result<Read, String> {
-    let config = RulesConfig::from_file(path).map_err(|error| error.to_string())?;
+    let config = RulesConfig::from_file_with(path, |rule| {
+        let pattern = Pattern::parse(&rule.key).map_err(|error| ("key", error))?;
+        let mut keys = rule.keys.keys();
+        keys.try_for_each(|key| pattern.check_key(key))
+            .map_err(|error| ("keys", error))
+    });
+    let config = config.map_err(|error| error.to_string())?;
     let mut read = Read {
         rules: Vec::new(),
         shown: Shown {

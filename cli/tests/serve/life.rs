@@ -25,7 +25,11 @@ fn rules_that_cannot_be_read_are_an_error_of_usage() {
         ),
         (
             Some(RULES.replace("\"user\"", "\"user=\"")),
-            "`key` of `per-user`: `user=` has no value",
+            "line 4: `key` of `per-user`: `user=` has no value",
+        ),
+        (
+            Some(RULES.replace("monitoring =", "sha256-abc =")),
+            "line 6: `keys` of `per-user`: a hash is `sha256-` and 64 hexadecimal digits",
         ),
     ] {
         if let Some(rules) = rules {

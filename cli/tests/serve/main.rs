@@ -2,6 +2,7 @@
 
 mod clients;
 mod grpc;
+mod hash_key;
 mod hostile;
 mod http;
 mod late_store;

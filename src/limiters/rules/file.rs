@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::{fmt, fs};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::rule::Rejection;
-use super::{Rule, RulesConfig};
+use super::{Rule, RuleConfig, RulesConfig};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::limiters::Registry;
@@ -172,7 +173,8 @@ impl<R, E> RulesFile<R, E> {
                 let (name, key, known) = (&config.name, &config.key, known.join(", "));
                 let reason =
                     format!("`key` of `{name}`: unknown key `{key}`, expected one of {known}");
-                refused(&self.path, line_of_key(&self.path, &text, place), reason)
+                let line = line_of(&self.path, &text, place, "key");
+                refused(&self.path, line, reason)
             })?;
             let (key, rejection) = (Arc::clone(key), Arc::clone(&self.rejection));
             let mut rule = config.rule(
@@ -210,8 +212,49 @@ impl RulesConfig {
     /// # Errors
     /// [`Error::InvalidRulesFile`] if it cannot be read or has a mistake.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        Self::from_file_with(path, |_| Ok(()))
+    }
+
+    /// Reads a file of rules as [`from_file`](Self::from_file) does, and refuses a rule that `check` refuses: for an application
+    /// that gives `key` and `keys` a meaning of its own. `check` returns the field and what is wrong with it; the error has its line.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::RulesConfig;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("rules.toml");
+    /// let text = "
+    /// [[rules]]
+    /// name = 'logins'
+    /// key = 'usr'
+    /// policy = { algorithm = 'fixed_window', limit = 1, window_ms = 1000 }
+    /// ";
+    /// std::fs::write(&path, text)?;
+    /// let read = RulesConfig::from_file_with(&path, |rule| match &*rule.key {
+    ///     "user" | "address" => Ok(()),
+    ///     other => Err(("key", format!("there is no `{other}`"))),
+    /// });
+    /// let mistake = read.unwrap_err().to_string();
+    /// assert!(mistake.ends_with("line 4: `key` of `logins`: there is no `usr`"), "{mistake}");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`from_file`](Self::from_file), and [`Error::InvalidRulesFile`] for the first rule that `check` refuses.
+    pub fn from_file_with(
+        path: impl AsRef<Path>,
+        check: impl Fn(&RuleConfig) -> Result<(), (&'static str, String)>,
+    ) -> Result<Self> {
         let path = path.as_ref();
-        parse(path, &text_of(path)?)
+        let text = text_of(path)?;
+        let config = parse(path, &text)?;
+        for (place, rule) in config.rules.iter().enumerate() {
+            check(rule).map_err(|(field, reason)| {
+                let reason = format!("`{field}` of `{}`: {reason}", rule.name);
+                refused(path, line_of(path, &text, place, field), reason)
+            })?;
+        }
+        Ok(config)
     }
 }
 
@@ -238,26 +281,25 @@ fn line_at(text: &str, place: usize) -> usize {
     1 + text[..place].matches('\n').count()
 }
 
-/// What the application calls the keys, as a file has it, with its places.
+/// The fields of the rules, with their places in the file.
 #[derive(Deserialize)]
-struct Keys<T> {
-    rules: Vec<KeyOf<T>>,
+struct Fields<T> {
+    rules: Vec<BTreeMap<String, T>>,
 }
 
-#[derive(Deserialize)]
-struct KeyOf<T> {
-    key: T,
-}
-
-/// The line of the key of a rule, from 1, in a file that has been parsed before.
-fn line_of_key(path: &Path, text: &str, rule: usize) -> Option<usize> {
+/// The line of a field of a rule, from 1, in a file that has been parsed before.
+fn line_of(path: &Path, text: &str, rule: usize, field: &str) -> Option<usize> {
     if is_yaml(path) {
-        let keys: Keys<serde_saphyr::Spanned<String>> = serde_saphyr::from_str(text).ok()?;
-        let at = &keys.rules.get(rule)?.key.referenced;
+        type Field = serde_saphyr::Spanned<IgnoredAny>;
+        let fields: Fields<Field> = serde_saphyr::from_str(text).ok()?;
+        let at = &fields.rules.get(rule)?.get(field)?.referenced;
         return at.line().try_into().ok();
     }
-    let keys: Keys<toml::Spanned<String>> = toml::from_str(text).ok()?;
-    Some(line_at(text, keys.rules.get(rule)?.key.span().start))
+    let fields: Fields<toml::Spanned<IgnoredAny>> = toml::from_str(text).ok()?;
+    Some(line_at(
+        text,
+        fields.rules.get(rule)?.get(field)?.span().start,
+    ))
 }
 
 fn parse(path: &Path, text: &str) -> Result<RulesConfig> {

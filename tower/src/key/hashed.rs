@@ -22,20 +22,17 @@ pub struct Hashed<K> {
 
 impl<K> Hashed<K> {
     pub(super) fn new(key: K, secret: &[u8]) -> Self {
-        // HMAC takes a secret of any length.
-        let Ok(hmac) = Hmac::new_from_slice(secret) else {
-            unreachable!("HMAC refuses no secret")
-        };
-        Self { key, hmac }
+        Self {
+            key,
+            hmac: keyed(secret),
+        }
     }
 }
 
 impl<K: Key> Key for Hashed<K> {
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
         let key = found(&self.key, request)?;
-        let hash = self.hmac.clone().chain_update(&*key).finalize();
-        // Half of it: no two keys have the same by chance, and none can be made to.
-        Some(Cow::Owned(hex(&hash.into_bytes()[..16])))
+        Some(Cow::Owned(hash_with(self.hmac.clone(), &key)))
     }
 }
 
@@ -46,7 +43,35 @@ impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
     }
 }
 
-/// The key, or its hash if it has more than 256 bytes: for a key that anyone may choose.
+/// What [`Key::hashed`] makes of a key, such as to write it into a file of rules: the first 16 bytes of HMAC-SHA-256 with the secret,
+/// as hexadecimal digits.
+///
+/// ```
+/// use redisson_rate_limiter_tower::key::hash;
+///
+/// assert_eq!(hash("sk-123", "secret of this service"), "feb880058dc8f5122458b99e61971f8c");
+/// ```
+#[must_use]
+pub fn hash(key: &str, secret: impl AsRef<[u8]>) -> String {
+    hash_with(keyed(secret.as_ref()), key)
+}
+
+fn keyed(secret: &[u8]) -> Hmac<Sha256> {
+    // HMAC takes a secret of any length.
+    let Ok(hmac) = Hmac::new_from_slice(secret) else {
+        unreachable!("HMAC refuses no secret")
+    };
+    hmac
+}
+
+/// Half of it is enough: no two keys have the same by chance, and none can be made to.
+fn hash_with(hmac: Hmac<Sha256>, key: &str) -> String {
+    let hash = hmac.chain_update(key).finalize();
+    hex(&hash.into_bytes()[..16])
+}
+
+/// The key, or its hash if it has more than 256 bytes: for a key that anyone may choose. The hash is `sha256-` and the 64 hexadecimal
+/// digits of SHA-256, in lower case.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::key::bounded;
