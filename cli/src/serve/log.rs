@@ -13,11 +13,13 @@ pub(super) fn line(what: impl Display) {
     let _ = writeln!(std::io::stderr(), "rratelimiter: {what}");
 }
 
-/// Control characters are escaped, so that each line is one, and none of them reaches a terminal.
+/// What is invisible or turns the direction of a text is escaped, and so are control characters: each line is one, and no two
+/// texts look the same.
 fn printed(char: char) -> impl Iterator<Item = char> {
-    let is_control = char.is_control();
-    let escaped = is_control.then(|| char.escape_debug());
-    let plain = (!is_control).then_some(char);
+    // Names in messages of the library are escaped already.
+    let is_plain = ['"', '\'', '\\'].contains(&char);
+    let escaped = (!is_plain).then(|| char.escape_debug());
+    let plain = is_plain.then_some(char);
     escaped.into_iter().flatten().chain(plain)
 }
 
@@ -40,5 +42,29 @@ pub(super) fn event(event: &Event<'_>) {
             line(format_args!("the clock of a peer is ahead by {ahead:?}"));
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_seen_is_escaped() {
+        for (text, expected) in [
+            (
+                "rules: `it's \\ \"a\"`, ünï 日本",
+                "rules: `it's \\ \"a\"`, ünï 日本",
+            ),
+            ("admi\u{200b}n", "admi\\u{200b}n"),
+            ("\u{202e}nimda\u{2066}", "\\u{202e}nimda\\u{2066}"),
+            (
+                "a\n\u{1b}[2J\u{a0}\u{ad}\u{feff}",
+                "a\\n\\u{1b}[2J\\u{a0}\\u{ad}\\u{feff}",
+            ),
+        ] {
+            let line: String = text.chars().flat_map(printed).collect();
+            assert_eq!(line, expected);
+        }
     }
 }

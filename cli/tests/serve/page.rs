@@ -47,7 +47,16 @@ fn browsed(url: &str) -> String {
     page.unwrap()
 }
 
+/// As the page has it, where a person sees what is hidden.
 fn as_html(text: &str) -> String {
+    let visible = |it: char| match it {
+        '\u{0}' | '\n' | '\u{1b}' | '\u{a0}' | '\u{200b}' | '\u{202e}' => {
+            format!("\\u{{{:x}}}", u32::from(it))
+        }
+        '\\' => "\\\\".to_owned(),
+        other => other.to_string(),
+    };
+    let text: String = text.chars().map(visible).collect();
     let text = text.replace('&', "&amp;");
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -77,6 +86,28 @@ async fn the_page_shows_keys_as_text_and_nothing_in_them_runs() {
     );
     assert!(page.contains("<rect "), "{page}");
     assert!(page.contains(">ready, up for "), "{page}");
+}
+
+#[tokio::test]
+async fn keys_that_differ_do_not_look_the_same() {
+    let serve = Serve::start(RULES);
+    let alike = [
+        "admin",
+        "admi\u{200b}n",
+        "\u{202e}nimda",
+        "admin\n",
+        "admin ",
+        "admin\u{a0}",
+        "admi\\u{200b}n",
+    ];
+    for user in alike {
+        serve.check(json!({ "user": user })).await;
+    }
+    let page = browsed(&format!("http://{}/", serve.admin));
+    for key in alike {
+        let cell = format!("<td class=\"key\">user={}</td>", as_html(key));
+        assert_eq!(page.matches(&cell).count(), 1, "{cell}: {page}");
+    }
 }
 
 #[tokio::test]

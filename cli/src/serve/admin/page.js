@@ -8,9 +8,20 @@ const SVG = "http://www.w3.org/2000/svg";
 
 const byId = (id) => document.getElementById(id);
 
+// What is invisible, turns the direction of a text or moves it, but for a space; and the sign by which it is shown.
+const HIDDEN = /[\\\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]/gu;
+
+/** The text, so that no two of them look the same. */
+function visible(text) {
+  return text.replace(HIDDEN, (found) => {
+    if (found === " ") return found;
+    return found === "\\" ? "\\\\" : `\\u{${found.codePointAt(0).toString(16)}}`;
+  });
+}
+
 function cell(text, className) {
   const cell = document.createElement("td");
-  cell.textContent = text;
+  cell.textContent = visible(text);
   if (className) cell.className = className;
   return cell;
 }
