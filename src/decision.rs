@@ -136,15 +136,45 @@ impl Decision {
     /// [window](Self::window), unless more than the limit is in use, because that was lowered.
     ///
     /// It has this meaning for each algorithm. The header field `X-RateLimit-Reset` and the reply of redis-cell's
-    /// `CL.THROTTLE` have it too. In the field `RateLimit` of the IETF's draft, `t` is the time until more is available,
-    /// which may be sooner, and `Retry-After` is not to be before it: there, `t` is the shorter one of this and
-    /// [`retry_after`](Self::retry_after).
+    /// `CL.THROTTLE` have it too. When more is available, which may be much sooner, [`available_in`](Self::available_in)
+    /// says.
     #[must_use]
     pub fn reset(&self) -> Duration {
         match self {
             Self::Granted(granted) => granted.reset,
             Self::Denied(denied) => denied.reset,
         }
+    }
+
+    /// The time until at least one permit is available: zero where something is [left](Self::remaining). While a
+    /// [penalty](crate::PolicyLimiter::with_penalty) locks the target out, the time until it ends. A denied request for more
+    /// than one permit may have to [wait](Self::retry_after) longer.
+    ///
+    /// It has this meaning for each algorithm, and is `t` in the field `RateLimit` of the IETF's draft.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().policy_limiter(TokenBucket::per_second(10).with_capacity(100))?;
+    /// let granted = limiter.check("user:123", 99).await?;
+    /// assert_eq!((granted.remaining(), granted.available_in()), (1, Duration::ZERO));
+    /// let granted = limiter.check("user:123", 1).await?;
+    /// assert_eq!((granted.remaining(), granted.available_in()), (0, Duration::from_millis(100)));
+    /// assert_eq!(granted.reset(), Duration::from_secs(10));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn available_in(&self) -> Duration {
+        let (known, remaining, at_the_latest) = match self {
+            Self::Granted(it) => (it.available_in, it.remaining, it.reset),
+            Self::Denied(it) => (it.available_in, it.remaining, it.retry_after),
+        };
+        known.unwrap_or(match remaining {
+            0 => at_the_latest,
+            _ => Duration::ZERO,
+        })
     }
 
     /// The time after which a denied request is worth a retry; `None` for a granted one.
@@ -205,6 +235,7 @@ impl Decision {
         if let Self::Granted(granted) = self {
             granted.delay = Duration::ZERO;
             granted.reset = granted.reset.saturating_sub(waited);
+            granted.available_in = granted.available_in.map(|it| it.saturating_sub(waited));
         }
     }
 
@@ -222,15 +253,19 @@ impl Decision {
 
     /// The same decision on a request that cost `factor` times as much as its caller knows.
     pub(crate) fn divided_by(mut self, factor: u32) -> Self {
-        let (limit, remaining) = match &mut self {
-            Self::Granted(granted) => {
-                granted.grant.permits /= factor;
-                (&mut granted.limit, &mut granted.remaining)
+        let (limit, remaining, available_in) = match &mut self {
+            Self::Granted(it) => {
+                it.grant.permits /= factor;
+                (&mut it.limit, &mut it.remaining, &mut it.available_in)
             }
-            Self::Denied(denied) => (&mut denied.limit, &mut denied.remaining),
+            Self::Denied(it) => (&mut it.limit, &mut it.remaining, &mut it.available_in),
         };
+        let was_left = *remaining > 0;
         *limit /= u64::from(factor);
         *remaining /= u64::from(factor);
+        if was_left && *remaining == 0 {
+            *available_in = None; // less than one of the caller's is left, and when there is one is not known
+        }
         self
     }
 }

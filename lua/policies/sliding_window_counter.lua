@@ -8,8 +8,8 @@
 --         3  period in ms
 --         4  the unit of the clock in ms at whose start the first period begins, 0 if it begins with the first request
 -- Returns 4  start of the first period in ms
---         5… of each counter that is not 0: the last ms of its period, and its count. If all requests were granted, one
---            pair: the last ms of the newest period, and the sum of all counts
+--         5… of each counter that is not 0: the last ms of its period, and its count. If all requests were granted and
+--            something is left, one pair: the last ms of the newest period, and the sum of all counts
 -- Writes  the counter of the current period. With the first request of a period also the start, whose time to live is two
 --         windows, or longer by as much as a first period is still ahead, the lengths, with the same, and the counter's time
 --         to live, 16 ms more. The lengths also as below. As shared/life.lua says, a time to live is never shortened. The
@@ -154,7 +154,7 @@ local room = limit - used
 
 --! part state
 local state
-if denied_cost or used <= 0 then
+if denied_cost or taken >= room or used <= 0 then
   state = pack('<dddd' .. string.rep('d', #counts), server_now, now, 0, start, unpack(counts))
 else
   state = pack('<dddddd', server_now, now, 0, start, newest, used)

@@ -7,7 +7,8 @@
 --         5  score of the newest; now if there is none
 --         6  how many are ahead of now
 --         7… for each run with a denied request: the last member that has to expire before the request fits, as the number
---            of members newer than it, and its score; left out if that member is one of this call's own
+--            of members newer than it, and its score; left out if that member is one of this call's own. If the call leaves
+--            nothing, and denies no request that costs 1, the same for a further one
 -- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the live members counts
 --         the same; for each of them, removes up to three that have expired, the oldest first; the log's time to live, two
 --         windows, in which a peer that sets none may have added to it. As shared/life.lua says, it is never shortened, and
@@ -44,9 +45,15 @@ local room = limit - used
 --! include shared/grant_runs.lua
 
 --! part state
--- Counted from the newest, the first member that has to expire.
-local last_to_go, next_denied = '', 1
-while denied_cost do
+-- Counted from the newest, the last member that has to expire.
+local last_to_go, next_denied, is_full = '', 1, taken >= room
+while denied_cost or is_full do
+  if not denied_cost then
+    denied_cost, denied_taken = 1, taken
+  end
+  if denied_cost == 1 then
+    is_full = false -- the member that a further request for 1 waits for is this one
+  end
   local stay = limit - denied_cost
   local newer = stay < ahead and stay or stay - denied_taken -- what this call takes is older than those ahead of now
   if stay < ahead or newer >= ahead then

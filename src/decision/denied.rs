@@ -32,6 +32,9 @@ pub struct Denied {
     pub reset: Duration,
     /// Who decided.
     pub source: DecisionSource,
+    /// The time until at least one permit is available; `None` where that follows from the other numbers: see
+    /// [`Decision::available_in`].
+    pub(crate) available_in: Option<Duration>,
 }
 
 impl Denied {
@@ -55,6 +58,7 @@ impl Denied {
             remaining: 0,
             reset: retry_after,
             source: DecisionSource::Store,
+            available_in: None,
         }
     }
 
@@ -105,6 +109,27 @@ impl Denied {
     #[must_use]
     pub fn with_reset(self, reset: Duration) -> Self {
         Self { reset, ..self }
+    }
+
+    /// Sets [`Decision::available_in`]: the time until at least one permit is available. It is zero where something is left
+    /// and `retry_after` where nothing is, until it is set.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// let denied = Denied::new(5 * second);
+    /// assert_eq!(Decision::from(denied.clone()).available_in(), 5 * second);
+    /// assert_eq!(Decision::from(denied.with_available_in(second)).available_in(), second);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_available_in(self, available_in: Duration) -> Self {
+        Self {
+            available_in: Some(available_in),
+            ..self
+        }
     }
 }
 

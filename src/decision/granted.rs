@@ -55,6 +55,9 @@ pub struct Granted {
     pub delay: Duration,
     /// Who decided.
     pub source: DecisionSource,
+    /// The time until at least one permit is available; `None` where that follows from the other numbers: see
+    /// [`Decision::available_in`].
+    pub(crate) available_in: Option<Duration>,
 }
 
 impl Granted {
@@ -78,6 +81,7 @@ impl Granted {
             reset: Duration::ZERO,
             delay: Duration::ZERO,
             source: DecisionSource::Store,
+            available_in: None,
         }
     }
 
@@ -127,6 +131,27 @@ impl Granted {
     #[must_use]
     pub fn with_reset(self, reset: Duration) -> Self {
         Self { reset, ..self }
+    }
+
+    /// Sets [`Decision::available_in`]: the time until at least one permit is available. It is zero where something is left
+    /// and [`reset`](Self::reset) where nothing is, until it is set.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let second = Duration::from_secs(1);
+    /// let granted = Granted::new(1).with_reset(5 * second);
+    /// assert_eq!(Decision::from(granted.clone()).available_in(), 5 * second);
+    /// assert_eq!(Decision::from(granted.with_available_in(second)).available_in(), second);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_available_in(self, available_in: Duration) -> Self {
+        Self {
+            available_in: Some(available_in),
+            ..self
+        }
     }
 
     /// Sets how long the request has to wait before it proceeds.

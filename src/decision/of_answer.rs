@@ -64,6 +64,10 @@ pub(crate) fn decision(
     let limit = answer.rate as u64;
     let window = answer.interval();
     let remaining = left.max(0) as u64;
+    let available_in = Some(match remaining {
+        0 => answer.until_first().max(Duration::from_millis(1)),
+        _ => Duration::ZERO,
+    });
     Ok(if is_granted {
         let grant = answer.grant(id, permits);
         Decision::Granted(Granted {
@@ -75,6 +79,7 @@ pub(crate) fn decision(
             reset: window,
             delay: Duration::ZERO,
             source: DecisionSource::Store,
+            available_in,
         })
     } else {
         Decision::Denied(Denied {
@@ -89,6 +94,7 @@ pub(crate) fn decision(
                 answer.until_all()
             },
             source: DecisionSource::Store,
+            available_in,
         })
     })
 }

@@ -19,6 +19,8 @@ pub(crate) struct Answer {
     pub(crate) remaining: i64,
     /// When a denied request is worth another try.
     pub(crate) retry_after: i64,
+    /// Until something is available: 0 where something is left and no lock denies.
+    pub(crate) available_in: i64,
     /// Until everything is back, if nothing else is taken.
     pub(crate) reset: i64,
     /// How long a granted request has to wait.
@@ -63,16 +65,18 @@ impl Answer {
         until_there_are: impl Fn(i64) -> i64,
     ) -> Self {
         let granted = cost <= tokens;
+        let taken = if granted { cost } else { 0 };
+        let remaining = (tokens - taken).max(0);
         Self {
             outcome: Outcome::of(granted),
             limit,
             window,
-            remaining: if granted {
-                tokens - cost
-            } else {
-                tokens.max(0)
-            },
+            remaining,
             retry_after: if granted { 0 } else { until_there_are(cost) },
+            available_in: match remaining {
+                0 => until_there_are(taken + 1),
+                _ => 0,
+            },
             reset: until_there_are(if granted { limit + cost } else { limit }),
             delay: 0,
         }
@@ -96,6 +100,7 @@ impl Answer {
     pub(crate) fn decided(&self, grant: Grant) -> Decision {
         let (limit, remaining) = (self.limit.unsigned_abs(), self.remaining.unsigned_abs());
         let (window, reset) = (millis(self.window), millis(self.reset));
+        let available_in = Some(millis(self.available_in));
         let source = DecisionSource::Store;
         match self.outcome {
             Outcome::Granted => Decision::Granted(Granted {
@@ -106,6 +111,7 @@ impl Answer {
                 reset,
                 delay: millis(self.delay),
                 source,
+                available_in,
             }),
             _ => Decision::Denied(Denied {
                 retry_after: millis(self.retry_after),
@@ -114,6 +120,7 @@ impl Answer {
                 remaining,
                 reset,
                 source,
+                available_in,
             }),
         }
     }

@@ -201,6 +201,7 @@ impl TargetRef<'_> {
                 outcome,
                 remaining: 0,
                 retry_after: left,
+                available_in: left,
                 reset: left,
                 delay: 0,
                 ..answer
@@ -215,6 +216,7 @@ impl TargetRef<'_> {
         let penalty = self.penalty.unwrap_or(0);
         Answer {
             retry_after: answer.retry_after.max(penalty).max(1),
+            available_in: answer.available_in.max(penalty),
             reset: answer.reset.max(penalty),
             ..answer
         }
@@ -302,6 +304,7 @@ pub(super) fn spare_unless_all_grant<E>(
             *answer = Answer {
                 outcome: Outcome::Spared,
                 remaining: untouched.remaining,
+                available_in: untouched.available_in,
                 reset: untouched.reset,
                 delay: 0,
                 ..*answer

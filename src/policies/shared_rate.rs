@@ -80,16 +80,15 @@ impl State for Window {
 
 fn answer_of(found: &Found, cost: i64) -> Answer {
     let granted = cost <= found.available;
+    let taken = if granted { cost } else { 0 };
+    let remaining = (found.available - taken).max(0);
     Answer {
         outcome: Outcome::of(granted),
         limit: found.rate,
         window: found.interval,
-        remaining: if granted {
-            found.available - cost
-        } else {
-            found.available.max(0)
-        },
+        remaining,
         retry_after: found.until_first.max(1),
+        available_in: available_in(remaining, found.until_first.max(1)),
         // What it takes is the last to come back.
         reset: if granted {
             found.interval
@@ -97,6 +96,14 @@ fn answer_of(found: &Found, cost: i64) -> Answer {
             found.until_all
         },
         delay: 0,
+    }
+}
+
+/// The first of the permits in use bring something.
+fn available_in(remaining: i64, until_first: i64) -> i64 {
+    match remaining {
+        0 => until_first,
+        _ => 0,
     }
 }
 
@@ -186,17 +193,20 @@ impl Model for SharedRate {
             return None;
         };
         let granted = fits == 1 && cost <= limit;
+        // A copy of a call that was granted finds less than it fits.
+        let taken = if granted && cost <= available {
+            cost
+        } else {
+            0
+        };
+        let remaining = available - taken;
         Some(Answer {
             outcome: Outcome::of(granted),
             limit,
             window,
-            // A copy of a call that was granted finds less than it fits.
-            remaining: if granted && cost <= available {
-                available - cost
-            } else {
-                available
-            },
+            remaining,
             retry_after,
+            available_in: available_in(remaining, retry_after),
             reset: if granted { window } else { reset },
             delay: 0,
         })

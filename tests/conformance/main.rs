@@ -12,6 +12,7 @@ mod every_policy;
 mod support;
 
 mod at_once;
+mod available;
 mod bounded_waiting;
 mod changed_settings;
 mod closing;
@@ -128,6 +129,14 @@ on_every_store! {
             more_permits_than_the_rate_are_an_error_and_take_nothing,
             a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
             rates_up_to_2_to_the_53_count_exactly,
+        }
+        available {
+            a_rate_limiter_has_more_when_its_oldest_permits_are_back,
+            each_policy_has_more_when_it_says_and_not_before,
+            a_limit_that_was_lowered_has_more_when_less_than_it_is_in_use,
+            a_fixed_window_has_more_when_it_ends,
+            a_target_that_is_locked_out_has_nothing_until_it_is_over,
+            limiters_that_decide_together_say_what_each_would_alone,
         }
         reset {
             a_rate_limiter_is_reset_when_its_newest_permits_are_back,

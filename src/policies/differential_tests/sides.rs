@@ -120,10 +120,16 @@ impl Sides {
     /// A time that a script answers from a time to live is what was set, once rounded up.
     fn rounded(&self, mut answer: Answer, server: i64) -> Answer {
         if self.rounds || answer.outcome == Outcome::LockedOut {
-            if server > 0 {
-                (answer.retry_after, answer.reset) = (0, 0); // what is left is no multiple any more
-            }
-            for time in [&mut answer.retry_after, &mut answer.reset] {
+            let Answer {
+                retry_after,
+                available_in,
+                reset,
+                ..
+            } = &mut answer;
+            for time in [retry_after, available_in, reset] {
+                if server > 0 {
+                    *time = 0; // what is left is no multiple any more
+                }
                 *time = as_set(*time).unwrap_or(*time);
             }
         }

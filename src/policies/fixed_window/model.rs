@@ -198,12 +198,14 @@ impl Model for FixedWindow {
         // A counter that a peer took below 0 gives no more than the limit.
         let remaining = (limit - open.count).min(limit);
         let granted = cost <= remaining;
+        let remaining = if granted { remaining - cost } else { remaining }.max(0);
         Ok(Answer {
             outcome: Outcome::of(granted),
             limit,
             window: self.window_millis(),
-            remaining: if granted { remaining - cost } else { remaining }.max(0),
+            remaining,
             retry_after: open.left,
+            available_in: if remaining == 0 { open.left } else { 0 },
             reset: if granted || open.count > 0 {
                 open.left
             } else {

@@ -132,6 +132,11 @@ impl Model for LeakyBucket {
         let open = self.open(state, at.now);
         let limit = self.largest_cost();
         let filled = open.used + cost;
+        // Until the bucket, once it holds so many, has room for one more.
+        let available_in = |used| match used < limit {
+            true => 0,
+            false => self.flow().until(used - limit + 1, &open, at.now),
+        };
         Ok(if filled > limit {
             Answer {
                 outcome: Outcome::Denied,
@@ -139,6 +144,7 @@ impl Model for LeakyBucket {
                 window: self.flow().time_for(limit),
                 remaining: (limit - open.used).max(0),
                 retry_after: self.flow().until(filled - limit, &open, at.now),
+                available_in: available_in(open.used),
                 reset: self.flow().until(open.used, &open, at.now),
                 delay: 0,
             }
@@ -149,6 +155,7 @@ impl Model for LeakyBucket {
                 window: self.flow().time_for(limit),
                 remaining: limit - filled,
                 retry_after: 0,
+                available_in: available_in(filled),
                 reset: self.flow().until(filled, &open, at.now),
                 delay: self.delay(filled, &open, at.now),
             }

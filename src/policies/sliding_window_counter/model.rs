@@ -130,31 +130,55 @@ impl Open {
         let remaining = (i128::from(limit) - used).clamp(0, i128::from(limit)) as i64;
         if cost <= remaining {
             let newest = newest.unwrap_or(self.current).max(self.current);
+            let remaining = remaining - cost;
+            let reset = self.until_reset(newest);
             return Answer {
                 outcome: Outcome::Granted,
                 limit,
                 window: self.window,
-                remaining: remaining - cost,
+                remaining,
                 retry_after: 0,
-                reset: self.until_reset(newest),
+                available_in: match remaining {
+                    0 => {
+                        let last = self.last_to_go(state, used + i128::from(cost), 1);
+                        self.until_out(last.unwrap_or(self.current)).min(reset)
+                    }
+                    _ => 0,
+                },
+                reset,
                 delay: 0,
             };
         }
-        let mut left = used;
-        let fits_without = self.held(state).find(|(_, count)| {
-            left -= i128::from(*count);
-            i128::from(limit - cost) >= left
-        });
-        let last = fits_without.map(|(last, _)| last).or(newest);
+        let until_fits = |cost| {
+            let last = self.last_to_go(state, used, cost).or(newest);
+            self.until_out(last.unwrap_or(self.current))
+        };
+        let reset = newest.map_or(0, |newest| self.until_reset(newest));
         Answer {
             outcome: Outcome::Denied,
             limit,
             window: self.window,
             remaining,
-            retry_after: self.until_out(last.unwrap_or(self.current)),
-            reset: newest.map_or(0, |newest| self.until_reset(newest)),
+            retry_after: until_fits(cost),
+            available_in: match remaining {
+                0 => until_fits(1).min(reset),
+                _ => 0,
+            },
+            reset,
             delay: 0,
         }
+    }
+
+    /// The end of the period without which, and without all older ones, a request of `cost` fits beside the rest of what is
+    /// `used`.
+    #[inline]
+    fn last_to_go(&self, state: &Periods, used: i128, cost: i64) -> Option<i64> {
+        let mut left = used;
+        let fits_without = self.held(state).find(|(_, count)| {
+            left -= i128::from(*count);
+            i128::from(self.limit - cost) >= left
+        });
+        fits_without.map(|(last, _)| last)
     }
 
     /// How long the counters must live, if the newest period with a request ends then.

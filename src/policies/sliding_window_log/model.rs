@@ -200,29 +200,39 @@ impl Model for SlidingWindowLog {
         let limit = i64::from(self.limit);
         let remaining = limit - used;
         let until_over = |score| score + self.window_millis() - at.now;
+        // Until so many more members than there is room for are over, the oldest first.
+        let until_gone = |mut missing: i64| {
+            let mut live = log.entries.range(over..log.entries.len());
+            let last_to_go = live.find(|entry| {
+                missing -= i64::from(entry.members);
+                missing <= 0
+            });
+            until_over(last_to_go.map_or(at.now, |entry| entry.score))
+        };
         if cost <= remaining {
+            let remaining = remaining - cost;
             return Ok(Answer {
                 outcome: Outcome::Granted,
                 limit,
                 window: self.window_millis(),
-                remaining: remaining - cost,
+                remaining,
                 retry_after: 0,
+                available_in: if remaining == 0 { until_gone(1) } else { 0 },
                 reset: until_over(newest.unwrap_or(at.now).max(at.now)),
                 delay: 0,
             });
         }
-        let mut missing = cost - remaining;
-        let mut live = log.entries.range(over..log.entries.len());
-        let last_to_go = live.find(|entry| {
-            missing -= i64::from(entry.members);
-            missing <= 0
-        });
         Ok(Answer {
             outcome: Outcome::Denied,
             limit,
             window: self.window_millis(),
             remaining: remaining.max(0),
-            retry_after: until_over(last_to_go.map_or(at.now, |entry| entry.score)),
+            retry_after: until_gone(cost - remaining),
+            available_in: if remaining <= 0 {
+                until_gone(1 - remaining)
+            } else {
+                0
+            },
             reset: newest.map_or(0, until_over),
             delay: 0,
         })

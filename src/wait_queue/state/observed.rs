@@ -117,6 +117,7 @@ impl Observed {
             remaining: self.left,
             reset: self.until_all.saturating_sub(age),
             source: DecisionSource::Remembered,
+            available_in: (self.left == 0).then(|| self.until_first.saturating_sub(age)),
         }))
     }
 

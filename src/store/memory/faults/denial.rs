@@ -79,6 +79,7 @@ impl Denial {
             outcome: Outcome::Denied,
             remaining: 0,
             retry_after: self.retry_after.max(answer.retry_after),
+            available_in: self.retry_after.max(answer.available_in),
             reset: self.retry_after.max(answer.reset),
             delay: 0,
             ..answer
