@@ -24,9 +24,10 @@ use crate::permit::CallId;
 /// # Ok(()) }
 /// ```
 ///
-/// A clone is the same grant: the first refund of it, or of one of its clones, is the only one, and the others give back 0. Only
-/// if it failed without effect, as in an outage, can a clone be refunded later. After
-/// [`Indeterminate`](crate::Error::Indeterminate) and [`NoRuntime`](crate::Error::NoRuntime) it cannot: it may have had an effect.
+/// A clone is the same grant: the first refund or settlement of it, or of one of its clones, is the only one, whichever limiter
+/// granted it, and the others change nothing. Only if it failed without effect, as in an outage, can a clone be refunded or
+/// settled later. After [`Indeterminate`](crate::Error::Indeterminate) and [`NoRuntime`](crate::Error::NoRuntime) it cannot: it
+/// may have had an effect.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -49,9 +50,9 @@ pub struct Grant {
     pub(crate) call_id: CallId,
     pub(crate) permits: u32,
     pub(crate) origin: Origin,
-    /// Whether it was given back: what clones share, made with the first clone. The grants of one call share a member of
-    /// the sorted set, so the store cannot tell a second refund of one from a refund of another.
-    is_refunded: OnceLock<Arc<AtomicBool>>,
+    /// Whether it was refunded or settled: what clones share, made with the first clone. The grants of one call share a
+    /// member of the sorted set, so the store cannot tell a second refund of one from a refund of another.
+    is_spent: OnceLock<Arc<AtomicBool>>,
 }
 
 /// Where a grant was made.
@@ -74,7 +75,7 @@ impl Grant {
             call_id,
             permits,
             origin: Origin::Store,
-            is_refunded: OnceLock::new(),
+            is_spent: OnceLock::new(),
         }
     }
 
@@ -120,44 +121,71 @@ impl Grant {
     /// ```
     #[must_use = "the rest of the grant cannot be given back"]
     pub fn part(self, permits: u32) -> Self {
-        let is_used_up = !self.begin_refund() || permits == 0;
+        let is_spent = self.begin_spending() || permits == 0;
         Self {
             permits: permits.min(self.permits),
-            is_refunded: Arc::new(AtomicBool::new(is_used_up)).into(),
+            is_spent: Arc::new(AtomicBool::new(is_spent)).into(),
             ..self
         }
     }
 
-    /// This grant with other permits, of which a refund is one of this grant.
+    /// This grant with other permits.
     pub(crate) fn with_permits(self, permits: u32) -> Self {
         Self { permits, ..self }
     }
 
-    /// Whether none of its clones was given back. From here on it counts as given back.
-    pub(crate) fn begin_refund(&self) -> bool {
-        let is_refunded = self.is_refunded.get();
-        is_refunded.is_none_or(|it| !it.swap(true, Ordering::Relaxed))
-    }
-
-    /// Ends a refund that has begun. One that failed without effect can be made again.
-    pub(crate) fn end_refund<T>(&self, ended: &Result<T>) {
+    /// Makes a change that spends this grant, unless it or a clone was spent: then the result is the default. Every limiter's
+    /// refunds and settlements pass here. The change gets the grant as one that has no clones.
+    ///
+    /// A change that failed without effect does not count. One that is dropped does: it may go on.
+    pub(crate) async fn spend<T, F>(self, change: impl FnOnce(Self) -> F) -> Result<T>
+    where
+        T: Default,
+        F: Future<Output = Result<T>>,
+    {
+        if self.begin_spending() {
+            return Ok(T::default());
+        }
+        let alone = Self {
+            is_spent: OnceLock::new(),
+            ..self
+        };
+        let changed = change(alone).await;
         // A call may go on without its caller's runtime.
         let may_have_run =
             |it: &Error| matches!(it, Error::Indeterminate { .. } | Error::NoRuntime);
-        if let Err(error) = ended
+        if let Err(error) = &changed
             && !may_have_run(error)
-            && let Some(is_refunded) = self.is_refunded.get()
+            && let Some(is_spent) = self.is_spent.get()
         {
-            is_refunded.store(false, Ordering::Relaxed);
+            is_spent.store(false, Ordering::Relaxed);
         }
+        changed
+    }
+
+    /// This grant to give back whatever comes of it, unless it or a clone was spent.
+    pub(crate) fn spend_now(self) -> Option<Self> {
+        (!self.begin_spending()).then_some(self)
+    }
+
+    /// Spends this grant at a limiter that gives nothing back.
+    pub(crate) fn spend_in_vain(self) -> Result<u32> {
+        self.begin_spending();
+        Ok(0)
+    }
+
+    /// Marks it as spent, and returns whether it was.
+    fn begin_spending(&self) -> bool {
+        let is_spent = self.is_spent.get();
+        is_spent.is_some_and(|it| it.swap(true, Ordering::Relaxed))
     }
 }
 
 impl Clone for Grant {
     fn clone(&self) -> Self {
-        let is_refunded = self.is_refunded.get_or_init(Arc::default);
+        let is_spent = self.is_spent.get_or_init(Arc::default);
         Self {
-            is_refunded: Arc::clone(is_refunded).into(),
+            is_spent: Arc::clone(is_spent).into(),
             ..*self
         }
     }

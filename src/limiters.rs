@@ -12,6 +12,7 @@ mod rules;
 mod target_name;
 mod turn;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
@@ -135,9 +136,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         self.check(key, cost).await
     }
 
-    /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory. `None` otherwise; nothing is
-    /// charged then. The caller waits for the [`delay`](crate::Granted::delay) of a granted request. It is for middleware that
-    /// has no task to wait in, or that would allocate one.
+    /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory, unless the limiter may have the
+    /// request wait for its turn. `None` otherwise; nothing is charged then. It is for middleware that has no task to wait in,
+    /// or that would allocate one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -210,8 +211,26 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// # Cancel safety
     /// As [`RateLimiter::refund`].
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
+        let _ = key;
+        grant.spend_in_vain()
+    }
+
+    /// Gives back what `key` was granted to a request that is gone, as [`refund`](Self::refund), in the background: for a
+    /// [`Drop`], which cannot wait. A limiter that does not keep track of single grants gives nothing back.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().keyed_rate_limiter("mail:", Rate::overall(5, Duration::from_secs(60)))?;
+    /// let grant = limiter.check("alice", 2).await?.into_grant().expect("granted");
+    /// limiter.refund_in_background("alice", grant);
+    /// assert_eq!(limiter.rate_limiter("alice").available_permits().await?, 5);
+    /// # Ok(()) }
+    /// ```
+    fn refund_in_background(&self, key: &str, grant: Grant) {
         let _ = (key, grant);
-        Ok(0)
     }
 
     /// Corrects the charge of a request that was an estimate, once its cost is known: see [`RateLimiter::settle`]. A limiter that
@@ -274,6 +293,10 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
         L::refund(self, key, grant).await
     }
 
+    fn refund_in_background(&self, key: &str, grant: Grant) {
+        L::refund_in_background(self, key, grant);
+    }
+
     async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
         L::settle(self, key, grant, cost).await
     }
@@ -284,19 +307,22 @@ async fn settle_by_check<L>(limiter: &L, key: &str, grant: Grant, cost: u32) -> 
 where
     L: Limiter + ?Sized,
 {
-    let granted = grant.permits();
-    if cost < granted {
-        let excess = grant.with_permits(granted - cost);
-        limiter.refund(key, excess.clone()).await?;
-        excess.begin_refund(); // also where the limiter refunds nothing
-    } else if cost > granted && grant.begin_refund() {
-        // The request is done, so nobody waits for its turn.
-        let take = |cost| limiter.check_without_waiting(key, cost);
-        let taken = up_to(cost - granted, take).await;
-        grant.end_refund(&taken);
-        let _ = taken?;
-    }
-    Ok(())
+    let settle = |grant: Grant| async move {
+        let granted = grant.permits();
+        match cost.cmp(&granted) {
+            Ordering::Less => {
+                let excess = grant.with_permits(granted - cost);
+                limiter.refund(key, excess).await.map(|_| ())
+            }
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => {
+                // The request is done, so nobody waits for its turn.
+                let take = |cost| limiter.check_without_waiting(key, cost);
+                up_to(cost - granted, take).await.map(|_| ())
+            }
+        }
+    };
+    grant.spend(settle).await
 }
 
 /// Checks a request of `cost`, and while it is denied the same of what is left.

@@ -269,18 +269,13 @@ impl GuardedQueue {
         self.queue.setting_up(set_up, deadline)
     }
 
-    /// Gives a grant back where it was made, unless one of its clones was given back. If that fails without effect, a clone can be.
+    /// Gives a grant back where it was made.
     pub(crate) async fn refund(&self, grant: &Grant) -> Result<u32> {
-        if !grant.begin_refund() {
-            return Ok(0);
-        }
-        let refunded = match grant.origin {
+        match grant.origin {
             Origin::Store => self.queue.refund(grant).await,
             Origin::Local => self.local.refund(grant).await,
             Origin::Nowhere => Ok(0),
-        };
-        grant.end_refund(&refunded);
-        refunded
+        }
     }
 
     /// Takes permits for later. The failure policy does not decide this, but they count toward a share.

@@ -381,8 +381,16 @@ pub(super) async fn settle_all(
 /// Gives back what a joint decision took, and returns how many permits.
 pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> Result<u64> {
     let (mut refunded, mut failure) = (0, None);
-    for (name, grant) in decision.grants() {
-        match registry.rate_limiter(&name).refund(grant).await {
+    let each = decision.limiters.into_iter().zip(decision.decisions);
+    for (limiter, decision) in each.chain(decision.others) {
+        let Some(grant) = decision.into_grant() else {
+            continue;
+        };
+        let given_back = match limiter.rate_limiter {
+            Some(name) => registry.rate_limiter(&name).refund(grant).await,
+            None => grant.spend_in_vain(),
+        };
+        match given_back {
             Ok(permits) => refunded += u64::from(permits),
             Err(error) => failure = failure.or(Some(error)),
         }

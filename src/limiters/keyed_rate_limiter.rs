@@ -385,6 +385,10 @@ impl Limiter for KeyedRateLimiter {
         self.limiter.refund(key, grant).await
     }
 
+    fn refund_in_background(&self, key: &str, grant: Grant) {
+        self.limiter.refund_in_background(key, grant);
+    }
+
     async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
         self.limiter.settle(key, grant, cost).await
     }

@@ -582,14 +582,20 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
     }
 
     fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
-        self.is_in_memory()
-            .then(|| at_once(Self::check_without_waiting(self, key, cost)))?
+        let gives_turns = sealed::Chargeable::gives_turns(self, INTERNAL);
+        (self.is_in_memory() && !gives_turns).then(|| at_once(Self::check(self, key, cost)))?
     }
 
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
         match self.limiter_of_grants(key) {
             Some(limiter) => limiter.refund(grant).await,
-            None => Ok(0),
+            None => grant.spend_in_vain(),
+        }
+    }
+
+    fn refund_in_background(&self, key: &str, grant: Grant) {
+        if let Some(limiter) = self.limiter_of_grants(key) {
+            limiter.refund_in_background(key, grant);
         }
     }
 

@@ -323,6 +323,12 @@ impl Limiter for RateLimiter {
         Self::refund(self, grant).await
     }
 
+    fn refund_in_background(&self, _key: &str, grant: Grant) {
+        if let Some(grant) = grant.spend_now() {
+            self.give_back(grant);
+        }
+    }
+
     async fn settle(&self, _key: &str, grant: Grant, cost: u32) -> Result<()> {
         Self::settle(self, grant, cost).await
     }

@@ -12,8 +12,8 @@ use std::fmt;
 use std::slice;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::Registry;
 use super::joint::{JointDecision, refund_all, settle_all};
+use super::{Limiter, Registry};
 use crate::error::Result;
 #[cfg(feature = "serde")]
 pub use config::{RuleConfig, RulesConfig};
@@ -252,6 +252,29 @@ impl<R, E> Rules<R, E> {
     /// As [`RedissonClient::refund_all`](crate::RedissonClient::refund_all).
     pub async fn refund(&self, decision: JointDecision) -> Result<u64> {
         refund_all(&self.registry, decision).await
+    }
+
+    /// Gives back what a decision of these rules has granted to a request that is gone, as [`refund`](Self::refund), in the
+    /// background: see [`Limiter::refund_in_background`](crate::Limiter::refund_in_background).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
+    /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
+    /// rules.refund_in_background(decision);
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+    /// # Ok(()) }
+    /// ```
+    pub fn refund_in_background(&self, decision: JointDecision) {
+        for (name, grant) in decision.grants() {
+            let limiter = self.registry.rate_limiter(&name);
+            limiter.refund_in_background(&name, grant);
+        }
     }
 
     /// Corrects what a decision of these rules has charged, once the costs are known, as [`Limiter::settle`](crate::Limiter::settle)

@@ -215,7 +215,7 @@ on_every_store! {
         at_once {
             what_is_in_memory_decides_at_once_and_redis_is_not_asked,
             rules_in_memory_decide_at_once_where_none_gives_turns,
-            who_is_decided_at_once_waits_for_the_turn_by_itself,
+            a_limiter_that_gives_turns_does_not_decide_at_once,
         }
         up_to {
             as_many_permits_are_taken_as_there_are_and_none_twice,
@@ -241,6 +241,7 @@ on_every_store! {
             what_was_used_beyond_it_is_taken_and_those_after_wait_for_it,
             more_than_the_rate_may_have_been_used,
             of_a_grant_and_its_clones_one_is_settled_once,
+            a_grant_of_any_limiter_and_its_clones_are_spent_once,
             an_estimate_whose_window_has_passed_can_be_settled,
             a_missing_limiter_is_created_to_owe_by_a_handle_that_knows_its_rate,
             settling_leaves_the_settings_that_a_limiter_got_since_the_grant,

@@ -4,6 +4,7 @@ use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, Rate, RateLimiter, TokenBucket,
 };
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
 use crate::stopped_time::{at_once, run_until_stalled};
 
@@ -73,6 +74,51 @@ pub async fn of_a_grant_and_its_clones_one_is_settled_once(fixture: Fixture) {
         let left = u64::from(10 - used);
         assert_eq!(limiter.available_permits().await.unwrap(), left);
         fixture.pass(SECOND);
+    }
+}
+
+pub async fn a_grant_of_any_limiter_and_its_clones_are_spent_once(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let tag = format!("{{{}}}", fixture.name());
+    let other = client.policy_limiter(FixedWindow::new(100, HOUR)).unwrap();
+    for (policy, unit) in every_policy(10) {
+        let name = policy.algorithm();
+        let limiter = client.policy_limiter(policy).unwrap();
+        let left = async |key: &str| limiter.peek(key, 1).await.unwrap().remaining();
+        for (first, used) in [("refund", 2), ("less", 1), ("equal", 2), ("more", 4)] {
+            for together in [false, true] {
+                let key = format!("{tag}:{name}:{first}:{together}");
+                let grant = if together {
+                    let other = other.charge(&format!("{key}:other"), 1).unwrap();
+                    let charges = [limiter.charge(&key, 2 * unit).unwrap(), other];
+                    let decision = client.check_all(charges).await.unwrap();
+                    let grant = decision.decisions()[0].clone().into_grant().unwrap();
+                    if first == "refund" {
+                        client.refund_all(decision).await.unwrap();
+                    }
+                    grant
+                } else {
+                    take(&limiter, &key, 2 * unit).await
+                };
+                match first {
+                    "refund" if together => {}
+                    "refund" => {
+                        Limiter::refund(&limiter, &key, grant.clone())
+                            .await
+                            .unwrap();
+                    }
+                    _ => {
+                        let settled = limiter.settle(&key, grant.clone(), used * unit);
+                        settled.await.unwrap();
+                    }
+                }
+                let before = left(&key).await;
+                limiter.settle(&key, grant.clone(), 5 * unit).await.unwrap();
+                assert_eq!(left(&key).await, before, "{key}");
+                let refunded = Limiter::refund(&limiter, &key, grant).await.unwrap();
+                assert_eq!((refunded, left(&key).await), (0, before), "{key}");
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Taking permits and giving them back.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -256,6 +257,11 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have given the grant back; otherwise its permits come back when their
     /// window has passed.
     pub async fn refund(&self, grant: Grant) -> Result<u32> {
+        grant.spend(|grant| self.refund_spent(grant)).await
+    }
+
+    /// Gives back a grant that is marked as spent.
+    async fn refund_spent(&self, grant: Grant) -> Result<u32> {
         self.validated()?;
         let answer = self.change(self.queue.refund(&grant)).await;
         self.queue.permits_freed();
@@ -299,18 +305,22 @@ impl RateLimiter {
     /// # Cancel safety
     /// A call dropped in flight may or may not have corrected it.
     pub async fn settle(&self, grant: Grant, permits: u32) -> Result<()> {
-        let granted = grant.permits();
-        if let Some(excess @ 1..) = granted.checked_sub(permits) {
-            return self.refund(grant.with_permits(excess)).await.map(|_| ());
-        }
-        self.validated()?;
-        let missing = permits - granted;
-        if grant.begin_refund() && missing > 0 {
-            let owed = self.queue.owe(grant.origin, missing, self.set_up).await;
-            grant.end_refund(&owed);
-            return owed;
-        }
-        Ok(())
+        let settle = |grant: Grant| async move {
+            let granted = grant.permits();
+            match permits.cmp(&granted) {
+                Ordering::Less => {
+                    let excess = grant.with_permits(granted - permits);
+                    self.refund_spent(excess).await.map(|_| ())
+                }
+                Ordering::Equal => self.validated().map(|_| ()),
+                Ordering::Greater => {
+                    self.validated()?;
+                    let missing = permits - granted;
+                    self.queue.owe(grant.origin, missing, self.set_up).await
+                }
+            }
+        };
+        grant.spend(settle).await
     }
 
     /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds

@@ -359,11 +359,7 @@ impl<R, E> Rules<R, E> {
             return Ok(None);
         };
         let limiter = &limited.limiter;
-        let decided = match limiter.gives_turns(INTERNAL) {
-            true => None,
-            false => limiter.check_now(&applied.key, cost),
-        };
-        let decision = match decided {
+        let decision = match limiter.check_now(&applied.key, cost) {
             Some(decision) => decision?,
             None => limiter.check(&applied.key, cost).await?,
         };
