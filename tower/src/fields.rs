@@ -16,7 +16,7 @@
 //! let limits: Vec<Limit> = Limit::of(limiter.name(), &decision).into_iter().collect();
 //! Fields::Ietf.add_to(&mut headers, &limits);
 //! assert_eq!(headers["ratelimit-policy"], r#""user";q=100;w=60"#);
-//! assert_eq!(headers["ratelimit"], r#""user";r=99;t=60"#);
+//! assert_eq!(headers["ratelimit"], r#""user";r=99;t=0"#);
 //!
 //! let limits = fields::parse(&headers, SystemTime::now());
 //! assert_eq!((&*limits[0].name, limits[0].remaining), ("user", 99));
@@ -48,7 +48,7 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 ///
 /// | form | fields, for 99 of 100 requests in a minute |
 /// |---|---|
-/// | [`Ietf`](Self::Ietf) | `RateLimit: "user";r=99;t=60` and `RateLimit-Policy: "user";q=100;w=60` |
+/// | [`Ietf`](Self::Ietf) | `RateLimit: "user";r=99;t=0` and `RateLimit-Policy: "user";q=100;w=60` |
 /// | [`Draft7`](Self::Draft7) | `RateLimit: limit=100, remaining=99, reset=60` and `RateLimit-Policy: 100;w=60` |
 /// | [`XRateLimit`](Self::XRateLimit) | `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 99`, `X-RateLimit-Reset: 60` |
 /// | [`None`](Self::None) | none |
@@ -58,9 +58,11 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 #[non_exhaustive]
 pub enum Fields {
     /// As in `draft-ietf-httpapi-ratelimit-headers`, from its version 8 on (the newest is 11): lists of all limits, by name.
+    /// `t` is the time until something is available, which is zero where something is left.
     #[default]
     Ietf,
-    /// As in version 7 of that draft. `RateLimit` has one limit, the strictest, and `RateLimit-Policy` all of them.
+    /// As in version 7 of that draft. `RateLimit` has one limit, the strictest, and `RateLimit-Policy` all of them. `reset` is
+    /// the time until the whole limit is available again, but where nothing is left, until something is.
     Draft7,
     /// The fields that came before the draft. They have one limit, the strictest. `X-RateLimit-Reset` is the number of
     /// seconds until the whole limit is available again, not a point in time.

@@ -6,7 +6,7 @@ use std::slice;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderValue};
-use redisson_rate_limiter::{Decision, Denied, Granted, Quota};
+use redisson_rate_limiter::{Decision, Denied, Granted, Quota, RedissonClient, TokenBucket};
 use redisson_rate_limiter_tower::fields::{Fields, Limit, parse, wait};
 use serde_json::json;
 use sfv::{List, ListEntry, Parser};
@@ -41,6 +41,13 @@ print(json.dumps(read, default=list))
     let wheels = ["http_sf-1.5.0", "typing_extensions-4.16.0"];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/http-sf");
     let wheels = wheels.map(|it| folder.join(format!("{it}-py3-none-any.whl")));
+    for wheel in &wheels {
+        let wheel_is_there = wheel.exists();
+        assert!(
+            wheel_is_there,
+            "{wheel:?} is missing: scripts/tools downloads it"
+        );
+    }
     let output = Command::new("python3")
         .args(["-c", PROGRAM, field.to_str().unwrap(), kind])
         .env("PYTHONPATH", std::env::join_paths(wheels).unwrap())
@@ -56,7 +63,7 @@ fn another_implementation_reads_what_is_written() {
     let longest = Duration::from_secs(u64::MAX);
     let user = granted(100, MINUTE, 99, SECOND);
     let name = r#"größe "b" \"#;
-    let odd = granted(u64::MAX, longest, u64::MAX, longest);
+    let odd = granted(u64::MAX, longest, 0, longest);
     let short = granted(5, SECOND / 2, 4, SECOND / 2);
     let limits = [
         Limit::of("user", &user).unwrap(),
@@ -84,9 +91,9 @@ fn another_implementation_reads_what_is_written() {
     assert_eq!(
         list("ratelimit"),
         json!([
-            ["user", { "r": 99, "t": 1, "pk": pk }],
-            [name, { "r": most, "t": most }],
-            ["", { "r": 4, "t": 1 }],
+            ["user", { "r": 99, "t": 0, "pk": pk }],
+            [name, { "r": 0, "t": most }],
+            ["", { "r": 4, "t": 0 }],
         ])
     );
 
@@ -112,7 +119,9 @@ fn numbers_are_at_most_what_a_structured_field_can_hold() {
     );
     let (policy, limit) = ietf("user", &decision);
     assert_eq!(policy, r#""user";q=999999999999999;w=999999999999999"#);
-    assert_eq!(limit, r#""user";r=999999999999999;t=999999999999999"#);
+    assert_eq!(limit, r#""user";r=999999999999999;t=0"#);
+    let used_up = granted(u64::MAX, Duration::MAX, 0, Duration::MAX);
+    assert_eq!(ietf("user", &used_up).1, r#""user";r=0;t=999999999999999"#);
     for field in [policy, limit] {
         Parser::new(&field).parse::<List>().unwrap();
     }
@@ -124,7 +133,7 @@ fn no_more_is_left_than_the_limit() {
         let decision = granted(5, MINUTE, 9, SECOND);
         fields(form, &[Limit::of("user", &decision).unwrap()])
     };
-    assert_eq!(headers(Fields::Ietf)["ratelimit"], r#""user";r=5;t=1"#);
+    assert_eq!(headers(Fields::Ietf)["ratelimit"], r#""user";r=5;t=0"#);
     assert_eq!(
         headers(Fields::Draft7)["ratelimit"],
         "limit=5, remaining=5, reset=1"
@@ -149,27 +158,51 @@ fn a_window_under_a_second_is_left_out_and_a_longer_one_rounded_up() {
 #[test]
 fn the_time_until_more_is_available_is_rounded_up_and_at_most_the_window() {
     let limit = |millis| {
-        ietf(
-            "user",
-            &granted(5, MINUTE, 4, Duration::from_millis(millis)),
-        )
-        .1
+        let used_up = granted(5, MINUTE, 0, Duration::from_millis(millis));
+        ietf("user", &used_up).1
     };
-    assert_eq!(limit(0), r#""user";r=4;t=0"#);
-    assert_eq!(limit(1), r#""user";r=4;t=1"#);
-    assert_eq!(limit(59_001), r#""user";r=4;t=60"#);
-    assert_eq!(limit(600_000), r#""user";r=4;t=60"#);
+    assert_eq!(limit(0), r#""user";r=0;t=0"#);
+    assert_eq!(limit(1), r#""user";r=0;t=1"#);
+    assert_eq!(limit(59_001), r#""user";r=0;t=60"#);
+    assert_eq!(limit(600_000), r#""user";r=0;t=60"#);
+}
+
+/// A bucket of 10,000 that gets ten each second.
+#[tokio::test(start_paused = true)]
+async fn where_nothing_is_left_the_time_is_that_of_the_next_permit() {
+    let policy = TokenBucket::per_second(10).with_capacity(10_000);
+    let limiter = RedissonClient::in_memory().policy_limiter(policy).unwrap();
+    for (cost, left) in [(9_999, 1), (1, 0), (1, 0)] {
+        let decision = limiter.check("user", cost).await.unwrap();
+        let limit = Limit::of("user", &decision).unwrap();
+        let time = u64::from(left == 0);
+        let expected = format!("\"user\";r={left};t={time}");
+        let headers = fields(Fields::Ietf, slice::from_ref(&limit));
+        assert_eq!(headers["ratelimit"], expected);
+        let waits = (left == 0).then_some(SECOND);
+        assert_eq!(wait(&headers, SystemTime::now()), waits);
+        // That the whole limit is back takes 1,000 s.
+        let reset = if left == 0 { 1 } else { 1_000 };
+        let expected = format!("limit=10000, remaining={left}, reset={reset}");
+        let headers = fields(Fields::Draft7, slice::from_ref(&limit));
+        assert_eq!(headers["ratelimit"], expected);
+        let headers = fields(Fields::XRateLimit, slice::from_ref(&limit));
+        assert_eq!(headers["x-ratelimit-reset"], "1000");
+    }
 }
 
 #[test]
-fn the_time_of_a_denied_request_is_that_of_its_retry() {
+fn a_denied_request_states_when_something_is_available() {
     let quota = Quota::new(5, MINUTE);
     let denied = Denied::new(SECOND).with_quota(quota).with_reset(MINUTE);
     assert_eq!(ietf("user", &denied.into()).1, r#""user";r=0;t=1"#);
     // It would have granted the request that another limiter denied.
     let not_charged = Denied::new(Duration::ZERO).with_quota(quota);
     let not_charged = not_charged.with_remaining(3).with_reset(MINUTE);
-    assert_eq!(ietf("user", &not_charged.into()).1, r#""user";r=3;t=60"#);
+    assert_eq!(ietf("user", &not_charged.into()).1, r#""user";r=3;t=0"#);
+    let large = Denied::new(MINUTE).with_quota(quota).with_reset(MINUTE);
+    let large = large.with_available_in(SECOND);
+    assert_eq!(ietf("user", &large.into()).1, r#""user";r=0;t=1"#);
 }
 
 #[test]
@@ -183,7 +216,7 @@ fn a_name_that_no_field_can_hold_is_made_printable() {
     ] {
         let (policy, limit) = ietf(name, &decision);
         assert_eq!(policy, format!("{written};q=5;w=60"));
-        assert_eq!(limit, format!("{written};r=4;t=60"));
+        assert_eq!(limit, format!("{written};r=4;t=0"));
     }
 }
 
@@ -197,7 +230,7 @@ fn unit_and_partition_key_are_parameters() {
     let headers = fields(Fields::Ietf, slice::from_ref(&limit));
     let policy = r#""app";q=5;qu="content-bytes";w=60;pk=:QXBwLTk5OQ==:"#;
     assert_eq!(headers["ratelimit-policy"], policy);
-    assert_eq!(headers["ratelimit"], r#""app";r=4;t=60;pk=:QXBwLTk5OQ==:"#);
+    assert_eq!(headers["ratelimit"], r#""app";r=4;t=0;pk=:QXBwLTk5OQ==:"#);
     let Limit {
         unit,
         partition_key,
@@ -275,7 +308,13 @@ fn earlier_forms_are_read() {
         ("ratelimit-remaining", "50"),
         ("ratelimit-reset", "30"),
     ];
-    for fields in [&draft7[..], &draft3] {
+    let draft6 = [
+        ("ratelimit-limit", "100"),
+        ("ratelimit-policy", "10;w=1, 100;w=60"),
+        ("ratelimit-remaining", "50"),
+        ("ratelimit-reset", "30"),
+    ];
+    for fields in [&draft7[..], &draft3, &draft6] {
         let limit = parsed(fields, 0).remove(0);
         assert_eq!(
             (limit.limit, limit.remaining, limit.window),
@@ -298,6 +337,44 @@ fn a_reset_is_a_number_of_seconds_or_a_point_in_time() {
     assert_eq!(reset("30"), Some(MINUTE / 2));
     assert_eq!(reset("1700000030"), Some(MINUTE / 2));
     assert_eq!(reset("1600000000"), Some(Duration::ZERO));
+    assert_eq!(reset("999999999"), Some(Duration::from_secs(999_999_999)));
+    for in_millis in ["1700000000001", "1700000000000.5"] {
+        assert_eq!(reset(in_millis), Some(Duration::from_millis(1)));
+    }
+    assert_eq!(reset("1000000000000"), Some(Duration::ZERO));
+    // Whatever its unit is, it is longer than anybody waits.
+    assert!(reset("99999999999999999999") > Some(Duration::from_secs(1 << 40)));
+}
+
+#[test]
+fn a_fraction_of_a_second_is_rounded_up() {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let waits = |fields: &[(&'static str, &'static str)]| {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        wait(&headers, now).map(|it| it.as_secs_f64())
+    };
+    for (text, seconds) in [
+        ("0.001", Some(1.0)),
+        ("29.5", Some(30.0)),
+        ("30.0", Some(30.0)),
+        ("0.0000001", Some(1.0)),
+        ("1.", None),
+        (".5", None),
+        ("1.5.1", None),
+        ("-1.5", None),
+    ] {
+        assert_eq!(waits(&[("retry-after", text)]), seconds, "{text}");
+        let used_up = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", text)];
+        assert_eq!(waits(&used_up), seconds, "{text}");
+    }
+    let point = ("x-ratelimit-reset", "1700000029.25");
+    assert_eq!(waits(&[("x-ratelimit-remaining", "0"), point]), Some(30.0));
+    for field in [r#""user";r=0;t=1.5"#, "limit=1, remaining=0, reset=1.5"] {
+        assert_eq!(waits(&[("ratelimit", field)]), Some(2.0), "{field}");
+    }
 }
 
 #[test]

@@ -72,5 +72,5 @@ fn wheel() -> PathBuf {
     let name = "target/prometheus-client/prometheus_client-0.26.0-py3-none-any.whl";
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let found = folders.find_map(|it| Some(it.join(name)).filter(|it| it.exists()));
-    found.expect("scripts/tools has been run")
+    found.unwrap_or_else(|| panic!("{name} is missing: scripts/tools downloads it"))
 }

@@ -17,7 +17,7 @@ pub struct Limit<'a> {
     pub window: Option<Duration>,
     /// What is left: `r`.
     pub remaining: u64,
-    /// The time until more is available: `t`.
+    /// The time until something is available, zero where something is left: `t`.
     pub available_in: Option<Duration>,
     /// The time until all of it is available again.
     pub reset: Option<Duration>,
@@ -45,14 +45,12 @@ impl<'a> Limit<'a> {
     #[must_use]
     pub fn of(name: &'a str, decision: &Decision) -> Option<Self> {
         let known = decision.limit() > 0;
-        // A limiter that would have granted what another one denied says zero.
-        let retry_after = decision.retry_after().filter(|it| !it.is_zero());
         known.then(|| Self {
             name: Cow::Borrowed(name),
             limit: Some(decision.limit()),
             window: Some(decision.window()).filter(|it| !it.is_zero()),
             remaining: decision.remaining(),
-            available_in: Some(retry_after.map_or(decision.reset(), |it| it.min(decision.reset()))),
+            available_in: Some(decision.available_in()),
             reset: Some(decision.reset()),
             unit: None,
             partition_key: None,

@@ -7,7 +7,7 @@ use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName};
 use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parameters, Parser};
 
-use super::retry_after::parse_retry_after;
+use super::retry_after::{parse_retry_after, whole_number_up};
 use super::{Limit, RATELIMIT, RATELIMIT_POLICY, X_LIMIT, X_REMAINING, X_RESET};
 
 const TRIOS: [[HeaderName; 3]; 2] = [
@@ -22,11 +22,13 @@ const TRIOS: [[HeaderName; 3]; 2] = [
 
 /// A number of seconds from which on `X-RateLimit-Reset` is a point in time, as some servers have it: 2001.
 const POINT_IN_TIME: u64 = 1_000_000_000;
+/// The same in ms.
+const POINT_IN_MILLIS: u64 = 1000 * POINT_IN_TIME;
 
 /// The limits that a response states, in any of the forms that [`Fields`](super::Fields) has, or by the fields `RateLimit-Limit`,
 /// `RateLimit-Remaining` and `RateLimit-Reset` of the draft's first versions. Empty if it states none, or malformed ones, which
-/// the draft wants ignored. `X-RateLimit-Reset` may be a number of seconds, or a point in time in seconds since 1970, which
-/// `now` is compared with.
+/// the draft wants ignored. `X-RateLimit-Reset` may be a number of seconds, or a point in time in seconds or milliseconds since
+/// 1970, which `now` is compared with. A fraction is rounded up.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -104,7 +106,7 @@ fn ietf(field: &str, policies: &str) -> Option<Vec<Limit<'static>>> {
             limit: of_policy("q"),
             window: of_policy("w").map(Duration::from_secs),
             remaining: number(&parameters, "r")?,
-            available_in: number(&parameters, "t").map(Duration::from_secs),
+            available_in: parameters.get("t").and_then(seconds),
             reset: None,
             unit: unit.map(|it| Cow::Owned(it.as_str().to_owned())),
             partition_key: partition_key.map(|it| Cow::Owned(it.to_vec())),
@@ -129,16 +131,17 @@ fn items(field: &str) -> Option<Vec<(String, Parameters)>> {
 
 fn draft7(field: &str, policies: &str) -> Option<Limit<'static>> {
     let numbers: Dictionary = Parser::new(field).parse().ok()?;
-    let number_of = |name| match numbers.get(name)? {
-        ListEntry::Item(item) => unsigned(&item.bare_item),
+    let item_of = |name| match numbers.get(name)? {
+        ListEntry::Item(item) => Some(&item.bare_item),
         ListEntry::InnerList(_) => None,
     };
+    let number_of = |name| unsigned(item_of(name)?);
     let limit = number_of("limit")?;
     Some(Limit {
         limit: Some(limit),
         window: window_of(policies, limit),
         remaining: number_of("remaining")?,
-        available_in: number_of("reset").map(Duration::from_secs),
+        available_in: item_of("reset").and_then(seconds),
         ..Limit::default()
     })
 }
@@ -150,22 +153,35 @@ fn limit_of_trio(
 ) -> Option<Limit<'static>> {
     let [limit, remaining, reset] = trio.each_ref().map(|name| combined(headers, name));
     let first = |field: &str| integers(field)?.first().map(|it| it.0);
-    let reset = reset.as_deref().and_then(first);
     let quota = limit.as_deref().and_then(first);
+    // Version 6 of the draft has the windows in a field of their own.
+    let policies = || combined(headers, &RATELIMIT_POLICY);
+    let window = |quota| {
+        let with_limit = window_of(limit.as_deref()?, quota);
+        with_limit.or_else(|| window_of(&policies()?, quota))
+    };
     Some(Limit {
         limit: quota,
-        window: quota.and_then(|it| window_of(limit.as_deref()?, it)),
+        window: quota.and_then(window),
         remaining: first(&remaining?)?,
-        reset: reset.map(|it| match it {
-            POINT_IN_TIME.. => {
-                let point = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(it));
-                point.map_or(Duration::MAX, |it| {
-                    it.duration_since(now).unwrap_or_default()
-                })
-            }
-            seconds => Duration::from_secs(seconds),
+        reset: reset.and_then(|reset| {
+            let first = reset.split([',', ';']).next()?;
+            Some(until_reset(whole_number_up(first.trim())?, now))
         }),
         ..Limit::default()
+    })
+}
+
+/// The time until `X-RateLimit-Reset`.
+fn until_reset(reset: u64, now: SystemTime) -> Duration {
+    let since_1970 = match reset {
+        POINT_IN_MILLIS.. => Duration::from_millis(reset),
+        POINT_IN_TIME.. => Duration::from_secs(reset),
+        seconds => return Duration::from_secs(seconds),
+    };
+    let point = SystemTime::UNIX_EPOCH.checked_add(since_1970);
+    point.map_or(Duration::MAX, |it| {
+        it.duration_since(now).unwrap_or_default()
     })
 }
 
@@ -189,6 +205,15 @@ fn integers(field: &str) -> Option<Vec<(u64, Parameters)>> {
 
 fn number(parameters: &Parameters, name: &str) -> Option<u64> {
     unsigned(parameters.get(name)?)
+}
+
+/// A number of seconds, of which a fraction is rounded up.
+fn seconds(item: &BareItem) -> Option<Duration> {
+    let seconds = match item.as_decimal() {
+        Some(decimal) => whole_number_up(&decimal.to_string())?,
+        None => unsigned(item)?,
+    };
+    Some(Duration::from_secs(seconds))
 }
 
 fn unsigned(item: &BareItem) -> Option<u64> {

@@ -19,8 +19,8 @@ pub fn retry_after(time: Duration) -> HeaderValue {
     HeaderValue::from(seconds_up(time))
 }
 
-/// The time that `Retry-After` states: seconds, or the time from `now` until a date. Zero if the date has passed, `None` if it
-/// is neither.
+/// The time that `Retry-After` states: seconds, of which a fraction is rounded up, or the time from `now` until a date. Zero if
+/// the date has passed, `None` if it is neither.
 ///
 /// ```
 /// use http::HeaderValue;
@@ -31,15 +31,27 @@ pub fn retry_after(time: Duration) -> HeaderValue {
 /// let date = HeaderValue::from_static("Wed, 21 Oct 2015 07:28:00 GMT");
 /// assert_eq!(parse_retry_after(&date, now), Some(Duration::from_secs(10)));
 /// assert_eq!(parse_retry_after(&HeaderValue::from_static("120"), now), Some(Duration::from_secs(120)));
+/// assert_eq!(parse_retry_after(&HeaderValue::from_static("1.5"), now), Some(Duration::from_secs(2)));
 /// assert_eq!(parse_retry_after(&HeaderValue::from_static("soon"), now), None);
 /// ```
 #[must_use]
 pub fn parse_retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duration> {
     let value = value.to_str().ok()?.trim();
-    if !value.is_empty() && value.bytes().all(|it| it.is_ascii_digit()) {
-        // More than a u64 holds is for ever.
-        return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
+    if let Some(seconds) = whole_number_up(value) {
+        return Some(Duration::from_secs(seconds));
     }
     let date = httpdate::parse_http_date(value).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
+}
+
+/// A number such as `30` or `1.5`, rounded up. More than a u64 holds is the most that it holds.
+pub(super) fn whole_number_up(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let are_digits = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
+    if !are_digits(whole) || !are_digits(fraction) {
+        return None;
+    }
+    let is_more = fraction.bytes().any(|it| it != b'0');
+    let whole: u64 = whole.parse().unwrap_or(u64::MAX);
+    Some(whole.saturating_add(u64::from(is_more)))
 }

@@ -44,7 +44,7 @@ impl Fields {
     /// let mut headers = HeaderMap::new();
     /// Fields::Ietf.add_to(&mut headers, &limits);
     /// assert_eq!(headers["ratelimit-policy"], r#""burst";q=10;w=1, "hourly";q=1000;w=3600"#);
-    /// assert_eq!(headers["ratelimit"], r#""burst";r=0;t=1, "hourly";r=900;t=3600"#);
+    /// assert_eq!(headers["ratelimit"], r#""burst";r=0;t=1, "hourly";r=900;t=0"#);
     ///
     /// let mut headers = HeaderMap::new();
     /// Fields::Draft7.add_to(&mut headers, &limits);
@@ -155,7 +155,7 @@ fn draft7(limit: &Limit<'_>) -> Option<HeaderValue> {
     let numbers = [
         ("limit", limit.limit),
         ("remaining", Some(remaining(limit))),
-        ("reset", time(limit)),
+        ("reset", reset(limit)),
     ];
     let mut field = String::with_capacity(ROOM);
     for (name, number) in numbers {
@@ -177,8 +177,20 @@ fn window(limit: &Limit<'_>) -> Option<u64> {
 
 /// `t`
 fn time(limit: &Limit<'_>) -> Option<u64> {
-    let time = seconds_up(limit.available_in.or(limit.reset)?);
-    Some(window(limit).map_or(time, |window| time.min(window)))
+    Some(within_window(limit, limit.available_in.or(limit.reset)?))
+}
+
+/// `reset` of version 7: until all is available, but where nothing is left, until something is, for which a client waits.
+fn reset(limit: &Limit<'_>) -> Option<u64> {
+    match limit.reset {
+        Some(reset) if limit.remaining > 0 => Some(within_window(limit, reset)),
+        _ => time(limit),
+    }
+}
+
+fn within_window(limit: &Limit<'_>, time: Duration) -> u64 {
+    let time = seconds_up(time);
+    window(limit).map_or(time, |window| time.min(window))
 }
 
 /// `r`, at most `q`, also where a limiter of another kind says more.
