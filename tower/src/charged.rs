@@ -85,6 +85,11 @@ impl Charged {
         }
     }
 
+    /// The charge of the innermost layer alone.
+    pub(crate) fn of_this_layer(&self) -> Self {
+        Self::by(self.by.clone())
+    }
+
     /// The charges, that of the innermost layer first.
     fn by_layer(&self) -> impl Iterator<Item = &By> {
         iter::successors(Some(self), |it| it.outer.as_deref()).map(|it| &it.by)
@@ -144,6 +149,22 @@ impl Charged {
             }
         }
         failure.map_or(Ok(given_back), Err)
+    }
+
+    /// Gives back in the background what this layer has charged to a request that is gone.
+    pub(crate) fn refund_in_background(self) {
+        match self.by {
+            By::One {
+                limiter,
+                key,
+                decision,
+            } => {
+                if let Some(grant) = decision.into_grant() {
+                    limiter.refund_in_background(&key, grant);
+                }
+            }
+            By::Rules { rules, decision } => rules.refund_in_background(decision),
+        }
     }
 
     /// Corrects the charge, once the cost is known: what was charged in excess is given back, as by [`refund`](Self::refund),

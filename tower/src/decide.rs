@@ -1,10 +1,10 @@
 //! Who decides a request: one limiter, or rules.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, mem};
 
 use http::request::Parts;
 use redisson_rate_limiter::{Decision, DecisionSource, Error, Limiter, Result, Rules, Verdict};
@@ -86,21 +86,6 @@ impl OneLimiter {
             cost: None,
         }
     }
-
-    fn answer(limiter: Arc<dyn Limiter>, key: KeptKey, decided: Result<Decision>) -> Answer {
-        match decided {
-            Ok(decision) => {
-                let is_granted = decision.is_granted();
-                let charged = Charged::by_one(limiter, key, decision);
-                if is_granted {
-                    Answer::Granted(charged)
-                } else {
-                    Answer::Denied(charged)
-                }
-            }
-            Err(error) => Answer::Failed(error),
-        }
-    }
 }
 
 impl sealed::Decide for OneLimiter {
@@ -114,17 +99,8 @@ impl sealed::Decide for OneLimiter {
         match &self.key {
             KeyOf::Now(key) => {
                 let key = found(&**key, &request).map_or(UNKNOWN.into(), bounded);
-                let decided = limiter.check_now(&key, cost);
                 let key = KeptKey::from(key);
-                match decided {
-                    Some(decided) if is_final(&decided, wait) => {
-                        Deciding::Now(request, Self::answer(limiter, key, decided))
-                    }
-                    first => Deciding::Later(Box::pin(async move {
-                        let decided = decide_in_time(&*limiter, &key, cost, wait, first).await;
-                        (request, Self::answer(limiter, key, decided))
-                    })),
-                }
+                decide(AskedOne { limiter, key, cost }, request, wait)
             }
             KeyOf::Later(key) => {
                 let key = Arc::clone(key);
@@ -132,95 +108,13 @@ impl sealed::Decide for OneLimiter {
                     let key = key(&request).await.filter(|it| !it.is_empty());
                     let key = key.map_or(UNKNOWN.into(), |it| bounded(it.into()));
                     let key = KeptKey::from(key);
-                    let decided = decide_in_time(&*limiter, &key, cost, wait, None).await;
-                    (request, Self::answer(limiter, key, decided))
+                    let asked = AskedOne { limiter, key, cost };
+                    let answer = decide_in_time(asked, &request, wait, None).await;
+                    (request, answer)
                 }))
             }
         }
     }
-}
-
-/// Whether a request has its answer by this decision.
-fn is_final(decided: &Result<Decision>, wait: Duration) -> bool {
-    match decided {
-        Ok(Decision::Granted(granted)) => granted.delay.is_zero(),
-        Ok(denied) => retry_in(denied, wait).is_none(),
-        Err(_) => true,
-    }
-}
-
-/// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it waits. `first` is the
-/// first decision, if it is made.
-async fn decide_in_time(
-    limiter: &dyn Limiter,
-    key: &str,
-    cost: u32,
-    wait: Duration,
-    first: Option<Result<Decision>>,
-) -> Result<Decision> {
-    let start = Instant::now();
-    let mut decision = match first {
-        Some(first) => first?,
-        None => limiter.check(key, cost).await?,
-    };
-    while let Some(pause) = left(start, wait).and_then(|left| retry_in(&decision, left)) {
-        sleep(pause).await;
-        decision = limiter.check(key, cost).await?;
-    }
-    if let Decision::Granted(granted) = &mut decision {
-        // What it says is of the time at which it may proceed.
-        let delay = mem::take(&mut granted.delay);
-        sleep(delay).await;
-        granted.reset = granted.reset.saturating_sub(delay);
-    }
-    Ok(decision)
-}
-
-/// The same, by rules.
-async fn apply_in_time(
-    rules: &Rules<Parts, ()>,
-    request: &Parts,
-    wait: Duration,
-    first: Option<Result<Verdict<()>>>,
-) -> Result<Verdict<()>> {
-    let start = Instant::now();
-    let mut verdict = match first {
-        Some(first) => first?,
-        None => rules.check(request).await?,
-    };
-    while let Some(pause) = left(start, wait).and_then(|left| rejected_for(&verdict, left)) {
-        sleep(pause).await;
-        verdict = rules.check(request).await?;
-    }
-    Ok(verdict)
-}
-
-/// When to ask again, as [`retry_in`].
-fn rejected_for(verdict: &Verdict<()>, left: Duration) -> Option<Duration> {
-    match verdict {
-        Verdict::Granted(_) => None,
-        Verdict::Rejected((), joint) => retry_in(joint.deciding().1, left),
-    }
-}
-
-/// What is left of the time to wait. Times are compared, not points in time: a sum with the longest one overflows.
-fn left(start: Instant, wait: Duration) -> Option<Duration> {
-    wait.checked_sub(start.elapsed())
-}
-
-/// A limiter may say that a retry is worth it at once, as often as it is asked.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-
-/// When to ask again. `None` if there is not as much time left, and if the request was granted, or was not denied by the limiter.
-fn retry_in(decision: &Decision, left: Duration) -> Option<Duration> {
-    if matches!(
-        decision.source(),
-        DecisionSource::FailurePolicy | DecisionSource::Rule
-    ) {
-        return None;
-    }
-    let pause = decision.retry_after()?.max(SHORTEST_PAUSE);
-    (pause <= left).then_some(pause)
 }
 
 impl fmt::Debug for OneLimiter {
@@ -256,44 +150,161 @@ impl ByRules {
             key: Some(Arc::new(key)),
         }
     }
-
-    fn answer(rules: Arc<Rules<Parts, ()>>, verdict: Result<Verdict<()>>) -> Answer {
-        match verdict {
-            Ok(Verdict::Granted(None)) => Answer::Free,
-            Ok(Verdict::Granted(Some(joint))) => Answer::Granted(Charged::by_rules(rules, joint)),
-            Ok(Verdict::Rejected((), joint)) => Answer::Denied(Charged::by_rules(rules, joint)),
-            Err(error) => Answer::Failed(error),
-        }
-    }
 }
 
 impl sealed::Decide for ByRules {
     #[allow(private_interfaces, reason = "the trait is sealed")]
     fn decide(&self, mut request: Parts, wait: Duration) -> Deciding {
         let rules = Arc::clone(&self.rules);
-        if let Some(key) = &self.key {
-            let key = Arc::clone(key);
-            return Deciding::Later(Box::pin(async move {
-                let outer = AsyncKey::set(key(&request).await, &mut request);
-                let verdict = apply_in_time(&rules, &request, wait, None).await;
-                AsyncKey::set(outer, &mut request);
-                (request, Self::answer(rules, verdict))
-            }));
-        }
-        match rules.check_now(&request) {
-            Some(Ok(verdict)) if rejected_for(&verdict, wait).is_none() => {
-                Deciding::Now(request, Self::answer(rules, Ok(verdict)))
-            }
-            first => Deciding::Later(Box::pin(async move {
-                let verdict = apply_in_time(&rules, &request, wait, first).await;
-                (request, Self::answer(rules, verdict))
-            })),
-        }
+        let Some(key) = &self.key else {
+            return decide(rules, request, wait);
+        };
+        let key = Arc::clone(key);
+        Deciding::Later(Box::pin(async move {
+            let outer = AsyncKey::set(key(&request).await, &mut request);
+            let answer = decide_in_time(rules, &request, wait, None).await;
+            AsyncKey::set(outer, &mut request);
+            (request, answer)
+        }))
     }
 }
 
 impl fmt::Debug for ByRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByRules").finish_non_exhaustive()
+    }
+}
+
+/// Who is asked about one request.
+trait Asked: Sized + Send + Sync + 'static {
+    type Decided: Send;
+
+    /// The decision, if it needs no call and waits for nobody.
+    fn check_now(&self, request: &Parts) -> Option<Result<Self::Decided>>;
+
+    fn check(&self, request: &Parts) -> impl Future<Output = Result<Self::Decided>> + Send;
+
+    /// The answer of the limiter that decides; `None` if none limits the request.
+    fn deciding(decided: &Self::Decided) -> Option<&Decision>;
+
+    fn answer(self, decided: Self::Decided) -> Answer;
+}
+
+fn decide<A: Asked>(asked: A, request: Parts, wait: Duration) -> Deciding {
+    match asked.check_now(&request) {
+        Some(Err(error)) => Deciding::Now(request, Answer::Failed(error)),
+        Some(Ok(decided)) if retry_in::<A>(&decided, wait).is_none() => {
+            Deciding::Now(request, asked.answer(decided))
+        }
+        first => Deciding::Later(Box::pin(async move {
+            let answer = decide_in_time(asked, &request, wait, first).await;
+            (request, answer)
+        })),
+    }
+}
+
+/// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it waits. `first` is the
+/// first decision, if it is made.
+async fn decide_in_time<A: Asked>(
+    asked: A,
+    request: &Parts,
+    wait: Duration,
+    first: Option<Result<A::Decided>>,
+) -> Answer {
+    let start = Instant::now();
+    let mut decided = match first {
+        Some(first) => first,
+        None => asked.check(request).await,
+    };
+    loop {
+        let decision = match decided {
+            Ok(decision) => decision,
+            Err(error) => return Answer::Failed(error),
+        };
+        // Times are compared, not points in time: a sum with the longest one overflows.
+        let left = wait.checked_sub(start.elapsed());
+        let Some(pause) = left.and_then(|left| retry_in::<A>(&decision, left)) else {
+            return asked.answer(decision);
+        };
+        drop(decision);
+        sleep(pause).await;
+        decided = asked.check(request).await;
+    }
+}
+
+/// A limiter may say that a retry is worth it at once, as often as it is asked.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// When to ask again. `None` if there is not as much time left, and if the request was granted, or was not denied by the
+/// limiter.
+fn retry_in<A: Asked>(decided: &A::Decided, left: Duration) -> Option<Duration> {
+    let decision = A::deciding(decided)?;
+    if matches!(
+        decision.source(),
+        DecisionSource::FailurePolicy | DecisionSource::Rule
+    ) {
+        return None;
+    }
+    let pause = decision.retry_after()?.max(SHORTEST_PAUSE);
+    (pause <= left).then_some(pause)
+}
+
+/// One limiter, about one key.
+struct AskedOne {
+    limiter: Arc<dyn Limiter>,
+    key: KeptKey,
+    cost: u32,
+}
+
+impl Asked for AskedOne {
+    type Decided = Decision;
+
+    fn check_now(&self, _request: &Parts) -> Option<Result<Decision>> {
+        self.limiter.check_now(&self.key, self.cost)
+    }
+
+    async fn check(&self, _request: &Parts) -> Result<Decision> {
+        self.limiter.check(&self.key, self.cost).await
+    }
+
+    fn deciding(decided: &Decision) -> Option<&Decision> {
+        Some(decided)
+    }
+
+    fn answer(self, decided: Decision) -> Answer {
+        let answer = match decided.is_granted() {
+            true => Answer::Granted,
+            false => Answer::Denied,
+        };
+        answer(Charged::by_one(self.limiter, self.key, decided))
+    }
+}
+
+impl Asked for Arc<Rules<Parts, ()>> {
+    type Decided = Verdict<()>;
+
+    fn check_now(&self, request: &Parts) -> Option<Result<Verdict<()>>> {
+        Rules::check_now(self, request)
+    }
+
+    async fn check(&self, request: &Parts) -> Result<Verdict<()>> {
+        Rules::check(self, request).await
+    }
+
+    fn deciding(decided: &Verdict<()>) -> Option<&Decision> {
+        match decided {
+            Verdict::Granted(None) => None,
+            Verdict::Granted(Some(joint)) | Verdict::Rejected((), joint) => {
+                Some(joint.deciding().1)
+            }
+        }
+    }
+
+    fn answer(self, decided: Verdict<()>) -> Answer {
+        match decided {
+            Verdict::Granted(None) => Answer::Free,
+            Verdict::Granted(Some(joint)) => Answer::Granted(Charged::by_rules(self, joint)),
+            Verdict::Rejected((), joint) => Answer::Denied(Charged::by_rules(self, joint)),
+        }
     }
 }

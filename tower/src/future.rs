@@ -10,6 +10,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use crate::charged::Charged;
 use crate::decide::Later;
 use crate::reject::Reject;
 use crate::settings::{Left, Settings};
@@ -30,7 +31,8 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<S, F, P, B> {
-        Deciding { decision: Later, service: S, body: Option<B> },
+        Deciding { decision: Later, service: Option<S>, body: Option<B> },
+        Admitted { service: S, request: Option<Request<B>>, uncalled: Uncalled },
         Running { #[pin] response: F },
         Settling { settling: Pin<Box<dyn Future<Output = ()> + Send>>, response: Option<P> },
         Rejected { response: Option<P> },
@@ -68,7 +70,7 @@ where
         service: S,
         body: B,
     ) -> Self {
-        let body = Some(body);
+        let (service, body) = (Some(service), Some(body));
         Self {
             settings,
             left: None,
@@ -78,6 +80,24 @@ where
                 body,
             },
         }
+    }
+}
+
+/// The charge of a request that is granted and waits for the service to be ready. It is given back if the request goes no
+/// further.
+struct Uncalled(Option<Charged>);
+
+impl Uncalled {
+    fn give_back(&mut self) {
+        if let Some(charged) = self.0.take() {
+            charged.refund_in_background();
+        }
+    }
+}
+
+impl Drop for Uncalled {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -103,16 +123,35 @@ where
                     let (head, answer) = ready!(decision.as_mut().poll(context));
                     match this.settings.admit(head, answer) {
                         Ok((head, left)) => {
+                            let charged = head.extensions.get::<Charged>();
+                            let charged = charged.filter(|_| left.is_some());
+                            let uncalled = Uncalled(charged.map(Charged::of_this_layer));
                             *this.left = left;
-                            let request =
-                                Request::from_parts(head, body.take().expect(POLLED_AGAIN));
-                            State::Running {
-                                response: service.call(request),
+                            let body = body.take().expect(POLLED_AGAIN);
+                            State::Admitted {
+                                service: service.take().expect(POLLED_AGAIN),
+                                request: Some(Request::from_parts(head, body)),
+                                uncalled,
                             }
                         }
                         Err(response) => State::Rejected {
                             response: Some(response),
                         },
+                    }
+                }
+                StateProjection::Admitted {
+                    service,
+                    request,
+                    uncalled,
+                } => {
+                    if let Err(error) = ready!(service.poll_ready(context)) {
+                        uncalled.give_back();
+                        return Poll::Ready(Err(error));
+                    }
+                    uncalled.0 = None;
+                    let request = request.take().expect(POLLED_AGAIN);
+                    State::Running {
+                        response: service.call(request),
                     }
                 }
                 StateProjection::Running { response } => {

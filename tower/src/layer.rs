@@ -42,7 +42,7 @@ use crate::settings::{Settings, Warned};
 /// let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
 /// let service = layer(&RedissonClient::in_memory())?.layer(handler);
 /// let response = service.oneshot(Request::new(())).await.expect("infallible");
-/// assert_eq!(response.headers()["ratelimit"], r#""address";r=99;t=60"#);
+/// assert_eq!(response.headers()["ratelimit"], r#""address";r=99;t=0"#);
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -137,7 +137,7 @@ impl RateLimitLayer<ByRules> {
     /// let service = RateLimitLayer::by_rules(Arc::new(rules)).layer(handler);
     /// let request = Request::builder().header("x-user", "alice").body(()).expect("a request");
     /// let response = service.oneshot(request).await.expect("infallible");
-    /// assert_eq!(response.headers()["ratelimit"], r#""user";r=9;t=60, "all";r=899;t=60"#);
+    /// assert_eq!(response.headers()["ratelimit"], r#""user";r=9;t=0, "all";r=899;t=0"#);
     /// # Ok(()) }
     /// ```
     pub fn by_rules(rules: Arc<Rules<Parts, ()>>) -> Self {
@@ -305,7 +305,9 @@ impl<D, R> RateLimitLayer<D, R> {
     /// Waits for a grant for up to this time, instead of rejecting at once. A request that would have to wait longer is
     /// rejected at once. It asks again when the denial says, in no order with others; to wait in the order of arrival, call
     /// [`acquire`](redisson_rate_limiter::RateLimiter::acquire) in the handler. Nothing is taken while it waits for a grant, so a
-    /// request that is dropped meanwhile keeps nothing. A [`LeakyBucket`](redisson_rate_limiter::LeakyBucket) grants at once and
+    /// request that is dropped meanwhile keeps nothing. Nothing is held of the service inside either, such as a place where
+    /// their number is limited: it is asked whether it is ready once the request is granted, and if it fails or the request
+    /// is dropped before it is, what was granted goes back. A [`LeakyBucket`](redisson_rate_limiter::LeakyBucket) grants at once and
     /// then has the request wait for its turn, whatever this time is: one that is dropped in that wait was charged.
     ///
     /// ```

@@ -1,7 +1,6 @@
 //! The service.
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -23,6 +22,14 @@ pub struct RateLimit<S, D = OneLimiter, R = ProblemJson> {
 impl<S, D, R> RateLimit<S, D, R> {
     pub(crate) fn new(inner: S, settings: Arc<Settings<D, R>>) -> Self {
         Self { inner, settings }
+    }
+}
+
+impl<S: Clone, D, R> RateLimit<S, D, R> {
+    /// Gives up what the service has set aside for a request, such as one of a limited number of places: the request is
+    /// rejected, or waits and takes a place once it is granted.
+    fn release(&mut self) {
+        self.inner = self.inner.clone();
     }
 }
 
@@ -68,13 +75,14 @@ where
                     let request = Request::from_parts(head, body);
                     ResponseFuture::passed(settings, self.inner.call(request), left)
                 }
-                Err(response) => ResponseFuture::rejected(settings, response),
+                Err(response) => {
+                    self.release();
+                    ResponseFuture::rejected(settings, response)
+                }
             },
             Deciding::Later(decision) => {
-                // The one that is ready goes along, and its clone stays.
-                let clone = self.inner.clone();
-                let ready = mem::replace(&mut self.inner, clone);
-                ResponseFuture::deciding(settings, decision, ready, body)
+                self.release();
+                ResponseFuture::deciding(settings, decision, self.inner.clone(), body)
             }
         }
     }

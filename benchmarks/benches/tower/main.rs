@@ -1,9 +1,11 @@
 //! What a rate limit adds to a request, in memory: this crate's layer beside tower_governor's, with a key of each user from a header,
-//! and the header fields that tell what is left.
+//! and the header fields that tell what is left. And what the layer adds to a decision, in memory, by Redis and by leases.
 //!
-//! `cargo bench -p benchmarks --bench tower`; `-- 100000 layer` makes so many requests to one of them, for a profiler.
+//! `cargo bench -p benchmarks --bench tower`; `-- 100000 layer` makes so many requests to one of them, for a profiler; `-- stores`
+//! does without the comparison in memory. It starts a `redis-server` of its own.
 
 mod asking;
+mod stores;
 
 use std::env;
 use std::hint::black_box;
@@ -16,6 +18,7 @@ use redisson_rate_limiter::{Limiter, RedissonClient, TokenBucket};
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::fields::Fields;
 use redisson_rate_limiter_tower::key::{Header, Key};
+use tokio::runtime::Runtime;
 use tower::Layer;
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
@@ -87,6 +90,11 @@ fn main() {
     let arguments: Vec<_> = env::args().skip(1).filter(|it| it != "--bench").collect();
     if let [times, name] = &arguments[..] {
         return run(name, times.parse().expect("a number"));
+    }
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(stores::compare());
+    if arguments == ["stores"] {
+        return;
     }
     let names = [
         "handler",

@@ -6,11 +6,16 @@ mod support;
 #[path = "../../../tests/support/events.rs"]
 mod events;
 
+#[path = "../../../tests/support/seeded.rs"]
+mod seeded;
+
 mod any_limiter;
+mod drops;
 mod fixture;
 mod keys;
 mod nested;
 mod outcomes;
+mod places;
 mod redis;
 mod rejections;
 mod servers;

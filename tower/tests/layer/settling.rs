@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use redisson_rate_limiter::{
-    Faults, KeyedRateLimiter, Limiter, MemoryStore, Rate, RedissonClient, Rule,
+    Error, Faults, KeyedRateLimiter, Limiter, MemoryStore, Rate, RedissonClient, Rule,
 };
 use redisson_rate_limiter_tower::key::{Header, by};
 use redisson_rate_limiter_tower::{Charged, RateLimitLayer};
@@ -13,6 +13,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::events::Events;
 use crate::fixture::{MINUTE, left, of, per_minute};
+use crate::support::Server;
 
 /// A layer that charges 5, and then what the response says.
 fn layer(limiter: impl redisson_rate_limiter::Limiter + 'static) -> RateLimitLayer {
@@ -195,4 +196,79 @@ async fn a_charge_is_settled_once() {
     let service = layer(limiter.clone()).layer(handler);
     service.oneshot(of("alice")).await.unwrap();
     assert_eq!(available(&limiter).await, 13);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_charge_of_a_policy_is_settled_once() {
+    for handlers in ["settle 5", "settle 7", "settle 2", "refund"] {
+        let limiter = per_minute(&RedissonClient::in_memory(), 20);
+        let handler = service_fn(move |request: Request<String>| async move {
+            let charged = request.extensions().get::<Charged>().unwrap();
+            match handlers.strip_prefix("settle ") {
+                Some(cost) => charged.settle(cost.parse().unwrap()).await.unwrap(),
+                None => assert_eq!(charged.refund().await.unwrap(), 0),
+            }
+            let response = Response::builder().header("x-cost", "11");
+            Ok::<_, Infallible>(response.body(String::new()).unwrap())
+        });
+        let service = layer(limiter.clone()).layer(handler);
+        service.oneshot(of("alice")).await.unwrap();
+        let expected = if handlers == "settle 7" { 13 } else { 15 };
+        assert_eq!(left(&limiter, "alice").await, expected, "{handlers}");
+    }
+}
+
+/// The first of two rules, or of two layers, cannot be settled or refunded, because its keys hold something else.
+#[tokio::test]
+async fn a_charge_that_cannot_be_corrected_keeps_no_other_from_it() {
+    let server = Server::start();
+    let client = RedissonClient::builder().response_timeout(MINUTE);
+    let client = client.connect(&server.url()).await.unwrap();
+    for (has_rules, is_refund) in [(true, true), (true, false), (false, true), (false, false)] {
+        let limiter = |name: &str| {
+            let prefix = format!("{name}:{has_rules}:{is_refund}:");
+            let keyed = client.keyed_rate_limiter(&prefix, Rate::overall(20, MINUTE));
+            keyed.unwrap()
+        };
+        let (broken, sound) = (limiter("broken"), limiter("sound"));
+        let raw = server.connection().await;
+        let handler = {
+            let name = broken.rate_limiter("alice").name().to_owned();
+            service_fn(move |request: Request<String>| {
+                let charged = request.extensions().get::<Charged>().unwrap().clone();
+                let (mut raw, name) = (raw.clone(), name.clone());
+                async move {
+                    let permits = format!("{{{name}}}:permits");
+                    for command in [vec!["DEL", &permits], vec!["SET", &permits, "no set"]] {
+                        let mut sent = redis::cmd(command[0]);
+                        sent.arg(&command[1..]).exec_async(&mut raw).await.unwrap();
+                    }
+                    let failed = match is_refund {
+                        true => charged.refund().await.map(|_| ()),
+                        false => charged.settle_each(|_| Some(3)).await,
+                    };
+                    let failed = failed.unwrap_err();
+                    assert!(matches!(failed, Error::BadState { .. }), "{failed:?}");
+                    Ok::<_, Infallible>(Response::new(String::new()))
+                }
+            })
+        };
+        let key = || Header::new("x-user");
+        // The charge of the inner layer is corrected first.
+        let response = if has_rules {
+            let rule = |limiter: &KeyedRateLimiter| {
+                Rule::new(limiter.clone(), by(key()), |_, _| ()).cost(|_| 5)
+            };
+            let rules = client.rules([rule(&broken), rule(&sound)]).unwrap();
+            let layer = RateLimitLayer::by_rules(Arc::new(rules));
+            layer.layer(handler).oneshot(of("alice")).await
+        } else {
+            let layer = |limiter| RateLimitLayer::new(limiter, key()).cost(|_| 5);
+            let service = layer(sound.clone()).layer(layer(broken).layer(handler));
+            service.oneshot(of("alice")).await
+        };
+        assert_eq!(response.unwrap().status(), 200);
+        let expected = if is_refund { 20 } else { 17 };
+        assert_eq!(available(&sound).await, expected);
+    }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_rate_limiter::{Denied, LeakyBucket, RedissonClient, Rule};
+use redisson_rate_limiter::{
+    Denied, FailurePolicy, Faults, LeakyBucket, LimiterOptions, MemoryStore, Plan, RedissonClient,
+    Rule,
+};
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::key::{Everyone, by};
 use tokio::time::{Instant, timeout};
@@ -60,7 +63,7 @@ async fn after_a_turn_the_limit_is_stated_as_it_is_then() {
     for layer in [at_once, by_a_task] {
         for left in [2, 1, 1] {
             let response = ask(&layer, request()).await;
-            let stated = format!("\"slow\";r={left};t=1");
+            let stated = format!("\"slow\";r={left};t=0");
             assert_eq!(field(&response, "ratelimit"), Some(&*stated));
         }
     }
@@ -121,4 +124,32 @@ async fn a_request_dropped_while_a_leaky_bucket_has_it_wait_was_charged() {
     // The turn of the dropped one was at one second, and nobody else has it.
     assert_eq!(ask(&layer, request()).await.status(), 200);
     assert_eq!(start.elapsed(), 2 * second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_waits_for_what_no_limiter_has_denied() {
+    let (store, faults) = (MemoryStore::new(), Faults::new());
+    let client = RedissonClient::builder().in_memory_with_faults(&store, &faults);
+    let limiter = || {
+        let options = LimiterOptions::new().failure_policy(FailurePolicy::Deny);
+        per_minute(&client, 9).with_options(options)
+    };
+    let rules = || {
+        client
+            .rules([Rule::new(limiter(), by(Everyone), |_, _| ())])
+            .unwrap()
+    };
+    let blocked =
+        Rule::new(limiter(), by(Everyone), |_, _| ()).plan_of(|_, _| Some("blocked".to_owned()));
+    let blocked = blocked.with_plan("blocked", Plan::Block);
+    let blocked = client.rules([blocked]).unwrap();
+    let start = Instant::now();
+    let blocks = RateLimitLayer::by_rules(Arc::new(blocked)).wait_up_to(Duration::MAX);
+    assert_eq!(ask(&blocks, request()).await.status(), 403);
+    faults.lose_store();
+    let one = RateLimitLayer::new(limiter(), Everyone).wait_up_to(Duration::MAX);
+    assert_eq!(ask(&one, request()).await.status(), 503);
+    let by_rules = RateLimitLayer::by_rules(Arc::new(rules())).wait_up_to(Duration::MAX);
+    assert_eq!(ask(&by_rules, request()).await.status(), 503);
+    assert_eq!(start.elapsed(), Duration::ZERO);
 }
