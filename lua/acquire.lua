@@ -49,7 +49,8 @@
 --         11 the permits that `newer` asks for, without this call's own; -1 without that option
 --         12 if a request was denied and more than half of the limiter's keep alive will have passed 3 ms after the
 --            time in 3: ms until the limiter expires, unless it is called again. Call after half of them. Else -1
---         Fields that would say nothing are left out: the reply has the first 4, 5, 6, 8 or 12. After the deadline it has
+--         13 only if 9 is 1: the permits that are left now, at least; 0 if the value is unusable
+--         Fields that would say nothing are left out: the reply has the first 4, 5, 6, 8, 12 or 13. After the deadline it has
 --         only 1. If nothing was decided: 1, a number, and a word that says what the number is:
 --         'type'   the limiter's type, which is not that of the given keys
 --         'early'  ms until the deadline of the earlier attempts has passed

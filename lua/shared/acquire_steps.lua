@@ -7,7 +7,7 @@
 --         `server_now`, `now`; `call`, `pack`; `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `MOST_WALKED`,
 --         `SHARED`, `NEWEST`, `always_removed`, `to_remove`
 -- Sets    nothing: it ends with the reply
--- Changes `to_remove`, less each expired grant that the call removes; `member`, to that of the grant if it is a part
+-- Changes `to_remove`, less each expired grant that the call removes, or reads to say what is left; `member`, to that of the grant if it is a part
 
 local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
 -- The place of each option's word in ARGV.
@@ -168,6 +168,11 @@ if not is_common then
     if taken then
       rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
       local first_back = window.until_first(permits_key, now, interval)
+      -- What is left now is counted as for a request for all of it, which writes nothing.
+      local now_left, left = window.open(name, value_key, value_key, permits_key, permits_key, fields, text), 0
+      if now_left and not window.reconcile(now_left, now, false, rate) then
+        left = math.max(now_left.available, 0)
+      end
       if reserve then
         -- It can be used from the time of its fence on, whatever the interval is now.
         local call_id = string.sub(member, 2, 17)
@@ -175,8 +180,8 @@ if not is_common then
         local usable_at = call('zscore', permits_key, fence)
         interval = usable_at and math.max(score - usable_at, 0) or 0
       end
-      return pack('<dddddddddddd', server_now, tonumber(taken), first_back, interval, interval, rate, 0, 0, 1,
-        math.floor(tonumber(score)), -1, -1)
+      return pack('<ddddddddddddd', server_now, tonumber(taken), first_back, interval, interval, rate, 0, 0, 1,
+        math.floor(tonumber(score)), -1, -1, left)
     end
   end
   if retry then
@@ -261,8 +266,8 @@ if allowed < total and not limiter then
   -- A copy of this call may have been granted all of it, and left too little. Where all fits, ZADD finds its grant.
   local score = call('zscore', permits_key, member)
   if score then
-    return pack('<dddddddddddd', server_now, total, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
-      math.floor(tonumber(score)), -1, -1)
+    return pack('<ddddddddddddd', server_now, total, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
+      math.floor(tonumber(score)), -1, -1, math.max(available, 0))
   end
 end
 if not any_fits then
@@ -343,8 +348,8 @@ if taken > 0 then
   if call('zadd', permits_key, 'nx', score_text, member) == 0 then
     -- The same call ran before: a proxy or a driver sent it twice.
     local score = call('zscore', permits_key, member)
-    return pack('<dddddddddddd', server_now, taken, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
-      math.floor(tonumber(score)), -1, -1)
+    return pack('<ddddddddddddd', server_now, taken, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
+      math.floor(tonumber(score)), -1, -1, math.max(available, 0))
   end
 end
 

@@ -48,7 +48,7 @@ pub(crate) fn decision_alone(
     )
 }
 
-/// The decision on one request of a call, where `left` permits remain after it.
+/// The decision on one request of a call, where `left` permits remain after it, unless the answer says what is left now.
 #[inline]
 pub(crate) fn decision(
     name: &str,
@@ -63,7 +63,7 @@ pub(crate) fn decision(
     }
     let limit = answer.rate as u64;
     let window = answer.interval();
-    let remaining = left.max(0) as u64;
+    let remaining = answer.left_now.unwrap_or(left).max(0) as u64;
     let available_in = Some(match remaining {
         0 => answer.until_first().max(Duration::from_millis(1)),
         _ => Duration::ZERO,

@@ -32,6 +32,8 @@ pub(crate) struct Answer {
     pub(crate) has_more: bool,
     /// Whether an earlier attempt of the call was granted. Then nothing was decided.
     pub(crate) found: bool,
+    /// The permits that are left now, at least, if an earlier attempt was found.
+    pub(crate) left_now: Option<i64>,
     /// The permits of earlier grants with a higher score than requested, among the newest 100.
     pub(crate) newer: Option<i64>,
     /// After a denial, the ms until the limiter expires, if more than half of them would have passed when permits are
@@ -64,6 +66,7 @@ impl Answer {
             audit_due: false,
             has_more: false,
             found: false,
+            left_now: None,
             newer: None,
             lives: None,
         }

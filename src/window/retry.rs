@@ -2,6 +2,7 @@
 //! nothing is sent or lost.
 
 use super::grants::Found;
+use super::pool::Removal;
 use super::{Acquire, Ahead, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
 use crate::rate::RateType;
 
@@ -64,6 +65,12 @@ impl Window {
     ) -> Answer {
         let (permits, mut interval) = (i64::from(found.permits), settings.interval);
         let grants = self.grants(settings, client);
+        let left = self.pool(settings, client).map_or(settings.rate, |pool| {
+            let value = pool.value.get().copied();
+            let removal = Removal::until(settings.rate);
+            let reconciled = pool.reconcile(&settings, value, at.now, false, removal);
+            reconciled.available
+        });
         let oldest = grants.and_then(|grants| {
             let expired = grants.expired(at.now - interval);
             grants.oldest(expired)
@@ -78,6 +85,7 @@ impl Window {
         }
         Answer {
             found: true,
+            left_now: Some(left.max(0)),
             until_score: (found.score - at.now).max(0),
             ..Answer::new(found.score, settings.rate, permits, until_first, interval)
         }
@@ -109,11 +117,14 @@ impl Window {
     }
 
     fn grants(&self, settings: Settings, client: &str) -> Option<&Grants> {
-        let pool = match settings.rate_type {
+        self.pool(settings, client).map(Pool::grants)
+    }
+
+    fn pool(&self, settings: Settings, client: &str) -> Option<&Pool> {
+        match settings.rate_type {
             RateType::Overall => Some(&self.overall),
             RateType::PerClient => self.clients.get(client),
-        };
-        pool.map(Pool::grants)
+        }
     }
 
     /// Whether one call finds it. A search of several calls begins when no other attempt can arrive.

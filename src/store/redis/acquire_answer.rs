@@ -115,10 +115,21 @@ impl AcquireAnswer {
                 answer.clock_ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
             }
-            [_, _, ahead, counted, found, score, newer, lives] => {
+            [
+                _,
+                _,
+                ahead,
+                counted,
+                found,
+                score,
+                newer,
+                lives,
+                ref left @ ..,
+            ] if left.len() == usize::from(found == 1) => {
                 answer.clock_ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
                 answer.found = found == 1;
+                answer.left_now = left.first().copied();
                 answer.score = score;
                 answer.until_score = (score - now).max(0);
                 answer.newer = (newer >= 0).then_some(newer);
