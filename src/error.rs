@@ -83,6 +83,13 @@ pub enum Error {
         /// What it must be.
         reason: &'static str,
     },
+    /// The URL has a parameter behind its `?` that no connection knows: `db` and `protocol` are known, and at a Unix socket `user`
+    /// and `pass`. Nothing was sent.
+    #[error("the URL has the unknown parameter `{}`", Escaped(.name))]
+    UnknownUrlParameter {
+        /// The parameter's name.
+        name: String,
+    },
     /// The limiter's name cannot be used. Nothing was sent.
     #[error("invalid limiter name `{}`: {reason}", Escaped(.name))]
     InvalidName {

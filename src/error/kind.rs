@@ -31,7 +31,7 @@ pub enum ErrorKind {
     ReservationExpired,
     /// [`Error::ExpiresTooSoon`].
     ExpiresTooSoon,
-    /// [`Error::InvalidArgument`].
+    /// [`Error::InvalidArgument`], or [`Error::UnknownUrlParameter`].
     InvalidArgument,
     /// [`Error::InvalidName`].
     InvalidName,
@@ -95,7 +95,9 @@ impl Error {
             Self::Closed => ErrorKind::Closed,
             Self::ReservationExpired { .. } => ErrorKind::ReservationExpired,
             Self::ExpiresTooSoon { .. } => ErrorKind::ExpiresTooSoon,
-            Self::InvalidArgument { .. } => ErrorKind::InvalidArgument,
+            Self::InvalidArgument { .. } | Self::UnknownUrlParameter { .. } => {
+                ErrorKind::InvalidArgument
+            }
             Self::InvalidName { .. } => ErrorKind::InvalidName,
             Self::InvalidRule { .. } | Self::InvalidRulesFile { .. } => ErrorKind::InvalidRule,
             Self::Indeterminate { .. } => ErrorKind::Indeterminate,

@@ -103,7 +103,16 @@ const NODE_WITHOUT_SCHEME: &str = "must have a scheme of its own for each node o
 const UNKNOWN_SCHEME: &str =
     "must begin with redis://, rediss://, redis-sentinel://, rediss-sentinel:// or unix://";
 const UNESCAPED_LOGIN: &str = "has a character in its user name or password that must be percent-encoded, such as %2F for a slash";
-const BAD_DATABASE: &str = "must have a number as its database, which follows the host";
+const BAD_DATABASE: &str =
+    "must have one number as its database, which follows the host or is the parameter `db`";
+const BAD_PROTOCOL: &str = "must have `resp2` or `resp3` as its parameter `protocol`";
+const BAD_PARAMETER: &str =
+    "must have parameters of the form `name=value` behind its `?`, each once";
+const FRAGMENT: &str =
+    "must have no fragment: the server's certificate is always verified, and `#` is written %23";
+/// The parameters of a URL with a host, and those of a URL of a Unix socket.
+const PARAMETERS: [&str; 2] = ["db", "protocol"];
+const UNIX_PARAMETERS: [&str; 4] = ["db", "protocol", "user", "pass"];
 /// The schemes of servers that are no Sentinels.
 const SCHEMES: [&str; 6] = ["redis", "rediss", "valkey", "valkeys", "redis+unix", "unix"];
 
@@ -134,21 +143,68 @@ fn parse_one(url: &str) -> Result<Server> {
     });
     if tls.is_some() {
         supports_tls()?;
-        if url.contains('#') {
-            return Err(invalid(
-                "must have no fragment: the server's certificate is always verified",
-            ));
-        }
     }
     let info = match &tls {
         Some(plain) => plain.as_str().into_connection_info(),
         None => url.into_connection_info(),
     };
-    let server = server(&info.map_err(|_| invalid(wrong_part(url)))?, tls.is_some())?;
+    let info = info.map_err(|_| invalid(wrong_part(url)))?;
+    let mut server = server(&info, tls.is_some())?;
+    let database = parameters(url, &server.endpoint)?;
+    if let (Some(db), Endpoint::Tcp { .. }) = (database, &server.endpoint) {
+        // redis-rs reads the one in the path only.
+        let (location, _) = url.split_once('?').unwrap_or((url, ""));
+        let path = location.splitn(4, '/').nth(3).unwrap_or_default();
+        if !path.is_empty() && server.options.db != db {
+            return Err(invalid(BAD_DATABASE));
+        }
+        server.options.db = db;
+    }
     if server.options.db < 0 {
         return Err(invalid(BAD_DATABASE));
     }
     Ok(server)
+}
+
+/// Checks the parameters behind the `?`. Returns the database among them.
+fn parameters(url: &str, endpoint: &Endpoint) -> Result<Option<i64>> {
+    let known: &[&str] = match endpoint {
+        Endpoint::Tcp { .. } => &PARAMETERS,
+        Endpoint::Unix(_) => &UNIX_PARAMETERS,
+    };
+    if let Some((_, fragment)) = url.split_once('#') {
+        let is_login = fragment.contains('@');
+        return Err(invalid(if is_login { UNESCAPED_LOGIN } else { FRAGMENT }));
+    }
+    let Some((_, query)) = url.split_once('?') else {
+        return Ok(None);
+    };
+    if query.contains('@') && matches!(endpoint, Endpoint::Tcp { .. }) {
+        return Err(invalid(UNESCAPED_LOGIN));
+    }
+    let mut database = None;
+    let mut seen: Vec<&str> = Vec::new();
+    for parameter in query.split('&').filter(|it| !it.is_empty()) {
+        let (name, value) = parameter.split_once('=').ok_or(invalid(BAD_PARAMETER))?;
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if !name.chars().all(is_word) || seen.contains(&name) {
+            return Err(invalid(BAD_PARAMETER));
+        }
+        if !known.contains(&name) {
+            return Err(Error::UnknownUrlParameter {
+                name: name.to_owned(),
+            });
+        }
+        match name {
+            "db" => database = Some(value.parse().map_err(|_| invalid(BAD_DATABASE))?),
+            "protocol" if !matches!(value, "2" | "3" | "resp2" | "resp3") => {
+                return Err(invalid(BAD_PROTOCOL));
+            }
+            _ => {}
+        }
+        seen.push(name);
+    }
+    Ok(database)
 }
 
 /// Which part of what did not parse is wrong.
@@ -172,11 +228,15 @@ fn wrong_part(url: &str) -> &'static str {
         _ => (host, None),
     };
     let database = path.trim_start_matches('/').split(['?', '#']).next();
-    if host.is_empty() {
+    if host.is_empty() && !scheme.ends_with("unix") {
         "must have a host"
     } else if port.is_some_and(|port| port.parse::<u16>().is_err()) {
         "must have a port between 1 and 65535, or none"
     } else if database.is_some_and(|db| !db.is_empty() && db.parse::<u32>().is_err()) {
+        BAD_DATABASE
+    } else if path.contains("protocol=") {
+        BAD_PROTOCOL
+    } else if path.contains("db=") {
         BAD_DATABASE
     } else {
         NO_URL
@@ -208,7 +268,7 @@ fn server(info: &ConnectionInfo, is_tls: bool) -> Result<Server> {
     })
 }
 
-/// `[user:pass@]h1:26379,h2:26379/primary-name[/db]`
+/// `[user:pass@]h1:26379,h2:26379/primary-name[/db][?parameters]`
 fn parse_sentinels(rest: &str, is_tls: bool) -> Result<SentinelSet> {
     if is_tls {
         supports_tls()?;
@@ -218,13 +278,17 @@ fn parse_sentinels(rest: &str, is_tls: bool) -> Result<SentinelSet> {
     if path.contains('@') {
         return Err(invalid(UNESCAPED_LOGIN));
     }
+    let (path, query) = match path.split_once('?') {
+        Some((path, query)) => (path, format!("?{query}")),
+        None => (path, String::new()),
+    };
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (format!("{login}@"), hosts),
         None => (String::new(), authority),
     };
     let (primary_name, db) = match path.trim_end_matches('/').split_once('/') {
         Some((name, db)) => (name, db),
-        None => (path.trim_end_matches('/'), "0"),
+        None => (path.trim_end_matches('/'), ""),
     };
     if primary_name.is_empty() {
         return Err(no_url());
@@ -237,7 +301,7 @@ fn parse_sentinels(rest: &str, is_tls: bool) -> Result<SentinelSet> {
                 .rsplit_once(':')
                 .is_some_and(|(_, port)| !port.ends_with(']'));
             let port = if has_port { "" } else { ":26379" };
-            parse_one(&format!("redis://{login}{host}{port}/{db}"))
+            parse_one(&format!("redis://{login}{host}{port}/{db}{query}"))
         })
         .collect();
     let mut options = Options::default();
@@ -342,6 +406,19 @@ mod tests {
                 "must have a port between 1 and 65535, or none",
             ),
             ("redis://h1/orders", BAD_DATABASE),
+            ("redis://h1?db=orders", BAD_DATABASE),
+            ("redis://h1?db=-1", BAD_DATABASE),
+            ("redis://h1/1?db=2", BAD_DATABASE),
+            ("redis+unix:///path?db=orders", BAD_DATABASE),
+            ("redis://h1?protocol=resp4", BAD_PROTOCOL),
+            ("redis+unix:///path?protocol=resp4", BAD_PROTOCOL),
+            ("redis://h1?secret", BAD_PARAMETER),
+            ("redis://h1?se%63ret=1", BAD_PARAMETER),
+            ("redis://h1?db=1&db=1", BAD_PARAMETER),
+            ("redis://us?er:pass@h1", UNESCAPED_LOGIN),
+            ("redis://us#er:pass@h1", UNESCAPED_LOGIN),
+            ("redis://h1#insecure", FRAGMENT),
+            ("redis-sentinel://h1/orders/1?db=2", BAD_DATABASE),
             ("redis://h1/-1", BAD_DATABASE),
             ("redis://user:pa/ss@h1", UNESCAPED_LOGIN),
             ("redis://user:pa#ss@h1", UNESCAPED_LOGIN),
@@ -361,6 +438,51 @@ mod tests {
                 other => panic!("{url}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn the_database_may_be_a_parameter() {
+        for url in [
+            "redis://h1?db=3",
+            "redis://h1/?db=3",
+            "redis://h1:7000/3?db=3",
+            "redis://user:secret@h1?protocol=resp3&db=3",
+            "redis+unix:///path?db=3",
+        ] {
+            match parse(url).unwrap() {
+                Address::Servers(servers) => assert_eq!(servers[0].options.db, 3, "{url}"),
+                other => panic!("{other}"),
+            }
+        }
+        for url in [
+            "redis-sentinel://h1,h2/orders?db=3",
+            "redis-sentinel://h1/orders/3?db=3&protocol=resp3",
+        ] {
+            let set = sentinels(url);
+            assert_eq!((set.primary_name.as_str(), set.options.db), ("orders", 3));
+            assert_eq!(set.options.resp3, url.contains("resp3"));
+        }
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_named_without_its_value() {
+        for url in [
+            "redis://h1?password=secret",
+            "redis://user:secret@h1/1?db=1&password=secret",
+            "redis-sentinel://h1/orders?password=secret",
+            "redis+unix:///path?pass=secret&password=secret",
+        ] {
+            let error = parse(url).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+            match error {
+                Error::UnknownUrlParameter { name } => assert_eq!(name, "password"),
+                other => panic!("{url}: {other}"),
+            }
+        }
+        // A socket's login is in its parameters.
+        let error = parse("redis://h1?user=app").unwrap_err();
+        assert!(matches!(error, Error::UnknownUrlParameter { .. }));
+        assert!(parse("redis+unix:///path?user=app&pass=a@b").is_ok());
     }
 
     #[cfg(not(feature = "tls"))]
