@@ -68,10 +68,6 @@ impl AttemptTime {
     }
 }
 
-fn indeterminate<T>() -> Result<T> {
-    Err(Error::Indeterminate { source: None })
-}
-
 impl RedisLimiter {
     pub(super) async fn acquire_call(
         &self,
@@ -115,6 +111,7 @@ impl RedisLimiter {
             let rate_type = self.rate_type_for(&call);
             let limits = Limits {
                 deadline: ends,
+                valid_until: started + time.valid,
                 ..attempts.limits().at_once().for_requests(call.sharing())
             };
 
@@ -151,7 +148,7 @@ impl RedisLimiter {
                 // Nothing says so, so it may have run.
                 attempts.number += 1;
                 if attempts.remaining().is_zero() {
-                    return indeterminate();
+                    return Err(attempts.indeterminate(None));
                 }
                 continue;
             };
@@ -187,13 +184,13 @@ impl RedisLimiter {
                 // Sent again with the keys of that type; the deadline bounds the repetitions.
                 Meaning::OtherType(rate_type) => self.learn_type(rate_type),
                 Meaning::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
-                Meaning::Early(_) => return indeterminate(),
+                Meaning::Early(_) => return Err(attempts.indeterminate(None)),
                 Meaning::More(from) => look_from = Some(from),
                 Meaning::Again => {}
                 // The server received it after its deadline. If the call still has time, it was delayed on its way, or
                 // the server's clock was misjudged.
                 Meaning::DeadlineExceeded if !attempts.remaining().is_zero() => {}
-                Meaning::DeadlineExceeded => return indeterminate(),
+                Meaning::DeadlineExceeded => return Err(attempts.indeterminate(None)),
             }
         }
     }
@@ -283,7 +280,7 @@ impl RedisLimiter {
             match answer.meaning {
                 Meaning::Decided(permits) => return Ok(permits),
                 Meaning::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
-                Meaning::Early(_) => return indeterminate(),
+                Meaning::Early(_) => return Err(attempts.indeterminate(None)),
                 Meaning::More(from) => look_from = Some(from),
                 Meaning::OtherType(_) | Meaning::Again | Meaning::DeadlineExceeded => return Ok(0),
             }

@@ -120,9 +120,7 @@ impl RedisStore {
                 // The server received it after its deadline. If the deadline has not passed here, the server's clock
                 // was misjudged.
                 Reply::DeadlineExceeded { .. } if !attempts.remaining().is_zero() => {}
-                Reply::DeadlineExceeded { .. } => {
-                    return Err(Error::Indeterminate { source: None });
-                }
+                Reply::DeadlineExceeded { .. } => return Err(attempts.indeterminate(None)),
             }
         }
     }

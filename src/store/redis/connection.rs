@@ -10,10 +10,12 @@ mod credentials;
 #[cfg(fuzzing)]
 pub(super) mod fuzzing;
 mod given;
+mod known_scripts;
 mod link;
 mod one_server;
 mod open;
 pub(super) mod per_runtime;
+mod request;
 mod resolver;
 mod round_trip;
 mod sentinel;
@@ -29,7 +31,6 @@ mod transport;
 mod wait;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -51,9 +52,12 @@ pub(crate) use credentials::Provider;
 pub(crate) use given::Given;
 #[cfg(test)]
 pub(crate) use given::Silent;
-use link::{Link, Request, WaitUntil};
+use known_scripts::KnownScripts;
+pub(super) use known_scripts::MOST_SCRIPTS;
+use link::{Link, WaitUntil};
 use one_server::OneServer;
 use per_runtime::PerRuntime;
+pub(super) use request::{Message, ScriptCall};
 use resolver::Resolver;
 pub(super) use round_trip::Pace;
 use round_trip::RoundTrip;
@@ -86,8 +90,6 @@ pub(crate) struct Connection {
     #[cfg(feature = "cluster")]
     cluster: Option<Route>,
     breakers: Arc<Breakers>,
-    /// How many times the source of a script was sent.
-    pub(super) sources_sent: AtomicU64,
 }
 
 enum Route {
@@ -97,6 +99,7 @@ enum Route {
     Given {
         connection: Arc<dyn Given>,
         one_server: Arc<OneServer>,
+        scripts: KnownScripts,
         breaker: Arc<Breaker>,
         round_trip: RoundTrip,
         response_timeout: Duration,
@@ -146,7 +149,6 @@ impl Connection {
             #[cfg(feature = "cluster")]
             cluster: None,
             breakers,
-            sources_sent: AtomicU64::new(0),
         }
     }
 
@@ -170,6 +172,7 @@ impl Connection {
         let route = Route::Given {
             connection: Arc::new(connection),
             one_server: Arc::default(),
+            scripts: KnownScripts::default(),
             breaker: Breaker::new(server, response_timeout, Arc::clone(&breakers)),
             round_trip: RoundTrip::default(),
             response_timeout,
@@ -437,11 +440,8 @@ impl Connection {
         let Some(link) = &server.link else {
             return self.send(command, limits).await;
         };
-        let request = Request {
-            command,
-            asking: false,
-        };
-        let answer = link.send(request, limits, WaitUntil::Deadline).await;
+        let message = Message::Command(command);
+        let answer = link.send(message, false, limits, WaitUntil::Deadline).await;
         #[cfg(feature = "cluster")]
         if let (Route::Cluster(cluster), Err(_)) = (self.route(), &answer) {
             cluster.node_failed();
@@ -451,26 +451,37 @@ impl Connection {
 
     /// Sends a command and waits for its answer until the deadline.
     pub(crate) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
+        self.send_message(Message::Command(command), limits).await
+    }
+
+    /// The same for a call of a script, which takes a second round trip where the server does not know it.
+    pub(super) async fn send_message(
+        &self,
+        message: Message<'_>,
+        limits: Limits,
+    ) -> Result<Value, Failure> {
         match self.route() {
             Route::Server(server) => {
                 let link = server.link()?;
-                let request = Request {
-                    command,
-                    asking: false,
-                };
-                link.send(request, limits, WaitUntil::Deadline).await
+                link.send(message, false, limits, WaitUntil::Deadline).await
             }
             #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => cluster.send(command, limits).await,
+            Route::Cluster(cluster) => cluster.send(message, limits).await,
             Route::Given {
                 connection,
+                scripts,
                 round_trip,
                 response_timeout,
                 ..
             } => {
                 Handle::try_current().map_err(|_| Failure::NoRuntime)?;
-                let connection = &**connection;
-                given::send(connection, command, limits, round_trip, *response_timeout).await
+                let over = given::Over {
+                    connection: &**connection,
+                    scripts,
+                    round_trip,
+                    response_timeout: *response_timeout,
+                };
+                over.send(message, limits).await
             }
         }
     }

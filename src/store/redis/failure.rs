@@ -1,5 +1,6 @@
 //! Why a command was not answered, and which error that becomes.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -100,6 +101,66 @@ pub(super) fn timed_out() -> RedisError {
     io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
 }
 
+/// Why a connection could not be set up this time, though a server was there: another attempt may succeed at once.
+#[derive(Debug)]
+struct NotYet {
+    text: Option<&'static str>,
+    cause: RedisError,
+}
+
+impl fmt::Display for NotYet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.text {
+            Some(text) => f.write_str(text),
+            None => self.cause.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotYet {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// The error of a step of the set-up: says so if the connection was lost in it.
+pub(super) fn of_set_up(error: RedisError) -> RedisError {
+    let is_lost = error.kind() == ErrorKind::Parse || error.is_connection_dropped();
+    if !is_lost || error.is_connection_refusal() {
+        return error;
+    }
+    let lost = NotYet {
+        text: Some("the connection was lost while it was set up"),
+        cause: error,
+    };
+    io::Error::new(io::ErrorKind::ConnectionReset, lost).into()
+}
+
+/// The error of a connection to the primary that a Sentinel names: during a failover it may name the next one soon.
+pub(super) fn of_named_primary(error: RedisError) -> RedisError {
+    if !error.is_io_error() || is_not_yet(&error) {
+        return error;
+    }
+    let kind = io_error_of(&error).map_or(io::ErrorKind::NotConnected, io::Error::kind);
+    let cause = NotYet {
+        text: None,
+        cause: error,
+    };
+    io::Error::new(kind, cause).into()
+}
+
+/// Whether a connection could only not be set up this time.
+pub(super) fn is_not_yet(error: &RedisError) -> bool {
+    let inner = io_error_of(error).and_then(io::Error::get_ref);
+    inner.is_some_and(|inner| inner.is::<NotYet>())
+}
+
+fn io_error_of(error: &RedisError) -> Option<&io::Error> {
+    let source: &Arc<dyn std::error::Error + Send + Sync> =
+        std::error::Error::source(error)?.downcast_ref()?;
+    source.downcast_ref()
+}
+
 /// What the server answers if it does not have the database of the URL. The code is generic.
 const NO_DATABASE: [&str; 3] = [
     "DB index is out of range",
@@ -115,13 +176,25 @@ pub(super) fn needs_cluster() -> RedisError {
     (ErrorKind::InvalidClientConfig, NEEDS_CLUSTER).into()
 }
 
+/// What the failure [`is_sentinel`] says.
+const IS_SENTINEL: &str = "leads to a Sentinel, which holds no limiters: use a URL such as redis-sentinel://host:26379/primary-name";
+
+/// A Sentinel is no server of limiters.
+pub(super) fn is_sentinel() -> RedisError {
+    (ErrorKind::InvalidClientConfig, IS_SENTINEL).into()
+}
+
 /// The error of a connection that could not be set up, or of a call that never ran.
 pub(super) fn of_connecting(error: RedisError) -> Error {
-    if error.kind() == ErrorKind::InvalidClientConfig && error.to_string().contains(NEEDS_CLUSTER) {
-        return Error::InvalidArgument {
-            argument: "url",
-            reason: NEEDS_CLUSTER,
-        };
+    if error.kind() == ErrorKind::InvalidClientConfig {
+        let text = error.to_string();
+        let mut reasons = [NEEDS_CLUSTER, IS_SENTINEL].into_iter();
+        if let Some(reason) = reasons.find(|reason| text.contains(reason)) {
+            return Error::InvalidArgument {
+                argument: "url",
+                reason,
+            };
+        }
     }
     let text = error.detail().unwrap_or_default();
     if NO_DATABASE.iter().any(|says| text.contains(says)) {
@@ -144,6 +217,23 @@ pub(super) fn source_of(error: RedisError) -> Arc<dyn std::error::Error + Send +
     }
 }
 
+/// The source of the error of a call that the server has answered, though not with what became of it: it serves its clients.
+pub(super) fn source_of_answered(
+    error: Option<RedisError>,
+) -> Arc<dyn std::error::Error + Send + Sync> {
+    let too_late = || io::Error::new(io::ErrorKind::TimedOut, "the answers came too late").into();
+    let error = error.unwrap_or_else(too_late);
+    match refused_by(&error) {
+        Some(_) => source_of(error),
+        None => Arc::new(Refusal::new(Refused::Call, Arc::new(error))),
+    }
+}
+
+/// Whether a server that answers with this error serves other calls.
+pub(super) fn refuses_one_call(error: &RedisError) -> bool {
+    refused_by(error) != Some(Refused::AllCalls)
+}
+
 /// What a server refuses that answers with this error; `None` if this is no such answer.
 fn refused_by(error: &RedisError) -> Option<Refused> {
     let ErrorKind::Server(kind) = error.kind() else {
@@ -155,9 +245,10 @@ fn refused_by(error: &RedisError) -> Option<Refused> {
         });
     };
     match kind {
-        ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain => {
-            Some(Refused::Call)
-        }
+        ServerErrorKind::Moved
+        | ServerErrorKind::Ask
+        | ServerErrorKind::TryAgain
+        | ServerErrorKind::NoScript => Some(Refused::Call),
         // One slot has no node, or the whole cluster is down.
         ServerErrorKind::ClusterDown => Some(match error.detail() {
             Some(text) if text.contains("not served") => Refused::Call,
@@ -235,6 +326,11 @@ mod tests {
     #[test]
     fn an_error_says_whether_the_server_refuses_this_call_or_all_calls() {
         let cases = [
+            (
+                "NOSCRIPT",
+                "No matching script. Please use EVAL.",
+                Some(Refused::Call),
+            ),
             (
                 "TRYAGAIN",
                 "Multiple keys request during rehashing of slot",

@@ -32,6 +32,8 @@ pub(crate) enum Repeat {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) deadline: Instant,
+    /// Until when the server may receive it.
+    pub(crate) valid_until: Instant,
     pub(crate) repeat: Repeat,
     /// Whether it waits for a connection. Otherwise it is not sent if there is none.
     pub(crate) waits_to_connect: bool,
@@ -46,6 +48,7 @@ impl Limits {
     pub(crate) fn new(deadline: Instant, repeat: Repeat) -> Self {
         Self {
             deadline,
+            valid_until: deadline,
             repeat,
             waits_to_connect: true,
             needs_one_server: false,
@@ -94,6 +97,8 @@ pub(super) struct Attempts<'a> {
     pub(super) number: u32,
     /// Why the server last refused an attempt.
     refusal: Option<RedisError>,
+    /// Whether the server has answered an attempt with something else than that it serves no client now.
+    is_answered: bool,
 }
 
 impl<'a> Attempts<'a> {
@@ -112,6 +117,7 @@ impl<'a> Attempts<'a> {
             sent_before: false,
             number: 1,
             refusal: None,
+            is_answered: false,
         }
     }
 
@@ -145,7 +151,10 @@ impl<'a> Attempts<'a> {
     /// What follows from an attempt's result.
     pub(super) async fn after<T>(&mut self, result: Result<T, Failure>) -> Result<Option<T>> {
         match result {
-            Ok(answer) => Ok(Some(answer)),
+            Ok(answer) => {
+                self.is_answered = true;
+                Ok(Some(answer))
+            }
             // In a box of its own: the future of each call has room for it.
             Err(failure) => Box::pin(self.pause_after(failure)).await.map(|()| None),
         }
@@ -168,6 +177,7 @@ impl<'a> Attempts<'a> {
             }
             Failure::NotRun(cause) => {
                 self.number += 1;
+                self.is_answered |= failure::refuses_one_call(&cause);
                 self.refusal = Some(cause.clone());
                 Some(cause)
             }
@@ -197,11 +207,18 @@ impl<'a> Attempts<'a> {
         }
     }
 
+    /// The error of a call of which an attempt may have run.
+    pub(super) fn indeterminate(&self, cause: Option<RedisError>) -> Error {
+        let source = match self.is_answered {
+            true => Some(failure::source_of_answered(cause)),
+            false => cause.map(failure::source_of),
+        };
+        Error::Indeterminate { source }
+    }
+
     fn give_up(&mut self, cause: Option<RedisError>) -> Error {
         if self.sent_before {
-            return Error::Indeterminate {
-                source: cause.map(failure::source_of),
-            };
+            return self.indeterminate(cause);
         }
         // That there was no more time says less than why the server refused the call.
         let cause = cause.filter(|cause| !cause.is_timeout());
@@ -216,6 +233,7 @@ mod tests {
 
     use super::super::time_budget_tests::Distant;
     use super::*;
+    use crate::error::Refused;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -265,6 +283,26 @@ mod tests {
         }
         let error = attempts.after::<()>(Err(answered("UNINITIALIZED"))).await;
         assert!(matches!(error, Err(Error::NotInitialized { .. })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_whose_answers_decide_nothing_is_no_silent_one() {
+        let connection = Connection::over(Distant::new(0, None), HOUR, Arc::default());
+        let deadline = Instant::now() + HOUR;
+        let loading = || make_extension_error("BUSY".to_owned(), None);
+        let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
+        assert_eq!(attempts.indeterminate(None).refused(), None);
+        // It serves nobody now.
+        let busy = Failure::NotRun(loading());
+        assert!(attempts.after::<()>(Err(busy)).await.unwrap().is_none());
+        assert_eq!(attempts.indeterminate(None).refused(), None);
+        assert!(attempts.after(Ok(())).await.unwrap().is_some());
+        for cause in [None, Some(failure::closed())] {
+            let error = attempts.indeterminate(cause);
+            assert_eq!(error.refused(), Some(Refused::Call));
+        }
+        let error = attempts.indeterminate(Some(loading()));
+        assert_eq!(error.refused(), Some(Refused::AllCalls));
     }
 
     #[tokio::test(start_paused = true)]

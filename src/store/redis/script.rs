@@ -7,14 +7,14 @@ mod include_tests;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
+use redis::{Cmd, Value};
 use tokio::time::Instant;
 use tracing::Span;
 
 pub(crate) use self::args::Args;
-use super::connection::Connection;
+use super::connection::{Connection, MOST_SCRIPTS, Message, ScriptCall};
 use super::failure::{Failure, is_answered};
 use super::retry::Limits;
 use crate::event::{Event, Events, spans};
@@ -25,12 +25,11 @@ use crate::window::{BOUNDS, Bounds};
 pub(crate) struct Script {
     /// The path of its file, for events.
     name: &'static str,
+    /// Each has another one, below [`MOST_SCRIPTS`].
+    number: usize,
     hash: String,
     source: String,
 }
-
-/// A call whose script the server does not know sends the hash so often, while others send the source.
-const MOST_BY_HASH: u32 = 4;
 
 macro_rules! scripts {
     ($($name:ident = $file:expr;)*) => {$(
@@ -119,17 +118,18 @@ fn lines(bounds: Bounds) -> [String; 6] {
 
 impl Script {
     fn assemble(file: &'static str) -> Self {
+        static NUMBERS: AtomicUsize = AtomicUsize::new(0);
         // The files are part of the program, and a unit test assembles every script.
         let source = include::assemble(file, read).unwrap_or_else(|error| panic!("{error}"));
         Self {
             name: file.trim_end_matches(".lua"),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed) % MOST_SCRIPTS,
             hash: redis::Script::new(&source).get_hash().to_owned(),
             source,
         }
     }
 
-    /// One round trip where the server knows the script, two where it does not. Of the calls that find it unknown at the same
-    /// time one sends the source, and the others send the hash again, behind it: a source is thousands of bytes.
+    /// One round trip where the server knows the script, or where there is no time for a second one.
     pub(crate) async fn run(
         &self,
         connection: &Connection,
@@ -149,26 +149,14 @@ impl Script {
             }),
         };
         let by_hash = command("EVALSHA", &self.hash, keys, args);
-        let mut result;
-        let mut times = 0;
-        loop {
-            let sent = connection.sources_sent.load(Ordering::Relaxed);
-            result = connection.send(&by_hash, limits).await;
-            times += 1;
-            if !is_unknown(&result) {
-                break;
-            }
-            let relaxed = Ordering::Relaxed;
-            let is_first =
-                connection
-                    .sources_sent
-                    .compare_exchange(sent, sent + 1, relaxed, relaxed);
-            if is_first.is_ok() || times == MOST_BY_HASH {
-                let by_source = command("EVAL", &self.source, keys, args);
-                result = connection.send(&by_source, limits).await;
-                break;
-            }
-        }
+        let by_source = || command("EVAL", &self.source, keys, args);
+        let call = ScriptCall {
+            number: self.number,
+            by_hash: &by_hash,
+            by_source: &by_source,
+        };
+        let sending = connection.send_message(Message::Script(call), limits);
+        let result = sending.await;
         told.is_answered = is_answered(&result);
         if let Err(failure) = &result {
             spans::fail(&told.span, failure.kind());
@@ -178,12 +166,6 @@ impl Script {
         }
         result
     }
-}
-
-/// Whether the server does not know the script.
-fn is_unknown(result: &Result<Value, Failure>) -> bool {
-    const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
-    matches!(result, Err(Failure::Refused(error)) if error.kind() == UNKNOWN)
 }
 
 /// A call whose end is an event, also if nobody waits for its answer any more.

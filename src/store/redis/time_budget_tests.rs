@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::{Arg, Cmd, RedisError, RedisResult, make_extension_error};
 use tokio::task::JoinSet;
@@ -35,6 +35,10 @@ struct Server {
     /// How many of the next commands are lost with their connection.
     losses: AtomicU64,
     scripts: AtomicU64,
+    /// Whether it knows the script; it learns it from its text.
+    knows_script: AtomicBool,
+    /// How many texts of scripts it got.
+    texts: AtomicU64,
     /// Members and scores of grants.
     grants: Mutex<Vec<(Vec<u8>, i64)>>,
 }
@@ -47,6 +51,8 @@ impl Distant {
             refusal,
             losses: AtomicU64::new(0),
             scripts: AtomicU64::new(0),
+            knows_script: AtomicBool::new(true),
+            texts: AtomicU64::new(0),
             grants: Mutex::default(),
         }))
     }
@@ -64,6 +70,10 @@ impl Distant {
 
     fn set_round_trip(&self, millis: u64) {
         self.0.round_trip.store(millis, Ordering::Relaxed);
+    }
+
+    fn forget_script(&self) {
+        self.0.knows_script.store(false, Ordering::Relaxed);
     }
 
     fn take_scripts(&self) -> u64 {
@@ -91,6 +101,12 @@ impl Server {
                 part(now / 1000),
                 part(now % 1000 * 1000),
             ]));
+        }
+        if words[0] == b"EVAL" {
+            self.texts.fetch_add(1, Ordering::Relaxed);
+            self.knows_script.store(true, Ordering::Relaxed);
+        } else if !self.knows_script.load(Ordering::Relaxed) {
+            return redis::parse_redis_value(b"-NOSCRIPT No matching script.\r\n");
         }
         self.scripts.fetch_add(1, Ordering::Relaxed);
         match &self.refusal {
@@ -122,7 +138,7 @@ impl Server {
         }
         if let Some((_, score)) = found {
             return reply(
-                &[now, 1, 1_000, 1_000, 1_000, 10, 0, 0, 1, *score, -1, -1],
+                &[now, 1, 1_000, 1_000, 1_000, 10, 0, 0, 1, *score, -1, -1, 9],
                 "",
             );
         }
@@ -251,6 +267,64 @@ async fn an_acquire_succeeds_where_one_round_trip_fits_in_its_time() {
             assert!(start.elapsed() <= ms(1_000));
         }
         assert_eq!(server.take_scripts(), 6, "{round_trip} ms");
+    }
+}
+
+/// Acquires of a client whose first one the server does not know the script of.
+async fn first_acquires(limiter: &Arc<RedisLimiter>, count: u32) {
+    let acquires: JoinSet<_> = (0..count)
+        .map(|_| {
+            let limiter = Arc::clone(limiter);
+            async move { acquire(&limiter).await }
+        })
+        .collect();
+    for granted in acquires.join_all().await {
+        assert!(granted.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_script_costs_no_acquire_however_long_the_round_trip_is() {
+    for round_trip in [1, 100, 240, 330, 490, 510, 600, 760, 900, 990] {
+        for count in [1, 10] {
+            let server = Distant::new(round_trip, None);
+            let limiter = server.limiter(1_000);
+            learn_the_time(&limiter).await;
+            server.forget_script();
+            let start = Instant::now();
+            first_acquires(&limiter, count).await;
+            assert!(start.elapsed() <= ms(1_000), "{round_trip} ms");
+            assert_eq!(server.0.texts.load(Ordering::Relaxed), 1);
+            // From now on the server knows it.
+            assert!(acquire(&limiter).await.unwrap());
+            assert_eq!(server.0.texts.load(Ordering::Relaxed), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_that_is_forgotten_costs_one_distant_call_and_no_breaker() {
+    for round_trip in [1, 100, 300, 510, 600, 900] {
+        let server = Distant::new(round_trip, None);
+        let limiter = server.limiter(1_000);
+        learn_the_time(&limiter).await;
+        for forgotten in 0..4 {
+            for call in 0..5 {
+                let deadline = limiter.store.deadline();
+                let granted = limiter.store.noted(NAME, acquire(&limiter).await, deadline);
+                if call > 0 || forgotten == 0 || 2 * round_trip < 1_000 {
+                    let case = format!("{round_trip} ms, call {call} of {forgotten}");
+                    assert!(granted.unwrap_or_else(|error| panic!("{case}: {error:?}")));
+                    continue;
+                }
+                let Err(Error::StoreUnavailable { cause, .. }) = granted else {
+                    panic!("{round_trip} ms: {granted:?}");
+                };
+                assert!(cause.to_string().contains("NoScript"), "{cause}");
+                assert!(limiter.store.connection.is_healthy());
+            }
+            server.forget_script();
+        }
     }
 }
 

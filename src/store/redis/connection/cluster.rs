@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value, cmd};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value, cmd};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use super::address::{Endpoint, Server};
-use super::link::{Link, Request, WaitUntil};
+use super::link::{Link, WaitUntil};
 use super::per_runtime::PerRuntime;
+use super::request::Message;
 use super::resolver::Resolver;
 use super::round_trip::Pace;
 use super::settings::Settings;
@@ -96,15 +97,19 @@ impl Cluster {
         })
     }
 
-    pub(super) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
+    pub(super) async fn send(
+        &self,
+        message: Message<'_>,
+        limits: Limits,
+    ) -> Result<Value, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
-        let mut node = self.node_for(&nodes, slots::slot_of(command))?;
+        let mut node = self.node_for(&nodes, slots::slot_of(message.command()))?;
         let mut limits = limits;
         let mut asking = false;
         for _ in 0..REDIRECTIONS {
             let link = self.0.link(&nodes, &node);
-            let request = Request { command, asking };
-            let failure = match link.send(request, limits, WaitUntil::Refused).await {
+            let sending = link.send(message, asking, limits, WaitUntil::Refused);
+            let failure = match sending.await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -218,11 +223,9 @@ impl Inner {
             }
             let link = self.link(&nodes, &node);
             let limits = Limits::new(deadline.min(Instant::now() + PATIENCE), Repeat::Safe);
-            let request = Request {
-                command: &slots,
-                asking: false,
-            };
-            let answer = link.send(request, limits, WaitUntil::Refused).await;
+            let message = Message::Command(&slots);
+            let sending = link.send(message, false, limits, WaitUntil::Refused);
+            let answer = sending.await;
             let read =
                 answer.and_then(|answer| SlotMap::read(answer, &node).map_err(Failure::Refused));
             match read {

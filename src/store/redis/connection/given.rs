@@ -8,6 +8,8 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisResult, Value};
 use tokio::time::{Instant, timeout_at};
 
+use super::known_scripts::KnownScripts;
+use super::request::Message;
 use super::round_trip::RoundTrip;
 use crate::store::redis::failure::{self, Failure, timed_out};
 use crate::store::redis::retry::Limits;
@@ -42,26 +44,53 @@ impl Given for Silent {
     }
 }
 
-/// Sends a command, and waits for its answer until the deadline, whatever the connection's own timeouts are. What cannot
-/// be answered by then is not sent.
-pub(super) async fn send(
-    connection: &dyn Given,
-    command: &Cmd,
-    limits: Limits,
-    round_trip: &RoundTrip,
-    response_timeout: Duration,
-) -> Result<Value, Failure> {
-    if !round_trip.fits(limits.deadline, response_timeout) {
-        return Err(Failure::NotSent(timed_out()));
+/// Such a connection, with what is known of its server.
+pub(super) struct Over<'a> {
+    pub(super) connection: &'a dyn Given,
+    pub(super) scripts: &'a KnownScripts,
+    pub(super) round_trip: &'a RoundTrip,
+    pub(super) response_timeout: Duration,
+}
+
+impl Over<'_> {
+    /// Sends a message, and waits for its answer until the deadline, whatever the connection's own timeouts are. What cannot
+    /// be answered by then is not sent.
+    pub(super) async fn send(
+        &self,
+        message: Message<'_>,
+        limits: Limits,
+    ) -> Result<Value, Failure> {
+        let fits = |until| self.round_trip.fits(until, self.response_timeout);
+        if !fits(limits.deadline) {
+            return Err(Failure::NotSent(timed_out()));
+        }
+        let script = match message {
+            Message::Command(command) => return self.call(command, limits).await,
+            Message::Script(script) => script,
+        };
+        let fits_twice = self.round_trip.fits_twice(limits.valid_until);
+        let mut sending = self.scripts.begin(script, fits_twice);
+        loop {
+            let text = sending.text();
+            let command = text.as_ref().unwrap_or(script.by_hash);
+            let result = self.call(command, limits).await;
+            if let Some(result) = sending.after(result, fits(limits.valid_until)) {
+                return result;
+            }
+        }
     }
-    let start = Instant::now();
-    let Ok(answer) = timeout_at(limits.deadline, connection.send(command)).await else {
-        return Err(Failure::Lost(None));
-    };
-    let answer = answer.and_then(failure::extract_error);
-    let answer = answer.map_err(Failure::from);
-    if failure::is_answered(&answer) {
-        round_trip.learn(start.elapsed());
+
+    async fn call(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
+        let start = Instant::now();
+        let answer = timeout_at(limits.deadline, self.connection.send(command)).await;
+        let Ok(answer) = answer else {
+            return Err(Failure::Lost(None));
+        };
+        let answer = answer.and_then(failure::extract_error);
+        let answer = answer.map_err(Failure::from);
+        if failure::is_answered(&answer) {
+            self.round_trip.learn(start.elapsed());
+        }
+        answer
     }
-    answer
 }

@@ -13,8 +13,8 @@ use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::address::Endpoint;
-pub(super) use super::open::Request;
 use super::open::{Open, Retired};
+use super::request::{Message, Request};
 use super::resolver::Resolver;
 use super::round_trip::{Pace, RoundTrip};
 use super::settings::Settings;
@@ -117,11 +117,12 @@ impl Link {
         Ok(self.pace())
     }
 
-    /// Sends a command once there is a connection, and waits for its answer until the deadline. What cannot be answered
-    /// by then is not sent.
+    /// Sends a message once there is a connection, and waits for its answer until the deadline. What cannot be answered
+    /// by then is not sent. `asking` at a node of a cluster that the slot is moving to.
     pub(super) async fn send(
         &self,
-        request: Request<'_>,
+        message: Message<'_>,
+        asking: bool,
         limits: Limits,
         until: WaitUntil,
     ) -> Result<Value, Failure> {
@@ -143,7 +144,25 @@ impl Link {
         if !round_trip.fits(limits.deadline, self.response_timeout) {
             return Err(Failure::NotSent(timed_out()));
         }
-        open.call(request, limits, round_trip).await
+        let script = match message {
+            Message::Command(command) => {
+                let request = Request { command, asking };
+                return open.call(request, limits, round_trip).await;
+            }
+            Message::Script(script) => script,
+        };
+        let fits_twice = round_trip.fits_twice(limits.valid_until);
+        let mut sending = open.scripts.begin(script, fits_twice);
+        loop {
+            let text = sending.text();
+            let command = text.as_ref().unwrap_or(script.by_hash);
+            let request = Request { command, asking };
+            let result = open.call(request, limits, round_trip).await;
+            let fits = round_trip.fits(limits.valid_until, self.response_timeout);
+            if let Some(result) = sending.after(result, fits) {
+                return result;
+            }
+        }
     }
 
     /// Whether the open connection is known to lead to one server; `key` is one that is in use.

@@ -24,7 +24,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::credentials::Credentials;
 use super::given::{Cloned, Given};
+use super::known_scripts::KnownScripts;
 use super::one_server::OneServer;
+use super::request::Request;
 use super::round_trip::RoundTrip;
 use super::settings::OnPush;
 use super::traffic::Traffic;
@@ -72,31 +74,6 @@ impl State {
     }
 }
 
-/// A command on its way to a server.
-#[derive(Clone, Copy)]
-pub(super) struct Request<'a> {
-    pub(super) command: &'a Cmd,
-    /// Sent to a node of a cluster that the command's slot is moving to.
-    pub(super) asking: bool,
-}
-
-impl Request<'_> {
-    async fn send(self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
-        if !self.asking {
-            return connection.send_packed_command(self.command).await;
-        }
-        let mut both = redis::pipe();
-        both.cmd("ASKING").add_command(self.command.clone());
-        let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
-        let answer = answers.pop().unwrap_or_default();
-        match answers.pop() {
-            // Without it the node only redirects the command.
-            Some(Value::ServerError(refused)) => Err(refused.into()),
-            _ => Ok(answer),
-        }
-    }
-}
-
 pub(super) struct Open {
     connection: MultiplexedConnection,
     socket: Socket,
@@ -105,6 +82,7 @@ pub(super) struct Open {
     state: Arc<State>,
     driver: AbortHandle,
     pub(super) one_server: Arc<OneServer>,
+    pub(super) scripts: KnownScripts,
 }
 
 impl Drop for Open {
@@ -165,6 +143,7 @@ impl Open {
             state,
             driver: driver.abort_handle(),
             one_server: Arc::default(),
+            scripts: KnownScripts::default(),
         })
     }
 
@@ -318,7 +297,7 @@ enum Peek {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
@@ -360,6 +339,21 @@ mod tests {
         let transport = Transport {
             stream: Box::new(Counted {
                 stream: join(reader, writer),
+                traffic: Arc::clone(&traffic),
+            }),
+            socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),
+            is_tls: false,
+        };
+        (Open::start(transport, traffic, None).await.unwrap(), server)
+    }
+
+    /// The same over a stream of the test's own, in both directions.
+    pub(in crate::store::redis::connection) async fn open_over() -> (Open, DuplexStream) {
+        let (client, server) = duplex(4096);
+        let traffic = Arc::new(Traffic::new());
+        let transport = Transport {
+            stream: Box::new(Counted {
+                stream: client,
                 traffic: Arc::clone(&traffic),
             }),
             socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),

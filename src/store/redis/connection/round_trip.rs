@@ -83,6 +83,12 @@ impl RoundTrip {
         left > self.smoothed() || left >= response_timeout / 16 * 15
     }
 
+    /// Whether what is sent now may be answered by `deadline` if it takes two round trips.
+    pub(super) fn fits_twice(&self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        left >= 2 * self.pace().answer_time
+    }
+
     /// A connection is replaced if calls wait and nothing arrives for this long: 8 round trips, at least 250 ms and at
     /// most 500 ms, but never less than 4 round trips.
     pub(super) fn silence_limit(&self) -> Duration {

@@ -18,7 +18,7 @@ use super::round_trip::RoundTrip;
 use super::settings::Settings;
 use super::setup;
 use crate::escaped::Escaped;
-use crate::store::redis::failure::timed_out;
+use crate::store::redis::failure::{self, timed_out};
 
 #[derive(Debug)]
 pub(super) struct Sentinels {
@@ -61,6 +61,7 @@ impl Sentinels {
                     { self.open_primary(&primary, settings, round_trip, step) }
                         .await
                         .map(|open| (open, primary))
+                        .map_err(failure::of_named_primary)
                 }
                 Err(error) => {
                     is_answered |= !error.is_io_error();
@@ -75,7 +76,10 @@ impl Sentinels {
                 }
                 Err(error) => {
                     tracing::debug!(sentinel = %Escaped(sentinel), error = %Escaped(&error), "the Sentinel leads to no primary");
-                    last_error = Some(error);
+                    // A Sentinel that names a primary says more than one that is down.
+                    if !last_error.as_ref().is_some_and(failure::is_not_yet) {
+                        last_error = Some(error);
+                    }
                 }
             }
         }

@@ -13,7 +13,7 @@ use super::round_trip::RoundTrip;
 use super::settings::Settings;
 use super::traffic::Traffic;
 use super::transport;
-use crate::store::redis::failure::{Failure, timed_out};
+use crate::store::redis::failure::{self, Failure, timed_out};
 use crate::store::redis::server_time;
 
 /// Opens a connection and logs in. Each step may be silent for `step`.
@@ -31,14 +31,17 @@ pub(super) async fn open(
     };
     let traffic = Arc::new(Traffic::new());
     let connecting = transport::connect(&server.endpoint, &settings.tls, &traffic);
-    let transport = unless_silent(&traffic, step, async { Ok(connecting.await?) }).await?;
+    let transport = unless_silent(&traffic, step, async { Ok(connecting.await?) });
+    let transport = transport.await.map_err(failure::of_set_up)?;
     let mut credentials = credentials.as_ref();
     let messages = settings.on_push.as_ref();
     let messages = messages.map(|on_push| (on_push, credentials.take()));
     let starting = Open::start(transport, Arc::clone(&traffic), messages);
-    let open = unless_silent(&traffic, step, starting).await?;
+    let open = unless_silent(&traffic, step, starting);
+    let open = open.await.map_err(failure::of_set_up)?;
     let handshake = shake_hands(&open, &server.options, credentials);
-    let done = unless_silent(&traffic, step, handshake).await?;
+    let done = unless_silent(&traffic, step, handshake);
+    let done = done.await.map_err(failure::of_set_up)?;
     round_trip.learn_anew(done.took);
     if let Some(server_millis) = done.server_millis {
         settings.server_time.learn(server_millis);
@@ -103,6 +106,7 @@ async fn shake_hands(
     if let (Err(refusal), Err(lost)) = (&named, &time)
         && lost.is_io_error()
         && !refusal.is_io_error()
+        && !is_about_the_name(refusal)
     {
         return Err(refusal.clone());
     }
@@ -117,6 +121,12 @@ async fn shake_hands(
         took,
         server_millis,
     })
+}
+
+/// Whether the server knows no name of a library, or does not permit to set one.
+fn is_about_the_name(refusal: &RedisError) -> bool {
+    let text = refusal.detail().unwrap_or_default().to_ascii_lowercase();
+    refusal.code() == Some("NOPERM") || text.contains("setinfo")
 }
 
 async fn log_in(
@@ -179,32 +189,55 @@ pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), Re
         Ok(Ok(role)) if !is_primary(&role) => {
             Err((ErrorKind::Io, "the server is no primary").into())
         }
-        Ok(Err(error)) if error.is_io_error() => Err(error),
+        Ok(Err(error)) if error.is_io_error() => Err(failure::of_set_up(error)),
         Ok(_) => Ok(()),
         Err(_elapsed) => Err(timed_out()),
     }
 }
 
-/// Whether the server is part of a cluster. One that does not permit the question is taken as a single server.
+/// Whether the server is part of a cluster. One that does not permit the question is taken as a single server. A Sentinel is
+/// none.
 pub(super) async fn is_part_of_cluster(open: &Open, step: Duration) -> Result<bool, RedisError> {
-    let info = cmd("INFO").arg("cluster").take();
-    let answer = timeout(step, open.ask(&info));
-    match answer.await.map_err(|_elapsed| timed_out())? {
+    let (info, role) = (cmd("INFO").arg("cluster").take(), cmd("ROLE"));
+    let answers = timeout(step, async {
+        tokio::join!(open.ask(&info), open.ask(&role))
+    });
+    let (info, role) = answers.await.map_err(|_elapsed| timed_out())?;
+    if role.is_ok_and(|role| names_role(&role, "sentinel")) {
+        return Err(failure::is_sentinel());
+    }
+    match info {
         Ok(info) => {
             let info: String = from_redis_value(info).unwrap_or_default();
-            Ok(info.lines().any(|line| line.trim() == "cluster_enabled:1"))
+            if !info.lines().any(|line| line.trim() == "cluster_enabled:1") {
+                return Ok(false);
+            }
         }
-        Err(error) if matches!(Failure::from(error.clone()), Failure::Refused(_)) => Ok(false),
-        Err(error) => Err(error),
+        Err(error) if matches!(Failure::from(error.clone()), Failure::Refused(_)) => {
+            return Ok(false);
+        }
+        Err(error) => return Err(failure::of_set_up(error)),
+    }
+    // A proxy before a cluster passes INFO on to a node, and does not know CLUSTER: it is the one server.
+    let slots = cmd("CLUSTER").arg("SLOTS").take();
+    let answer = timeout(step, open.ask(&slots)).await;
+    match answer.map_err(|_elapsed| timed_out())? {
+        Err(error) if error.is_io_error() => Err(failure::of_set_up(error)),
+        Err(error) => Ok(error.code() != Some("ERR")),
+        Ok(_) => Ok(true),
     }
 }
 
 pub(super) fn is_primary(role: &Value) -> bool {
+    names_role(role, "master")
+}
+
+fn names_role(role: &Value, name: &str) -> bool {
     let Value::Array(parts) = role else {
         return false;
     };
-    let name = parts.first().cloned().unwrap_or_default();
-    from_redis_value::<String>(name).is_ok_and(|name| name == "master")
+    let first = parts.first().cloned().unwrap_or_default();
+    from_redis_value::<String>(first).is_ok_and(|first| first == name)
 }
 
 #[cfg(test)]

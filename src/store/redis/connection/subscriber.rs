@@ -479,26 +479,101 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::time::timeout_at;
+
+    use super::super::open::tests::open_over;
     use super::*;
 
-    #[test]
-    fn the_task_of_a_client_that_is_gone_ends() {
+    const CHANNEL: &str = "channel";
+
+    fn node_of(listeners: &[&Arc<OnFreed>]) -> Arc<Node> {
         let channel = Channel {
             value: "value".to_owned(),
-            listeners: SmallVec::new(),
+            listeners: listeners.iter().map(|it| Arc::downgrade(it)).collect(),
             is_subscribed: false,
             idle_ticks: 0,
         };
         let channels = Channels {
-            by_name: HashMap::from([("channel".to_owned(), channel)]),
+            by_name: HashMap::from([(CHANNEL.to_owned(), channel)]),
             ..Channels::default()
         };
-        let node = Arc::new(Node {
+        Arc::new(Node {
             endpoint: None,
             client_id: String::new(),
             channels: Mutex::new(channels),
             changed: Notify::new(),
-        });
+        })
+    }
+
+    /// A server of this role: answers subscriptions, and notes how many times it is asked for the role.
+    async fn serve_as(role: &str, mut stream: DuplexStream, asked: &Mutex<Vec<Duration>>) {
+        let (start, mut bytes) = (Instant::now(), [0; 4096]);
+        while let Ok(length @ 1..) = stream.read(&mut bytes).await {
+            let request = String::from_utf8_lossy(&bytes[..length]);
+            let answer = if request.contains("ROLE") {
+                lock(asked).push(start.elapsed());
+                format!("*1\r\n${}\r\n{role}\r\n", role.len())
+            } else {
+                "+OK\r\n$-1\r\n".to_owned() // to SSUBSCRIBE and GET
+            };
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    }
+
+    /// How serving one channel over a server of this role ends within 58 s, and when it was asked for its role. `then` is
+    /// done once the channel is subscribed to.
+    async fn ends(role: &str, then: impl Fn(&Node)) -> (Option<Ended>, Vec<Duration>) {
+        let (told, asked) = (Arc::new(Notify::new()), Mutex::default());
+        let subscribed = Arc::clone(&told);
+        let on_freed: Arc<OnFreed> = Arc::new(move |_| subscribed.notify_one());
+        let node = node_of(&[&on_freed]);
+        let (open, stream) = open_over().await;
+        let until = Instant::now() + Duration::from_secs(58);
+        let gone = Weak::new();
+        let served = timeout_at(until, node.serve_over(&open, &gone));
+        let ended = tokio::select! {
+            ended = served => ended.ok(),
+            () = serve_as(role, stream, &asked) => panic!("the connection was closed"),
+            () = async {
+                told.notified().await;
+                then(&node);
+                std::future::pending().await
+            } => None,
+        };
+        (ended, asked.into_inner().unwrap())
+    }
+
+    fn unsubscribed(channel: &str) -> PushInfo {
+        PushInfo {
+            kind: PushKind::SUnsubscribe,
+            data: vec![Value::BulkString(channel.into()), Value::Int(0)],
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_no_primary_any_more_is_left() {
+        let (ended, asked) = ends("slave", |_| {}).await;
+        assert!(matches!(ended, Some(Ended::Lost)));
+        assert_eq!(asked, [TICK * CHECK_TICKS]);
+        let (ended, asked) = ends("master", |_| {}).await;
+        assert!(ended.is_none());
+        assert_eq!(asked.len(), 11, "{asked:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_ends_a_subscription_is_left_at_once() {
+        let (ended, asked) = ends("master", |node| node.receive(unsubscribed(CHANNEL))).await;
+        assert!(matches!(ended, Some(Ended::Lost)));
+        assert!(asked.is_empty());
+        // The client has left that one itself.
+        let (ended, _) = ends("master", |node| node.receive(unsubscribed("another"))).await;
+        assert!(ended.is_none());
+    }
+
+    #[test]
+    fn the_task_of_a_client_that_is_gone_ends() {
+        let node = node_of(&[]);
         let gone = Weak::new();
         let served = pin!(node.serve(&gone));
         assert!(

@@ -41,9 +41,10 @@ impl Wait {
 
     /// Waits before the next attempt, or returns the error that ends the connecting.
     pub(super) async fn again(&mut self, cause: Failure) -> Result<()> {
-        // A server was there: its answer or the connection was lost.
-        let was_lost = match &cause {
+        // A server was there: its answer or the connection was lost, or it was not the primary yet.
+        let was_there = match &cause {
             Failure::Lost(cause) => cause.as_ref().is_none_or(RedisError::is_io_error),
+            Failure::NotSent(cause) => failure::is_not_yet(cause),
             _ => false,
         };
         let cause = match cause {
@@ -53,7 +54,9 @@ impl Wait {
         };
         let error = failure::of_connecting(cause).at(&self.name);
         let may_pass = matches!(error, Error::StoreUnavailable { .. });
-        if !(self.waits_for_server || was_lost) || !may_pass || Instant::now() + PAUSE >= self.until
+        if !(self.waits_for_server || was_there)
+            || !may_pass
+            || Instant::now() + PAUSE >= self.until
         {
             return Err(error);
         }
