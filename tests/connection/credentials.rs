@@ -1,10 +1,11 @@
 //! Passwords that change while the client runs, and a server with too many clients.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use redis::aio::MultiplexedConnection;
-use redisson_rate_limiter::{Credentials, Error, RedissonClient, RedissonClientBuilder};
+use redisson_rate_limiter::{Credentials, Error, Event, RedissonClient, RedissonClientBuilder};
 
 use crate::load::{Load, PATIENT, ample, at_last, impatient_client, ms};
 use crate::scripted::{Reply, Scripted};
@@ -65,6 +66,28 @@ async fn a_password_that_changes_and_is_put_right_costs_no_patient_call() {
     // Its calls fail at once until it is connected again.
     let limiter = impatient.rate_limiter("limiter");
     while limiter.try_acquire(1).await.is_err() {}
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_login_is_not_connected_to_without_one() {
+    let server = Server::start();
+    let mut raw = server.connection().await;
+    run(&mut raw, &["CONFIG", "SET", "requirepass", "secret"]).await;
+    let error = RedissonClient::connect(&server.url()).await.unwrap_err();
+    let is_refused = matches!(error, Error::AuthenticationFailed { .. });
+    assert!(is_refused, "{error:?}");
+    // Nor by one that needs no server to start.
+    let connected = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&connected);
+    let builder = RedissonClient::builder().require_server(false);
+    let builder = builder.on_event(move |event| {
+        seen.fetch_or(matches!(event, Event::Connected { .. }), Ordering::SeqCst);
+    });
+    let builder = builder.response_timeout(ms(500));
+    let client = builder.connect(&server.url()).await.unwrap();
+    let asked = client.rate_limiter("limiter").exists().await;
+    assert!(matches!(asked, Err(Error::AuthenticationFailed { .. })));
+    assert!(!connected.load(Ordering::SeqCst));
 }
 
 #[tokio::test]

@@ -44,6 +44,7 @@ mod scripts;
 mod sentinel;
 mod sentinel_answers;
 mod sentinel_login;
+mod set_up;
 mod slow_connecting;
 mod stopped_server;
 mod thousand_callers;

@@ -1,9 +1,12 @@
 //! What becomes of a client whose Sentinels name the wrong server, or none.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use redisson_rate_limiter::RedissonClient;
 use tokio::net::TcpSocket;
 
 use crate::keys;
-use crate::load::{ample, patient_client, taken};
+use crate::load::{PATIENT, ample, patient_client, taken};
 use crate::scripted::{Reply, Scripted};
 use crate::support::Server;
 
@@ -46,6 +49,37 @@ async fn a_replica_that_a_sentinel_names_is_not_used() {
     ample(&client, "limiter").await;
     assert_eq!(keys::errors(&mut raw, "READONLY").await, 0);
     assert_eq!(taken(&mut primary.connection().await, "limiter").await, 1);
+}
+
+#[tokio::test]
+async fn a_new_client_asks_again_until_the_named_primary_is_one() {
+    let (primary, replica) = (Server::start(), Server::start());
+    let mut replicate = redis::cmd("REPLICAOF");
+    replicate.arg("127.0.0.1").arg(1); // nobody listens there
+    let mut raw = replica.connection().await;
+    replicate.exec_async(&mut raw).await.unwrap();
+    // Nobody listens there, and nobody else can.
+    let unused = TcpSocket::new_v4().unwrap();
+    unused.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let nobody = unused.local_addr().unwrap().port();
+    for named_before in [replica.port(), nobody] {
+        let (port, asked) = (primary.port(), AtomicUsize::new(0));
+        let sentinel = Scripted::start(move |words| {
+            let is_asked = words[0] == ASKS;
+            let times = asked.fetch_add(usize::from(is_asked), Ordering::Relaxed);
+            names(if times < 3 { named_before } else { port })
+        });
+        let sentinel = sentinel.await;
+        // The other Sentinel is down.
+        let urls = format!(
+            "redis-sentinel://127.0.0.1:{},127.0.0.1:{nobody}/orders",
+            sentinel.port
+        );
+        let builder = RedissonClient::builder().response_timeout(PATIENT);
+        let client = builder.connect(&urls).await.unwrap();
+        ample(&client, "limiter").await;
+        assert!(sentinel.got(ASKS) > 3);
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use redisson_rate_limiter::{Error, TlsConfig};
 use crate::late_servers::{builder, is_served_by};
 use crate::load::{Load, ample, ms};
 use crate::support::ports;
-use crate::tls_server::{Authority, Identity, TlsServer, assert_certificate_refused, connect};
+use crate::tls_server::{
+    Authority, Identity, TlsServer, assert_certificate_refused, connect, start,
+};
 
 #[tokio::test]
 async fn a_connection_by_tls_works_and_comes_back() {
@@ -29,6 +31,17 @@ async fn a_connection_by_tls_works_and_comes_back() {
         let _: i64 = kill.query_async(&mut raw).await.unwrap();
         limiter.release(1).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_tls_1_3_alone_is_reached() {
+    let authority = Authority::new();
+    let identity = Identity::new(&authority, "127.0.0.1", &[&authority]);
+    let only = ["--tls-auth-clients", "no", "--tls-protocols", "TLSv1.3"];
+    let (_server, port) = start(&identity, &only);
+    let url = format!("rediss://127.0.0.1:{port}");
+    let client = connect(&url, authority.trust()).await.unwrap();
+    ample(&client, "limiter").await;
 }
 
 #[tokio::test]

@@ -44,6 +44,7 @@ mod given_connection;
 mod key_format;
 mod large_audits;
 mod large_limiters;
+mod managed_servers;
 mod missing_server;
 mod multi_acquire;
 mod multi_check;
