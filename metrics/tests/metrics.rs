@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redisson_rate_limiter::{
-    BreakerState, Clock, Event, FailurePolicy, FixedWindow, LimiterOptions, MemoryStore,
-    PermitsInUse, Rate, RedissonClient, RedissonClientBuilder, Rule,
+    BreakerState, Clock, Event, FailurePolicy, FixedWindow, LeakyBucket, LimiterOptions,
+    MemoryStore, PermitsInUse, Rate, RedissonClient, RedissonClientBuilder, Rule,
 };
 use redisson_rate_limiter_metrics::Metrics;
 
@@ -111,6 +111,110 @@ async fn requests_are_counted_by_limiter_result_source_and_mode() {
     assert_eq!(scrape.value("rate_limiter_waiters", ""), Some(0.0));
     let text = recorder.handle().render();
     assert!(!text.contains("alice"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_turn_is_part_of_a_request_and_not_of_its_queue() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let client = noted_by(Metrics::new()).in_memory(&MemoryStore::new());
+    let period = Duration::from_secs(3);
+    let calls = client.policy_limiter(LeakyBucket::new(1, period)).unwrap();
+    let calls = calls.with_name("calls");
+    for _ in 0..3 {
+        assert!(calls.check("api", 1).await.unwrap().is_granted());
+    }
+    let scrape = Scrape::of(&recorder.handle().render());
+    let value = |of: &str| {
+        let metric = format!("rate_limiter_request_{of}");
+        scrape.value(&metric, "limiter=calls, result=granted")
+    };
+    assert_eq!(value("duration_count"), Some(3.0));
+    assert_eq!(value("queue_duration_count"), Some(3.0));
+    let waited = value("duration_sum").unwrap();
+    assert!(waited >= period.as_secs_f64(), "{waited}");
+    assert_eq!(value("queue_duration_sum"), Some(0.0));
+}
+
+#[tokio::test]
+async fn of_a_joint_decision_the_limiters_count_that_decided_it() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let client = noted_by(Metrics::new().near_limit(0.5)).in_memory(&MemoryStore::new());
+    let window = |limit, name: &str| {
+        let limiter = client
+            .policy_limiter(FixedWindow::new(limit, HOUR))
+            .unwrap();
+        limiter.with_name(name)
+    };
+    let (narrow, wide) = (window(2, "narrow"), window(100, "wide"));
+    for _ in 0..5 {
+        let charges = [
+            narrow.charge("narrow", 1).unwrap(),
+            wide.charge("wide", 1).unwrap(),
+        ];
+        let _ = client.check_all(charges).await.unwrap();
+    }
+    let scrape = Scrape::of(&recorder.handle().render());
+    let counted = |limiter: &str, result: &str| {
+        let labels = format!("limiter={limiter}, mode=enforced, result={result}, source=store");
+        scrape.value("rate_limiter_requests", &labels)
+    };
+    assert_eq!(counted("narrow", "granted"), Some(2.0));
+    assert_eq!(counted("wide", "granted"), Some(2.0));
+    assert_eq!(counted("narrow", "denied"), Some(3.0));
+    assert_eq!(counted("wide", "denied"), None);
+    let near = |limiter: &str| {
+        let labels = format!("limiter={limiter}, mode=enforced");
+        scrape.value("rate_limiter_near_limit", &labels)
+    };
+    assert_eq!((near("narrow"), near("wide")), (Some(1.0), None));
+}
+
+#[tokio::test]
+async fn the_states_of_a_breaker_are_numbers_and_each_connection_counts() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _guard = metrics::set_default_local_recorder(&recorder);
+    let (metrics, port) = (Metrics::new(), support::ports::reserve());
+    let (labels, handle) = (format!("server=127.0.0.1:{port}"), recorder.handle());
+    let (change, mut changes) = mpsc::unbounded_channel();
+    let of_server = labels.clone();
+    let builder = RedissonClient::builder().on_event(move |event| {
+        metrics.note(event);
+        if let Event::BreakerChanged { state, .. } = *event {
+            let scrape = Scrape::of(&handle.render());
+            let shown = scrape.value("rate_limiter_breaker_state", &of_server);
+            let _ = change.send((state, shown));
+        }
+    });
+    let server = Server::start_at(port, &[]);
+    let client = builder.connect(&server.url()).await.unwrap();
+    let sampled = || {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || metrics.sample(&client));
+        Scrape::of(&recorder.handle().render()).value("rate_limiter_breaker_state", &labels)
+    };
+    assert_eq!(sampled(), Some(0.0));
+    drop(server);
+    let mut changed = async || {
+        let next = tokio::time::timeout(Duration::from_secs(60), changes.recv());
+        next.await.expect("a change").unwrap()
+    };
+    assert_eq!(changed().await, (BreakerState::Open, Some(2.0)));
+    assert_eq!(sampled(), Some(2.0));
+    let _server = Server::start_at(port, &[]);
+    // Before there is a connection, calls are not sent.
+    let half_open = (BreakerState::HalfOpen, Some(1.0));
+    while changed().await != half_open {}
+    assert_eq!(sampled(), Some(1.0));
+    client.rate_limiter("orders").exists().await.unwrap();
+    assert_eq!(changed().await, (BreakerState::Closed, Some(0.0)));
+    assert_eq!(sampled(), Some(0.0));
+
+    let scrape = Scrape::of(&recorder.handle().render());
+    let value = |metric| scrape.value(metric, &labels);
+    assert_eq!(value("rate_limiter_connections"), Some(2.0));
+    assert_eq!(value("rate_limiter_connections_lost"), Some(1.0));
 }
 
 #[tokio::test]
