@@ -42,6 +42,33 @@ fn each_fault_has_a_test_that_exists() {
     assert!(faults > 30, "{faults} faults");
 }
 
+/// What scripts/test has for each server that the guide says the tests run on.
+const RUNS: [(&str, &str); 5] = [
+    ("Redis 5", "REDISRS_SERVER_BIN=$redis_5 cargo test"),
+    ("Redis 7", "\ncargo test"),
+    ("Redis 8", "target/newer-servers/{redis,valkey}-server"),
+    ("Valkey 8", "REDISRS_SERVER_BIN=valkey-server cargo test"),
+    ("Valkey 9", "target/newer-servers/{redis,valkey}-server"),
+];
+
+#[test]
+fn the_tests_run_on_the_servers_that_the_guide_names() {
+    let page = include_str!("../docs/connections.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
+    let named = rows.filter_map(|row| row.split(" |").next());
+    let is_server = |it: &&str| it.starts_with("Redis ") || it.starts_with("Valkey ");
+    let named: Vec<_> = named.filter(is_server).collect();
+    assert_eq!(named, RUNS.map(|(server, _)| server));
+    let runs = include_str!("../scripts/test");
+    for (server, run) in RUNS {
+        assert!(runs.contains(run), "no run on {server}");
+    }
+    let programs = runs.matches("REDISRS_SERVER_BIN=").count();
+    assert_eq!(programs, 4, "two of them on Redis 5");
+    let readme = include_str!("../README.md").replace('\n', " ");
+    assert!(readme.contains("Redis 5, 7 and 8 and Valkey 8 and 9"));
+}
+
 #[test]
 fn the_readme_has_the_version_and_the_rust_version_of_the_manifest() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
