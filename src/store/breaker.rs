@@ -2,8 +2,9 @@
 //!
 //! Each connection has one, so there is one for each runtime and each node of a cluster: no runtime waits for a probe
 //! that another one makes. It opens when the server cannot be connected to, or when consecutive calls use up their time
-//! without an answer, or are refused as all calls are. A refusal that concerns one call only is an answer. A new
-//! connection, or else the end of a pause, half opens it. Then one call at a time is sent, and an answer closes it.
+//! without an answer, or are refused as all calls are. A refusal that concerns one call only is an answer, as is any other
+//! answer to one of its attempts. A new connection, or else the end of a pause, half opens it. Then one call at a time is
+//! sent, and an answer closes it.
 
 mod state;
 

@@ -23,10 +23,11 @@ async fn everything_works(url: &str) {
         assert!(decision.is_granted(), "{key}");
     }
     let window = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
-    let keyed = client.keyed_rate_limiter("keyed:", Rate::overall(2, HOUR));
+    let window = window.with_prefix("{joint}:");
+    let keyed = client.keyed_rate_limiter("{joint}:", Rate::overall(2, HOUR));
     let charges = [
-        window.charge("{joint}:window", 1).unwrap(),
-        keyed.unwrap().charge("{joint}:rate", 1).unwrap(),
+        window.charge("window", 1).unwrap(),
+        keyed.unwrap().charge("rate", 1).unwrap(),
     ];
     let decision = client.check_all(charges).await.unwrap();
     assert!(decision.is_granted());

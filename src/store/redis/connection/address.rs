@@ -228,11 +228,13 @@ fn wrong_part(url: &str) -> &'static str {
         _ => (host, None),
     };
     let database = path.trim_start_matches('/').split(['?', '#']).next();
-    if host.is_empty() && !scheme.ends_with("unix") {
+    let is_socket = scheme.ends_with("unix");
+    if host.is_empty() && !is_socket {
         "must have a host"
     } else if port.is_some_and(|port| port.parse::<u16>().is_err()) {
         "must have a port between 1 and 65535, or none"
-    } else if database.is_some_and(|db| !db.is_empty() && db.parse::<u32>().is_err()) {
+    } else if !is_socket && database.is_some_and(|db| !db.is_empty() && db.parse::<u32>().is_err())
+    {
         BAD_DATABASE
     } else if path.contains("protocol=") {
         BAD_PROTOCOL

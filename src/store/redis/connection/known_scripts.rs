@@ -70,8 +70,8 @@ impl Sending<'_> {
     ) -> Option<Result<Value, Failure>> {
         self.times += 1;
         let Some(at) = self.at else {
-            if !matches!(result, Ok(_) | Err(Failure::Refused(_))) {
-                self.known.store(0, Ordering::Relaxed); // it may not have arrived
+            if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {
+                self.known.store(0, Ordering::Relaxed); // the server has not read it
             }
             return Some(result);
         };
@@ -102,4 +102,132 @@ const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
 
 fn changed(known: &AtomicU32, from: u32, to: u32) -> Result<u32, u32> {
     known.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{RedisError, parse_redis_value};
+
+    use super::*;
+    use crate::store::redis::failure::{closed, extract_error};
+
+    fn unknown() -> Result<Value, Failure> {
+        let answer = parse_redis_value(b"-NOSCRIPT No matching script.\r\n").unwrap();
+        extract_error(answer).map_err(Failure::from)
+    }
+
+    fn script<'a>(by_hash: &'a Cmd, by_source: &'a (dyn Fn() -> Cmd + Sync)) -> ScriptCall<'a> {
+        ScriptCall {
+            number: MOST_SCRIPTS + 1,
+            by_hash,
+            by_source,
+        }
+    }
+
+    /// What is sent in the end by a call with time for all, of which the first so many are answered so: how often the hash, and
+    /// whether the text.
+    fn sent(known: &KnownScripts, unknown_times: u32) -> (u32, bool) {
+        let (hash, text) = (Cmd::new(), Cmd::new);
+        let mut sending = known.begin(script(&hash, &text), true);
+        for times in 0.. {
+            if sending.text().is_some() {
+                assert!(sending.after(Ok(Value::Nil), true).is_some());
+                return (times, true);
+            }
+            let is_unknown = times < unknown_times;
+            let answer = if is_unknown {
+                unknown()
+            } else {
+                Ok(Value::Nil)
+            };
+            if sending.after(answer, true).is_some() {
+                return (times + 1, false);
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn of_calls_that_find_a_script_unknown_one_sends_the_text() {
+        let known = KnownScripts::default();
+        let (hash, text) = (Cmd::new(), Cmd::new);
+        for round in 0..2 {
+            let mut calls: Vec<_> = (0..5)
+                .map(|_| known.begin(script(&hash, &text), true))
+                .collect();
+            for call in &mut calls {
+                assert!(call.text().is_none(), "{round}");
+                assert!(call.after(unknown(), true).is_none());
+            }
+            let texts = calls.iter().filter(|call| call.text().is_some());
+            assert_eq!(texts.count(), 1, "{round}");
+            for mut call in calls {
+                assert!(call.after(Ok(Value::Nil), true).is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_sends_the_hash_a_few_times_at_most() {
+        let known = KnownScripts::default();
+        assert_eq!(sent(&known, 0), (1, false));
+        assert_eq!(sent(&known, 1), (1, true));
+        // Others send the text each time, and the server forgets it.
+        let (hash, text) = (Cmd::new(), Cmd::new);
+        let mut call = known.begin(script(&hash, &text), true);
+        for times in 1..=MOST_BY_HASH {
+            assert!(call.text().is_none(), "{times}");
+            known.0[1].fetch_add(1, Ordering::Relaxed);
+            assert!(call.after(unknown(), true).is_none());
+        }
+        assert!(call.text().is_some());
+    }
+
+    #[test]
+    fn a_call_without_time_for_two_sends_the_text_unless_the_script_is_known() {
+        let (hash, text) = (Cmd::new(), Cmd::new);
+        let begin = |known| KnownScripts::begin(known, script(&hash, &text), false);
+        let known = KnownScripts::default();
+        let mut first = begin(&known);
+        assert!(first.text().is_some());
+        // The others come behind it.
+        let mut second = begin(&known);
+        assert!(second.text().is_none());
+        assert!(first.after(Ok(Value::Nil), false).is_some());
+        assert!(second.after(Ok(Value::Nil), false).is_some());
+        assert!(begin(&known).text().is_none());
+        // It was forgotten: the call did not run, and the next one sends the text.
+        let result = begin(&known).after(unknown(), false);
+        assert!(matches!(result, Some(Err(Failure::NotRun(_)))));
+        assert!(begin(&known).text().is_some());
+        assert!(begin(&known).text().is_none());
+    }
+
+    #[test]
+    fn a_text_that_the_server_has_not_read_is_sent_again() {
+        let (hash, text) = (Cmd::new(), Cmd::new);
+        let begin = |known| KnownScripts::begin(known, script(&hash, &text), false);
+        let refused =
+            |code: &str| -> RedisError { redis::make_extension_error(code.to_owned(), None) };
+        let failures = [
+            (Failure::NotSent(closed()), true),
+            (Failure::NotRun(refused("BUSY")), true),
+            // It may have run, and the next call comes behind it.
+            (Failure::Lost(None), false),
+            // It ran.
+            (Failure::Refused(refused("BADSTATE")), false),
+        ];
+        for (failure, is_sent_again) in failures {
+            let known = KnownScripts::default();
+            let result = begin(&known).after(Err(failure.clone()), false);
+            assert!(result.is_some_and(|it| it.is_err()));
+            assert_eq!(begin(&known).text().is_some(), is_sent_again, "{failure:?}");
+        }
+        // A script that has run with an error is known too.
+        let known = KnownScripts::default();
+        let mut call = KnownScripts::begin(&known, script(&hash, &text), true);
+        let bad = Err(Failure::Refused(refused("BADSTATE")));
+        assert!(call.after(bad, true).is_some());
+        assert!(begin(&known).text().is_none());
+    }
 }
