@@ -186,27 +186,27 @@ mod tests {
     #[test]
     fn a_call_without_time_for_two_sends_the_text_unless_the_script_is_known() {
         let (hash, text) = (Cmd::new(), Cmd::new);
-        let begin = |known| KnownScripts::begin(known, script(&hash, &text), false);
+        let script = script(&hash, &text);
         let known = KnownScripts::default();
-        let mut first = begin(&known);
+        let mut first = known.begin(script, false);
         assert!(first.text().is_some());
         // The others come behind it.
-        let mut second = begin(&known);
+        let mut second = known.begin(script, false);
         assert!(second.text().is_none());
         assert!(first.after(Ok(Value::Nil), false).is_some());
         assert!(second.after(Ok(Value::Nil), false).is_some());
-        assert!(begin(&known).text().is_none());
+        assert!(known.begin(script, false).text().is_none());
         // It was forgotten: the call did not run, and the next one sends the text.
-        let result = begin(&known).after(unknown(), false);
+        let result = known.begin(script, false).after(unknown(), false);
         assert!(matches!(result, Some(Err(Failure::NotRun(_)))));
-        assert!(begin(&known).text().is_some());
-        assert!(begin(&known).text().is_none());
+        assert!(known.begin(script, false).text().is_some());
+        assert!(known.begin(script, false).text().is_none());
     }
 
     #[test]
     fn a_text_that_the_server_has_not_read_is_sent_again() {
         let (hash, text) = (Cmd::new(), Cmd::new);
-        let begin = |known| KnownScripts::begin(known, script(&hash, &text), false);
+        let script = script(&hash, &text);
         let refused =
             |code: &str| -> RedisError { redis::make_extension_error(code.to_owned(), None) };
         let failures = [
@@ -219,15 +219,21 @@ mod tests {
         ];
         for (failure, is_sent_again) in failures {
             let known = KnownScripts::default();
-            let result = begin(&known).after(Err(failure.clone()), false);
+            let result = known
+                .begin(script, false)
+                .after(Err(failure.clone()), false);
             assert!(result.is_some_and(|it| it.is_err()));
-            assert_eq!(begin(&known).text().is_some(), is_sent_again, "{failure:?}");
+            assert_eq!(
+                known.begin(script, false).text().is_some(),
+                is_sent_again,
+                "{failure:?}"
+            );
         }
         // A script that has run with an error is known too.
         let known = KnownScripts::default();
-        let mut call = KnownScripts::begin(&known, script(&hash, &text), true);
+        let mut call = known.begin(script, true);
         let bad = Err(Failure::Refused(refused("BADSTATE")));
         assert!(call.after(bad, true).is_some());
-        assert!(begin(&known).text().is_none());
+        assert!(known.begin(script, false).text().is_none());
     }
 }
