@@ -25,10 +25,11 @@
 --            reserve  ms: a single request for permits that become available within this time, and may be used for an
 --                   interval then: the score is the end of it. More permits than are available are taken at once, so that
 --                   less than nothing is left and others wait. ARGV[2] has 2^53 for the ms. Without `share` and `debt`
---            setup  rate, interval, type, keep alive, '1' if an existing limiter must have one, or none, as given: a
---                   missing limiter is created and a different one is changed to these settings. A shorter keep alive
---                   becomes this one, and a longer one stays. Live grants go on
---                   counting; a change of the type resets the limiter, and what an earlier one left is deleted
+--            setup  rate, interval, type, keep alive, and '2', '0' or '1': a missing limiter is created with these
+--                   settings, and what an earlier one left is deleted. With '2' an existing one stays as it is. Else it
+--                   gets these settings: a shorter keep alive becomes this one, and a longer one stays; with '1' a
+--                   limiter without a keep alive gets this one, or loses its own if this is none. Live grants go on
+--                   counting; a change of the type resets the limiter
 --         Empty arguments at the end are left out: the server spends as much on two arguments as on a look-up
 -- Returns little-endian doubles in one string, which costs the server half as much as an array
 --         1  the server's clock in ms, 0 if it was not read
@@ -49,10 +50,11 @@
 --         11 the permits that `newer` asks for, without this call's own; -1 without that option
 --         12 if a request was denied and more than half of the limiter's keep alive will have passed 3 ms after the
 --            time in 3: ms until the limiter expires, unless it is called again. Call after half of them. Else -1
---         13 only if 9 is 1: the permits that are left now, at least; 0 if the value is unusable
+--         13 if 9 is 1: the permits that are left now, at least; 0 if the value is unusable. If 9 is 0, only if the limiter
+--            exists and keeps other settings than those of `setup`: its keep alive in ms
 --         Fields that would say nothing are left out: the reply has the first 4, 5, 6, 8, 12 or 13. After the deadline it has
 --         only 1. If nothing was decided: 1, a number, and a word that says what the number is:
---         'type'   the limiter's type, which is not that of the given keys
+--         'type'   the type that the limiter has, or that `setup` gives it, which is not that of the given keys
 --         'early'  ms until the deadline of the earlier attempts has passed
 --         'more'   the score from which to continue the search for the grant of an earlier attempt
 --         'again'  0: more grants have expired than one call removes. Send the call again

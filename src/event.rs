@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::decision::{Decision, DecisionSource};
 use crate::error::ErrorKind;
 use crate::health::BreakerState;
+use crate::rate::Rate;
 
 pub(crate) use events::Events;
 pub(crate) use queue_time::QueueTime;
@@ -142,6 +143,17 @@ pub enum Event<'a> {
     ClockAhead {
         /// By how much, in whole milliseconds.
         ahead: Duration,
+    },
+    /// A request found its limiter with another rate, type or keep alive than the one that it names
+    /// ([`with_rate`](crate::RateLimiter::with_rate), [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate)), and left it as it
+    /// was: somebody else has set it. Told once for each limiter and each such rate. A `tracing` event names the limiter.
+    #[non_exhaustive]
+    RateDiffers {
+        /// The rate that the request names.
+        named: Rate,
+        /// The rate that the limiter has, by which the request was decided. It may be one that cannot be set here, such as 0
+        /// permits.
+        found: Rate,
     },
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use crate::rate::RateType;
-use crate::window::{SetUp, Settings};
+use crate::window::{Existing, SetUp, Settings};
 
 /// What a request gets that Redis cannot decide: it cannot be reached, does not answer, or refuses the credentials.
 ///
@@ -137,6 +137,8 @@ impl LocalShare {
         let Settings { rate, interval, .. } = settings;
         let (rate, interval) = match settings.rate_type {
             RateType::PerClient => (rate, interval),
+            // Nobody is granted anything.
+            RateType::Overall if rate == 0 => (0, interval),
             RateType::Overall if rate >= clients => (rate / clients, interval),
             RateType::Overall => {
                 let longer = i128::from(interval) * i128::from(clients);
@@ -144,7 +146,7 @@ impl LocalShare {
                 (1, i64::try_from(longer).unwrap_or(LONGEST))
             }
         };
-        let interval = interval.min(LONGEST);
+        let interval = interval.clamp(1, LONGEST);
         SetUp {
             settings: Settings {
                 rate,
@@ -153,7 +155,7 @@ impl LocalShare {
                 keep_alive: 2 * interval,
                 ..settings
             },
-            keep_alive_counts: true,
+            existing: Existing::ReplacedWithKeepAlive,
         }
     }
 }

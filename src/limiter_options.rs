@@ -62,8 +62,8 @@ impl LimiterOptions {
     /// Redis for each request.
     ///
     /// Changes by other clients (permits given back, a new rate, a deleted limiter) are seen up to `max_age` late. Changes
-    /// by this client take effect at once: those of a method, and the rate of a request
-    /// ([`with_rate`](crate::RateLimiter::with_rate), [`KeyedRateLimiter`](crate::KeyedRateLimiter)) or of a joint decision.
+    /// by this client take effect at once: those of a method, and the rate of a request to a
+    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter) or of a joint decision.
     /// Permits that come back with time are never late. Only an answer that says exactly how many permits are left is
     /// remembered.
     ///

@@ -47,6 +47,15 @@ impl RateType {
             Self::PerClient => 1,
         }
     }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn of_code(code: i64) -> Option<Self> {
+        match code {
+            0 => Some(Self::Overall),
+            1 => Some(Self::PerClient),
+            _ => None,
+        }
+    }
 }
 
 /// A number of permits in any time span of the length of the interval.
@@ -132,7 +141,7 @@ impl Rate {
     /// [`set_rate`](crate::RateLimiter::set_rate) with a rate without a keep alive leaves a time to live that the limiter has
     /// from an earlier keep alive, as Redisson does: no request renews it any more, and the limiter is gone when it ends.
     ///
-    /// Where a limiter is created by its requests, as that of a [`KeyedRateLimiter`](crate::KeyedRateLimiter), a longer keep
+    /// Where requests set the rate of a limiter, as those of a [`KeyedRateLimiter`](crate::KeyedRateLimiter), a longer keep
     /// alive than that of the rate stays, and a shorter one than the interval is raised to it, or to the interval before if the
     /// limiter had no keep alive: what was granted may count longer for another version of a service. A shorter keep alive
     /// applies once the limiter has expired.

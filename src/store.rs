@@ -8,6 +8,7 @@ mod backoff;
     expect(dead_code, reason = "a store in memory is never unavailable")
 )]
 pub(crate) mod breaker;
+pub(crate) mod left_rates;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use crate::grant::Grant;
 use crate::quota::Quota;
-use crate::rate::RateType;
+use crate::rate::{Rate, RateType};
 use pool::{Reconciled, Removal};
 
 pub(crate) use acquire::{Acquire, Ahead};
@@ -46,7 +46,9 @@ pub(crate) use by_score::{ByScore, Scored};
 pub(crate) use expiry::timed;
 pub(crate) use expiry::{Condition, Expiry, Timed};
 pub(crate) use grants::Grants;
-pub(crate) use joint::{Expired, Found, SetUp};
+#[cfg(test)]
+pub(crate) use joint::any_existing;
+pub(crate) use joint::{Existing, Expired, Found, SetUp};
 pub(crate) use pool::Pool;
 #[cfg(all(test, feature = "redis"))]
 pub(crate) use requests::Run;
@@ -64,7 +66,7 @@ pub(crate) struct At {
 pub(crate) struct NotInitialized;
 
 /// The fields of the hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Settings {
     pub(crate) rate: i64,
     pub(crate) interval: i64,
@@ -76,6 +78,26 @@ impl Settings {
     pub(crate) fn quota(self) -> Quota {
         let interval = Duration::from_millis(self.interval.unsigned_abs());
         Quota::new(self.rate.unsigned_abs(), interval)
+    }
+
+    pub(crate) fn rate(self) -> Rate {
+        Rate::from_stored(
+            self.rate_type,
+            self.rate.unsigned_abs(),
+            self.interval.unsigned_abs(),
+            self.keep_alive.unsigned_abs(),
+        )
+    }
+
+    /// Those of a limiter that has this rate, which may be one that cannot be set, such as 0.
+    pub(crate) fn of_stored(rate: Rate) -> Self {
+        let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            rate: i64::try_from(rate.permits()).unwrap_or(i64::MAX),
+            interval: millis(rate.interval()),
+            rate_type: rate.rate_type(),
+            keep_alive: rate.keep_alive_time().map_or(0, millis),
+        }
     }
 }
 
@@ -313,7 +335,7 @@ impl Open<'_> {
     /// As `renew`, for a caller whose settings the limiter has: without a keep alive, the hash lives for their interval.
     #[inline]
     fn renew_for(&mut self, set_up: Option<SetUp>, server: i64) {
-        if set_up.is_some() && self.settings.keep_alive == 0 {
+        if set_up.and_then(SetUp::replacing).is_some() && self.settings.keep_alive == 0 {
             self.hash.outlive(server + self.settings.interval);
         }
         self.renew(server);

@@ -43,9 +43,16 @@ if first_word <= last_word then
 end
 
 local fields = call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
-local is_other_type = fields[3] ~= rate_type and (fields[3] == '0' or fields[3] == '1') and not setup
-if is_other_type then
-  return pack('<dd', server_now, fields[3]) .. 'type'
+local other_keep_alive -- of a limiter that keeps other settings than those of `setup`
+if setup and ARGV[setup + 5] == '2' and (fields[1] or fields[2] or fields[3]) then
+  local keep_alive = fields[4] or '0'
+  local has_these = fields[1] == ARGV[setup + 1] and fields[2] == ARGV[setup + 2] and fields[3] == ARGV[setup + 3]
+    and keep_alive == ARGV[setup + 4]
+  setup, other_keep_alive = nil, not has_these and tonumber(keep_alive) or nil
+end
+local other_type = setup and ARGV[setup + 3] or fields[3]
+if other_type ~= rate_type and (other_type == '0' or other_type == '1') then
+  return pack('<dd', server_now, other_type) .. 'type'
 end
 local text = call('get', value_key)
 local first = call('zrange', permits_key, '0', '0', 'withscores')
@@ -271,7 +278,8 @@ if allowed < total and not limiter then
   end
 end
 if not any_fits then
-  return pack('<dddddd', server_now, 0, interval, interval, interval, rate)
+  local reply = pack('<dddddd', server_now, 0, interval, interval, interval, rate)
+  return other_keep_alive and reply .. pack('<ddddddd', 0, 0, 0, now, -1, -1, other_keep_alive) or reply
 end
 
 local newer = -1
@@ -408,7 +416,7 @@ if taken == total or expires_in / 2 >= reset + 3 then
   expires_in = -1
 end
 
-local has_details = newer >= 0 or expires_in >= 0 or ahead > 0
+local has_details = newer >= 0 or expires_in >= 0 or ahead > 0 or other_keep_alive
 local is_short = not (limiter or check or has_details)
 if is_short and taken == total then
   return pack('<dddd', server_now, available, reset, interval)
@@ -420,4 +428,5 @@ end
 if not has_details then
   return reply .. pack('<ddd', rate, clock_ahead, summed)
 end
-return reply .. pack('<ddddddd', rate, clock_ahead, summed, 0, now + until_score, newer, expires_in)
+reply = reply .. pack('<ddddddd', rate, clock_ahead, summed, 0, now + until_score, newer, expires_in)
+return other_keep_alive and reply .. pack('<d', other_keep_alive) or reply

@@ -5,9 +5,10 @@
 --         2  interval in ms
 --         3  type, 0 overall or 1 per client
 --         4  keep alive in ms, 0 for none
---         5  1 if an existing limiter must have a keep alive, or none, as 4 says. A shorter one becomes this in any case
+--         5  2 if an existing limiter keeps its settings. Else it gets these, a longer keep alive stays, and one without
+--            a keep alive gets one, or loses it, only with 1
 --         behind these, in a further call of a peek, what the call before returned for this limiter
--- Writes  as acquire.lua does. If the limiter is missing or has other settings, the hash: live grants go on counting, but
+-- Writes  as acquire.lua does. If the limiter is missing or gets other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 --
 -- Uses    `load_window`, `digits`, `ALWAYS_SUMMED`, `always_removed`, `to_remove`; `pack`, `unpack_numbers`; `peeks`, `resets`
@@ -88,6 +89,8 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   return {
     limit = limiter.rate,
     interval = limiter.interval,
+    rate_type = limiter.rate_type,
+    keep_alive = limiter.keep_alive,
     until_all = until_all,
     progress = progress,
     must_write = limiter.changes_settings and not limiter.is_reset, -- its keep alive may become longer

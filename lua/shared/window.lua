@@ -157,10 +157,11 @@ local function load_window()
   -- The limiter's settings, the two keys that its type selects and the stored value; nil and an error where they are
   -- unusable. Only reads. A caller that has read the hash's fields and the value passes them.
   --
-  -- `required` are the settings that the limiter must have: rate, interval, type, keep alive, and 1 where an existing
-  -- limiter must have one, or none, as given. The returned limiter has them, but a longer keep alive stays, and none is
-  -- shorter than the interval, nor than the interval before if there was none: as shared/life.lua says, what the keys hold
-  -- may count longer for another client. This holds for a limiter that is reset too, because clients with a longer interval may come back. Its field `changes_settings` is
+  -- `required` are the settings that a missing limiter gets: rate, interval, type, keep alive, and what becomes of an
+  -- existing one. With 2 it stays as it is. With 0 or 1 the returned limiter has these settings, but a longer keep alive
+  -- stays, and none is shorter than the interval; with 1 one without a keep alive gets one, no shorter than the interval
+  -- before, or loses it. As shared/life.lua says, what the keys hold may count longer for another client. This holds for a
+  -- limiter that is reset too, because clients with a longer interval may come back. Its field `changes_settings` is
   -- set where the hash has others; `is_reset` where there was no limiter, or one of the other type, so that nothing is in
   -- use; `needed` to the interval, which the keys must live at least.
   local function open(name, value, client_value, permits, client_permits, fields, text, required)
@@ -169,6 +170,9 @@ local function load_window()
     local exists = fields[1] and fields[2] and fields[3]
     if not (fields[1] or fields[2] or fields[3]) and redis.call('exists', name) == 1 then
       return nil, redis.error_reply('BADSTATE the hash is not a rate limiter')
+    end
+    if required and required[5] == 2 and (fields[1] or fields[2] or fields[3]) then
+      required = nil
     end
     if required and (not exists or fields[3] == digits(1 - required[3])) then
       local per_client = required[3] == 1

@@ -189,6 +189,7 @@ impl RedissonClientBuilder {
     #[must_use]
     pub fn in_memory(self, store: &MemoryStore) -> RedissonClient {
         let store = MemoryClient::new(store, self.clock.clone());
+        let store = store.reporting_to(self.events.clone());
         self.build(store)
     }
 
@@ -220,6 +221,7 @@ impl RedissonClientBuilder {
         #[cfg(not(feature = "redis"))]
         let response_timeout = std::time::Duration::from_secs(3);
         let memory = MemoryClient::new(store, self.clock.clone());
+        let memory = memory.reporting_to(self.events.clone());
         let breakers = Breakers::new(self.events.clone());
         let store = FaultyStore::new(memory, faults, response_timeout, breakers);
         self.build(store)

@@ -363,8 +363,8 @@ impl GuardedQueue {
 
     /// Whether the local limiter needs settings that are unknown, and the store answers.
     fn must_read_settings(&self, set_up: Option<SetUp>, policy: &FailurePolicy) -> bool {
-        if !matches!(policy, FailurePolicy::Local(_)) || set_up.is_some() || !self.local.is_stale()
-        {
+        let is_known = set_up.and_then(SetUp::replacing).is_some() || !self.local.is_stale();
+        if !matches!(policy, FailurePolicy::Local(_)) || is_known {
             return false;
         }
         let breaker = self.client_store.breaker(self.name());
@@ -372,7 +372,7 @@ impl GuardedQueue {
     }
 
     fn settings(&self, set_up: Option<SetUp>) -> Option<Settings> {
-        set_up.map_or_else(|| self.local.settings(), |set_up| Some(set_up.settings))
+        self.local.settings_with(set_up)
     }
 
     fn share(&self, share: LocalShare, set_up: Option<SetUp>) -> Option<SetUp> {

@@ -100,10 +100,7 @@ impl LocalLimiter {
 
     /// Notes the limiter's rate in the store.
     pub(super) fn learn(&self, rate: Option<Rate>) {
-        // A rate that cannot be stored does not exist.
-        let settings = rate
-            .and_then(|rate| rate.validate().ok())
-            .map(Settings::from);
+        let settings = rate.map(Settings::of_stored);
         let mut known = self.known();
         known.settings = settings;
         known.read_at = Some(Instant::now());
@@ -152,21 +149,24 @@ impl LocalLimiter {
         self.known().settings
     }
 
+    /// Those that it has where a request has this set-up, as far as is known.
+    pub(super) fn settings_with(&self, set_up: Option<SetUp>) -> Option<Settings> {
+        match set_up.and_then(SetUp::replacing) {
+            Some(set_up) => Some(set_up.settings),
+            None => { self.settings() }.or(set_up.map(|it| it.settings)),
+        }
+    }
+
     /// Counts permits that the store granted, and that may be used until then, toward the share of the limiter with these
     /// settings, or else of the known ones. What goes back to the store counts too.
     pub(super) fn note_granted(&self, permits: u32, until: Instant, set_up: Option<SetUp>) {
         let Some(share) = self.store.share() else {
             return;
         };
-        if let Some(set_up) = set_up {
-            return self.count(share.of(set_up.settings), permits, until);
+        match self.settings_with(set_up) {
+            Some(settings) => self.count(share.of(settings), permits, until),
+            None => self.known().keep_uncounted(permits, until),
         }
-        let mut known = self.known();
-        if let Some(settings) = known.settings {
-            drop(known);
-            return self.count(share.of(settings), permits, until);
-        }
-        known.keep_uncounted(permits, until);
     }
 
     fn count(&self, share: SetUp, permits: u32, until: Instant) {

@@ -112,10 +112,10 @@ async fn ask(
 }
 
 /// Whether the store grants a request now. It is asked by a handle without a rate, which extends no life, and must have the
-/// rate of the handle.
+/// rate of a handle that sets it.
 async fn really(truth: &RedissonClient, handle: Handle, permits: u32) -> Result<bool> {
     let limiter = truth.rate_limiter("l");
-    if let Handle::WithRate(index) | Handle::Keyed(index) = handle {
+    if let Handle::Keyed(index) = handle {
         let of = |rate: Rate| (rate.permits(), rate.interval());
         let stored = limiter.config().await?;
         assert_eq!(stored.map(of), Some(of(rate(index))));

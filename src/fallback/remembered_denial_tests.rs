@@ -28,7 +28,15 @@ fn remembering(client: &RedissonClient) -> RateLimiter {
 
 /// A limiter with this rate, all of which is in use, and the answer that a request for one permit got just now.
 async fn denied(remote: &Remote, rate: Rate) -> (RateLimiter, Decision) {
-    let limiter = remembering(&remote.client(FailurePolicy::Error));
+    denied_by(&remote.client(FailurePolicy::Error), remote, rate).await
+}
+
+async fn denied_by(
+    client: &RedissonClient,
+    remote: &Remote,
+    rate: Rate,
+) -> (RateLimiter, Decision) {
+    let limiter = remembering(client);
     limiter.set_rate(rate).await.unwrap();
     let all = u32::try_from(rate.permits()).unwrap();
     assert!(limiter.check(all).await.unwrap().is_granted());
@@ -277,51 +285,47 @@ async fn an_answer_with_more_expired_grants_behind_it_denies_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rate_that_a_joint_decision_sets_counts_at_once() {
-    for is_keyed in [false, true] {
-        let remote = Remote::new();
-        let client = remote.client(FailurePolicy::Error);
-        let limiter = remembering(&client);
-        limiter.set_rate(Rate::overall(1, MINUTE)).await.unwrap();
-        assert!(limiter.try_acquire(1).await.unwrap());
-        assert!(!limiter.try_acquire(1).await.unwrap());
-        let raised = Rate::overall(3, MINUTE);
-        let charge = if is_keyed {
-            let keyed = client.keyed_rate_limiter("", raised).unwrap();
-            keyed.charge("l", 1).unwrap()
-        } else {
-            let with_rate = client.rate_limiter("l").with_rate(raised).unwrap();
-            with_rate.charge(1).unwrap()
-        };
-        assert!(client.check_all([charge]).await.unwrap().is_granted());
-        assert!(limiter.try_acquire(1).await.unwrap());
-        assert!(!limiter.try_acquire(1).await.unwrap());
-        remote.take_calls();
-        assert!(!limiter.try_acquire(1).await.unwrap());
-        assert_eq!(remote.take_calls(), 0);
-    }
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let limiter = remembering(&client);
+    limiter.set_rate(Rate::overall(1, MINUTE)).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    let keyed = client.keyed_rate_limiter("", Rate::overall(3, MINUTE));
+    let charge = keyed.unwrap().charge("l", 1).unwrap();
+    assert!(client.check_all([charge]).await.unwrap().is_granted());
+    assert!(limiter.try_acquire(1).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    remote.take_calls();
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    assert_eq!(remote.take_calls(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_with_another_rate_than_the_answers_asks_the_store() {
     let remote = Remote::new();
-    let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
-    let raised = limiter.clone().with_rate(Rate::overall(2, MINUTE)).unwrap();
-    assert!(raised.try_acquire(1).await.unwrap());
-    assert!(!raised.try_acquire(1).await.unwrap());
-    // This one's denial is remembered, and drops nothing for a handle without a rate.
+    let client = remote.client(FailurePolicy::Error);
+    let (limiter, _) = denied_by(&client, &remote, Rate::overall(1, MINUTE)).await;
+    let raised = client.keyed_rate_limiter("", Rate::overall(2, MINUTE));
+    let raised = { raised.unwrap() }.with_options(limiter.options().clone());
+    assert!(raised.try_acquire("l", 1).await.unwrap());
+    assert!(!raised.try_acquire("l", 1).await.unwrap());
+    // This one's denial is remembered, and drops nothing for a handle without a rate, nor for one that sets none.
+    let with_rate = limiter.clone().with_rate(Rate::overall(9, MINUTE)).unwrap();
     remote.take_calls();
-    assert!(!raised.try_acquire(1).await.unwrap());
+    assert!(!raised.try_acquire("l", 1).await.unwrap());
     assert!(!limiter.try_acquire(1).await.unwrap());
+    assert!(!with_rate.try_acquire(1).await.unwrap());
     assert_eq!(remote.take_calls(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_an_unanswered_change_every_request_asks_until_its_time_is_over() {
     let remote = Remote::new();
-    let (limiter, _) = denied(&remote, Rate::overall(1, 10 * MINUTE)).await;
-    let raised = limiter
-        .clone()
-        .with_rate(Rate::overall(2, 10 * MINUTE))
+    let client = remote.client(FailurePolicy::Error);
+    let (limiter, _) = denied_by(&client, &remote, Rate::overall(1, 10 * MINUTE)).await;
+    let raised = client
+        .keyed_rate_limiter("", Rate::overall(2, 10 * MINUTE))
         .unwrap();
     for change in 0..3 {
         let (limiter, raised) = (limiter.clone(), raised.clone());
@@ -329,7 +333,7 @@ async fn after_an_unanswered_change_every_request_asks_until_its_time_is_over() 
             match change {
                 0 => limiter.release(1).await,
                 1 => limiter.delete().await.map(drop),
-                _ => raised.check(1).await.map(drop),
+                _ => raised.check("l", 1).await.map(drop),
             }
         });
         tokio::task::yield_now().await;
@@ -417,12 +421,12 @@ async fn a_denial_is_not_remembered_beyond_a_life_that_this_client_extended() {
         limiter.set_rate(rate.keep_alive(ms(300))).await.unwrap();
         limiter.set_rate(rate).await.unwrap(); // it goes on living for 300 ms
         sleep(ms(290)).await;
-        let with_rate = limiter.clone().with_rate(rate).unwrap();
+        let keyed = client.keyed_rate_limiter("", rate).unwrap();
         if is_joint {
-            let charge = with_rate.charge(1).unwrap();
+            let charge = keyed.charge("l", 1).unwrap();
             assert!(client.check_all([charge]).await.unwrap().is_granted());
         } else {
-            assert!(with_rate.try_acquire(1).await.unwrap()); // for an interval
+            assert!(keyed.try_acquire("l", 1).await.unwrap()); // for an interval
         }
         limiter.release(1).await.unwrap();
         sleep(ms(50)).await;

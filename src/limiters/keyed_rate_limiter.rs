@@ -56,7 +56,7 @@ pub struct KeyedRateLimiter {
 impl KeyedRateLimiter {
     pub(crate) fn new(registry: Arc<Registry>, prefix: &str, rate: Rate) -> Result<Self> {
         let client_id = Arc::clone(&registry.client_id);
-        let policy = SharedRate::with_rate(Arc::clone(&client_id), rate)?;
+        let policy = SharedRate::owned(Arc::clone(&client_id), rate)?;
         Ok(Self {
             client_id,
             limiter: PolicyLimiter::new(registry, policy)?.with_prefix(prefix),
@@ -298,7 +298,7 @@ impl KeyedRateLimiter {
         let reported = self.limiter.reported(cost);
         let queue_time = reported.queue_time();
         let decided = async {
-            let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
+            let policy = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
             let set_up = policy.set_up();
             let asking = self.limiter.check_shared(key, cost, set_up, &queue_time);
             asking.await
@@ -331,7 +331,7 @@ impl KeyedRateLimiter {
     /// # Errors
     /// Those of [`check_with_rate`](Self::check_with_rate) for invalid arguments.
     pub fn charge_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Charge> {
-        let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
+        let policy = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
         self.limiter.charge_by(Arc::new(policy), key, cost)
     }
 
@@ -360,7 +360,7 @@ impl KeyedRateLimiter {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate; the old one stays.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
-        let policy = SharedRate::with_rate(Arc::clone(&self.client_id), rate)?;
+        let policy = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
         self.limiter.set_policy(policy)
     }
 }

@@ -273,7 +273,8 @@ impl<P: Policy> PolicyLimiter<P> {
         set_up: Option<SetUp>,
     ) -> Result<Cow<'a, str>> {
         let name = self.mapped_name(key);
-        check_cost(cost, set_up.map(|it| it.settings.rate), &name)?;
+        let replacing = set_up.and_then(SetUp::replacing);
+        check_cost(cost, replacing.map(|it| it.settings.rate), &name)?;
         check_not_empty(&name)?;
         Ok(name)
     }

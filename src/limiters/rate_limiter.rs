@@ -69,7 +69,7 @@ pub use reservation::Reservation;
 pub struct RateLimiter {
     queue: Arc<GuardedQueue>,
     options: LimiterOptions,
-    /// The settings that its requests give the limiter.
+    /// The settings that its requests give the limiter, or create it with.
     set_up: Option<SetUp>,
     /// Its name in labels, unless it is that of the limiter.
     label: Option<Arc<str>>,
@@ -225,7 +225,10 @@ impl RateLimiter {
         let keys = queue.store().keys();
         let client_id = &keys.client_id;
         let target = match self.set_up {
-            Some(set_up) => self.target(SharedRate::with_set_up(Arc::clone(client_id), set_up)),
+            Some(set_up) => {
+                let rate = SharedRate::with_set_up(Arc::clone(client_id), set_up);
+                self.target(rate.with_known(self.queue.known_settings()))
+            }
             None => self.target_as_it_is(),
         };
         let request = TargetRequest {

@@ -16,6 +16,8 @@ use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
 use crate::quota::Quota;
+#[cfg(feature = "redis")]
+use crate::window::Settings;
 use crate::window::{At, SetUp};
 pub(crate) use any_model::AnyModel;
 
@@ -155,6 +157,12 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
     fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
         let state = self.state_from_reply(at, numbers)?;
         self.evaluate(&state, at, cost).ok()
+    }
+
+    /// The settings that the limiter of this reply keeps, if they are not those that the request would have created it with.
+    #[cfg(feature = "redis")]
+    fn left_settings(&self, _numbers: &[i64]) -> Option<Settings> {
+        None
     }
 
     /// This policy when it replaces `before` while requests come in, and for how long it must know about that.

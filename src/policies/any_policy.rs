@@ -27,7 +27,7 @@ macro_rules! any_policy {
         /// per_second = 10
         /// capacity = 100
         ///
-        /// [orders] # RRateLimiters, which Java services share
+        /// [orders] # RRateLimiters, which Java services share; one that exists keeps its own rate
         /// algorithm = "shared_rate"
         /// permits = 5
         /// interval_ms = 1000
@@ -59,7 +59,10 @@ macro_rules! any_policy {
                 #[doc = concat!("`", stringify!($name), "`")]
                 $Policy($Policy),
             )*
-            /// `shared_rate`: each key has an `RRateLimiter` of its own, as with a [`KeyedRateLimiter`](crate::KeyedRateLimiter).
+            /// `shared_rate`: each key is an `RRateLimiter`, which Java services share. A request creates a missing one with this
+            /// rate, and leaves one that exists as it is, as [`RateLimiter::with_rate`](crate::RateLimiter::with_rate) does.
+            /// It expires only with a keep alive: give one where keys come and go, or use a
+            /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), whose limiters are its own.
             /// In JSON: `{"algorithm":"shared_rate","rate_type":"per_client","permits":5,"interval_ms":1000,"keep_alive_ms":60000}`.
             /// `rate_type` and `keep_alive_ms` may be left out.
             SharedRate(Rate),
@@ -148,7 +151,7 @@ macro_rules! any_policy {
                 match self {
                     $(Self::$Policy(policy) => policy.model(client_id, internal),)*
                     Self::SharedRate(rate) => {
-                        let shared = SharedRate::with_rate(client_id.into(), *rate)?;
+                        let shared = SharedRate::where_missing(client_id.into(), *rate)?;
                         shared.model(client_id, internal)
                     }
                 }

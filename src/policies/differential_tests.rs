@@ -214,7 +214,7 @@ impl One {
 fn joint() -> impl Strategy<Value = Vec<One>> {
     let overall = Rate::overall(7, Duration::from_millis(1_500));
     let kept = overall.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
-    let rate = SharedRate::with_rate("client".into(), kept).unwrap();
+    let rate = SharedRate::owned("client".into(), kept).unwrap();
     let rates = ["rate", "another rate"].map(|key| One::new(rate.clone(), key, None));
     of_each_policy()
         .to_vec()
@@ -255,7 +255,7 @@ fn rate_limiters_with_expired_grants_decide_together_as_their_models_do() {
         let mut fixture = Fixture::new(connection);
         let rate = Rate::overall(20, Duration::from_millis(1_500));
         let kept = rate.keep_alive(Duration::from_millis(TTL_UNIT.unsigned_abs()));
-        let rate = SharedRate::with_rate("client".into(), kept).unwrap();
+        let rate = SharedRate::owned("client".into(), kept).unwrap();
         let mut sides = ["one", "two", "three"].map(|key| Sides::new(&rate, key, None));
         for (states, costs) in steps {
             for (side, state) in sides.iter_mut().zip(states) {

@@ -10,7 +10,7 @@ use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
 use crate::quota::Quota;
-use crate::rate::Rate;
+use crate::rate::{Rate, RateType};
 use crate::window::{At, Expired, Found, NotInitialized, SetUp, Settings, Window};
 
 /// The permits of an RRateLimiter.
@@ -19,9 +19,9 @@ pub(crate) struct SharedRate {
     client_id: Arc<str>,
     /// The rate of the set-up, as the caller gave it.
     rate: Option<Rate>,
-    /// The settings that a limiter gets with its first request; `None` if it must have some.
+    /// What a request does with the limiter's settings; `None` if it must have some.
     set_up: Option<SetUp>,
-    /// The settings of a limiter without a set-up, if this client has seen them.
+    /// The settings of a limiter that keeps them, if this client has seen them.
     known: Option<Settings>,
 }
 
@@ -38,7 +38,7 @@ impl SharedRate {
 
     /// A limiter that has this rate from its first request on. If the rate has no keep alive, it expires an interval
     /// after its last request.
-    pub(crate) fn with_rate(client_id: Arc<str>, rate: Rate) -> Result<Self> {
+    pub(crate) fn owned(client_id: Arc<str>, rate: Rate) -> Result<Self> {
         let set_up = SetUp::expiring(rate.validate()?);
         Ok(Self {
             rate: Some(rate),
@@ -46,7 +46,21 @@ impl SharedRate {
         })
     }
 
-    /// A limiter that has these settings from its first request on.
+    /// A limiter that gets this rate where it is missing, and otherwise keeps its own.
+    pub(crate) fn where_missing(client_id: Arc<str>, rate: Rate) -> Result<Self> {
+        let set_up = SetUp::where_missing(rate.validate()?);
+        Ok(Self {
+            rate: Some(rate),
+            ..Self::with_set_up(client_id, set_up)
+        })
+    }
+
+    /// The same, for a limiter that this client has seen these settings of.
+    pub(crate) fn with_known(self, known: Option<Settings>) -> Self {
+        Self { known, ..self }
+    }
+
+    /// A limiter whose requests do this with its settings.
     pub(crate) fn with_set_up(client_id: Arc<str>, set_up: SetUp) -> Self {
         Self {
             client_id,
@@ -58,6 +72,18 @@ impl SharedRate {
 
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
+    }
+
+    /// The settings that a request replaces others by.
+    fn replacing(&self) -> Option<Settings> {
+        let set_up = self.set_up.and_then(SetUp::replacing);
+        set_up.map(|it| it.settings)
+    }
+
+    /// The limiter's settings, as far as they are known.
+    fn settings(&self) -> Option<Settings> {
+        let given = self.set_up.map(|it| it.settings);
+        self.replacing().or(self.known).or(given)
     }
 }
 
@@ -134,16 +160,15 @@ impl Model for SharedRate {
     }
 
     fn limit(&self) -> Option<i64> {
-        self.set_up.map(|set_up| set_up.settings.rate)
+        self.replacing().map(|it| it.rate)
     }
 
     fn window(&self) -> Option<i64> {
-        self.set_up.map(|set_up| set_up.settings.interval)
+        self.replacing().map(|it| it.interval)
     }
 
     fn known_quota(&self) -> Quota {
-        let settings = self.set_up.map(|set_up| set_up.settings).or(self.known);
-        settings.map_or_else(Quota::default, Settings::quota)
+        { self.settings() }.map_or_else(Quota::default, Settings::quota)
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
@@ -167,7 +192,7 @@ impl Model for SharedRate {
             interval,
             rate_type.code(),
             keep_alive,
-            i64::from(set_up.keep_alive_counts),
+            set_up.existing.code(),
         ]
     }
 
@@ -189,7 +214,7 @@ impl Model for SharedRate {
 
     #[cfg(feature = "redis")]
     fn evaluate_reply(&self, _at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
-        let &[limit, fits, available, retry_after, reset, window] = numbers else {
+        let &[limit, fits, available, retry_after, reset, window, ..] = numbers else {
             return None;
         };
         let granted = fits == 1 && cost <= limit;
@@ -212,9 +237,22 @@ impl Model for SharedRate {
         })
     }
 
+    #[cfg(feature = "redis")]
+    fn left_settings(&self, numbers: &[i64]) -> Option<Settings> {
+        let &[rate, _, _, _, _, interval, rate_type, keep_alive] = numbers else {
+            return None;
+        };
+        let stored = Settings {
+            rate,
+            interval,
+            rate_type: RateType::of_code(rate_type)?,
+            keep_alive,
+        };
+        self.set_up?.leaves(stored)
+    }
+
     fn share_of(&self, share: LocalShare) -> ShareOf {
-        let settings = self.set_up.map(|set_up| set_up.settings).or(self.known);
-        let Some(settings) = settings else {
+        let Some(settings) = self.settings() else {
             return ShareOf::Unknown;
         };
         ShareOf::Rate {
@@ -265,7 +303,7 @@ mod tests {
     };
     use crate::policies::history_tests::{Versioned, units};
     use crate::rate::RateType;
-    use crate::window::{Grants, Pool, Timed};
+    use crate::window::{Existing, Grants, Pool, Timed, any_existing};
 
     const CLIENT: &str = "client";
 
@@ -315,12 +353,16 @@ mod tests {
 
     impl Compared for SharedRate {
         fn policies() -> BoxedStrategy<Self> {
-            let set_up =
-                (settings(), any::<bool>()).prop_map(|(settings, keep_alive_counts)| SetUp {
+            let set_up = (settings(), any_existing()).prop_map(|(settings, existing)| SetUp {
+                existing: match existing {
                     // The keep alive that represents none is short, and Redis would count it down.
-                    keep_alive_counts: keep_alive_counts || settings.keep_alive == 0,
-                    settings,
-                });
+                    Existing::Replaced if settings.keep_alive == 0 => {
+                        Existing::ReplacedWithKeepAlive
+                    }
+                    existing => existing,
+                },
+                settings,
+            });
             prop::option::weighted(0.8, set_up)
                 .prop_map(|set_up| SharedRate {
                     client_id: CLIENT.into(),
@@ -407,10 +449,10 @@ mod tests {
     #[test]
     fn a_rate_without_a_keep_alive_expires_an_interval_after_the_last_request() {
         let second = Duration::from_secs(1);
-        let rate = SharedRate::with_rate(CLIENT.into(), Rate::overall(5, second));
+        let rate = SharedRate::owned(CLIENT.into(), Rate::overall(5, second));
         assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 0, 1_000, 0]);
         let kept = Rate::per_client(5, second).keep_alive(2 * second);
-        let rate = SharedRate::with_rate(CLIENT.into(), kept);
+        let rate = SharedRate::owned(CLIENT.into(), kept);
         assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 1, 2_000, 1]);
     }
 }

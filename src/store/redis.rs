@@ -53,6 +53,8 @@ use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
 use crate::store::breaker::{Breaker, Breakers, Patience, guarded};
+use crate::store::left_rates::LeftRates;
+use crate::window::{SetUp, Settings};
 use audit_budget::AuditBudget;
 use background::Background;
 use connection::subscriber::Subscriber;
@@ -87,6 +89,7 @@ pub(crate) struct RedisStoreInner {
     /// How many such audits have ended.
     audits: AtomicU64,
     hints: HintCache,
+    left_rates: LeftRates,
     subscriber: Arc<Subscriber>,
     background: Background,
     /// Whose turn it is to settle a lease.
@@ -144,10 +147,19 @@ impl RedisStore {
             is_auditing: AtomicBool::new(false),
             audits: AtomicU64::new(0),
             hints: HintCache::default(),
+            left_rates: LeftRates::default(),
             subscriber,
             background: Background::default(),
             settling: Semaphore::new(MOST_SETTLED),
         }))
+    }
+
+    /// Reports what a request has left of the settings of this limiter.
+    fn note_left(&self, name: &str, set_up: Option<SetUp>, left: Option<Settings>) {
+        if let (Some(set_up), Some(left)) = (set_up, left) {
+            let events = self.connection.events();
+            self.left_rates.note(events, name, set_up.settings, left);
+        }
     }
 
     /// Runs work that must not depend on a caller's runtime.

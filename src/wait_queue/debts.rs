@@ -64,8 +64,7 @@ impl Calls for Debts {
 
     fn call<'a>(&self, debts: impl Iterator<Item = &'a Debt> + Clone) -> DebtCall {
         let permits = debts.clone().map(|debt| debt.permits).sum();
-        // The last one has the settings in force.
-        let set_up = debts.clone().filter_map(|debt| debt.set_up).last();
+        let set_up = SetUp::of_all(debts.clone().filter_map(|debt| debt.set_up));
         let acquire = AcquireCall::new(Requests::debt(permits)).with_set_up(set_up);
         DebtCall {
             acquire: Arc::new(acquire),

@@ -126,8 +126,7 @@ impl Calls for Plain {
             request.queue_time.ends_now();
         }
         let permits = requests.clone().map(|request| request.permits);
-        // The last request has the settings in force.
-        let set_up = requests.clone().filter_map(|request| request.set_up).last();
+        let set_up = SetUp::of_all(requests.clone().filter_map(|request| request.set_up));
         let deniable = requests.clone().map(Request::deniable);
         PlainCall {
             deniable: deniable.reduce(|one, other| one?.and(other?)).flatten(),

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 use super::sharing::{Ask, Sharing};
 use crate::store::AcquireCall;
-use crate::window::Requests;
+use crate::window::{Requests, SetUp};
 pub(super) use answers::{Answered, Availability, Rest};
 pub(super) use bounds::{Arrived, Waits};
 use first_try::FirstTry;
@@ -286,9 +286,8 @@ impl State {
         };
         let permits = waiters.iter().map(|waiter| waiter.permits);
         let requests = Requests::fifo(permits, ask.share);
-        // The last waiter has the settings in force.
-        let last = waiters.iter().rev().find_map(|it| it.set_up.as_ref());
-        let set_up = last.and_then(|read| read());
+        let set_ups = waiters.iter().filter_map(|it| it.set_up.as_ref()?());
+        let set_up = SetUp::of_all(set_ups);
         let call = AcquireCall::new(requests)
             .with_set_up(set_up)
             .with_newer_than(ask.newer_than);

@@ -94,10 +94,16 @@ impl Window {
         call: &Acquire,
     ) -> Result<Answer, NotInitialized> {
         self.drop_expired(client, at.server);
-        match self.grant_common(at, call) {
-            Some(answer) => Ok(answer),
-            None => self.acquire_in_full(at, client, call),
-        }
+        let stored = self.settings.get().copied();
+        let other_settings = { call.set_up }.and_then(|set_up| set_up.leaves(stored?));
+        let answer = match self.grant_common(at, call) {
+            Some(answer) => answer,
+            None => self.acquire_in_full(at, client, call)?,
+        };
+        Ok(Answer {
+            other_settings,
+            ..answer
+        })
     }
 
     /// Grants a single request in the common case: the limiter is in order, shared by all clients, and none of its
@@ -295,7 +301,7 @@ mod tests {
     use proptest::test_runner::TestRunner;
 
     use super::*;
-    use crate::window::{Pool, Share, timed};
+    use crate::window::{Pool, Share, any_existing, timed};
 
     const CLIENT: &str = "a";
 
@@ -352,10 +358,8 @@ mod tests {
             unreachable!("a window has settings");
         };
         let set_up = prop_oneof![8 => Just(stored), 1 => settings()];
-        let set_up = (set_up, any::<bool>()).prop_map(|(settings, keep_alive_counts)| SetUp {
-            settings,
-            keep_alive_counts,
-        });
+        let set_up =
+            (set_up, any_existing()).prop_map(|(settings, existing)| SetUp { settings, existing });
         let audited_rate = prop_oneof![4 => Just(Some(stored.rate)), 1 => Just(None)];
         let newer_than = prop::option::weighted(0.2, -4..3_i64);
         let share = (0..1_001_i64, -2_000..2_000_i64)

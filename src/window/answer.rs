@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Settings;
 use crate::grant::Grant;
 use crate::permit::CallId;
 
@@ -39,6 +40,8 @@ pub(crate) struct Answer {
     /// After a denial, the ms until the limiter expires, if more than half of them would have passed when permits are
     /// back. Another call renews it.
     pub(crate) lives: Option<i64>,
+    /// The limiter's settings, if it keeps them and they are not those that the call would have created it with.
+    pub(crate) other_settings: Option<Settings>,
 }
 
 /// A queue waits this many ms longer than until the permits in use are back, as in Redisson.
@@ -69,6 +72,7 @@ impl Answer {
             left_now: None,
             newer: None,
             lives: None,
+            other_settings: None,
         }
     }
 

@@ -7,15 +7,46 @@ use super::{At, BOUNDS, Grants, NotInitialized, Pool, Reconciled, Removal, Setti
 use crate::permit::CallId;
 use crate::rate::{RateType, ValidRate};
 
-/// The settings that a limiter must have. A longer keep alive of an existing limiter stays, and none is shorter than the
-/// interval, nor than the interval before if the limiter had no keep alive: what the keys hold may count longer for another
-/// client. This holds for one of the other type too, which is reset: clients with a longer interval may come back.
+/// The settings that a missing limiter gets with a request, and what becomes of those that an existing one has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) settings: Settings,
-    /// Whether an existing limiter must have a keep alive, or none, as these settings. One that is shorter becomes no shorter
-    /// than theirs in any case.
-    pub(crate) keep_alive_counts: bool,
+    pub(crate) existing: Existing,
+}
+
+/// What a request does with the settings that a limiter has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It leaves them: somebody else may have set the rate.
+    Left,
+    /// It replaces them. A longer keep alive stays, and none becomes shorter than the interval: what the keys hold may count
+    /// longer for another client. This holds for a limiter of the other type too, which is reset: clients with a longer
+    /// interval may come back. A limiter without a keep alive gets none.
+    Replaced,
+    /// It replaces them, and a limiter without a keep alive gets one, or one with a keep alive loses it. It is then no shorter
+    /// than the interval before.
+    ReplacedWithKeepAlive,
+}
+
+#[cfg(test)]
+pub(crate) fn any_existing() -> impl proptest::strategy::Strategy<Value = Existing> {
+    proptest::sample::select(vec![
+        Existing::Left,
+        Existing::Replaced,
+        Existing::ReplacedWithKeepAlive,
+    ])
+}
+
+#[cfg(feature = "redis")]
+impl Existing {
+    /// As the scripts have it.
+    pub(crate) fn code(self) -> i64 {
+        match self {
+            Self::Replaced => 0,
+            Self::ReplacedWithKeepAlive => 1,
+            Self::Left => 2,
+        }
+    }
 }
 
 /// What a request finds.
@@ -48,31 +79,52 @@ pub(super) enum SettingsChange {
 }
 
 impl SetUp {
-    /// The settings of this rate. A keep alive that the rate does not set stays as the limiter has it.
-    pub(crate) fn with_rate(rate: ValidRate) -> Self {
+    /// The rate of a limiter that others may share: one that exists keeps its own.
+    pub(crate) fn where_missing(rate: ValidRate) -> Self {
         Self {
-            keep_alive_counts: rate.keep_alive > 0,
             settings: rate.into(),
+            existing: Existing::Left,
         }
     }
 
-    /// The same, for a limiter that expires: one without a keep alive of its own an interval after its last request.
+    /// The rate of a limiter that has it from its next request on, and expires: without a keep alive of its own, an interval
+    /// after its last request.
     pub(crate) fn expiring(rate: ValidRate) -> Self {
-        let mut set_up = Self::with_rate(rate);
-        if !set_up.keep_alive_counts {
-            set_up.settings.keep_alive = set_up.settings.interval;
-        }
-        set_up
+        let mut settings = Settings::from(rate);
+        let existing = match settings.keep_alive {
+            0 => {
+                settings.keep_alive = settings.interval;
+                Existing::Replaced
+            }
+            _ => Existing::ReplacedWithKeepAlive,
+        };
+        Self { settings, existing }
     }
 
     /// The same, where permits are leased for up to this time: a limiter that expires then lives as long as a lease counts.
     pub(crate) fn with_room_for(mut self, lease: Duration) -> Self {
-        if !self.keep_alive_counts && self.settings.keep_alive > 0 {
+        if self.existing == Existing::Replaced {
             let interval = self.settings.interval;
             let lease = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
             self.settings.keep_alive = interval + lease.min(interval / 2);
         }
         self
+    }
+
+    /// This, if it replaces what an existing limiter has.
+    pub(crate) fn replacing(self) -> Option<Self> {
+        (self.existing != Existing::Left).then_some(self)
+    }
+
+    /// That of a call for several requests, which have these: the last one that replaces what a limiter has, or else the last.
+    pub(crate) fn of_all(set_ups: impl Iterator<Item = Self>) -> Option<Self> {
+        set_ups.max_by_key(|it| it.existing != Existing::Left)
+    }
+
+    /// The settings of a limiter that has others, and keeps them.
+    #[inline]
+    pub(crate) fn leaves(self, stored: Settings) -> Option<Settings> {
+        (self.existing == Existing::Left && stored != self.settings).then_some(stored)
     }
 
     /// Whether a request with these settings may have what was taken with the others: only a keep alive that it requires makes
@@ -82,7 +134,7 @@ impl SetUp {
             keep_alive: others.settings.keep_alive,
             ..self.settings
         };
-        self == others || !self.keep_alive_counts && alike == others.settings
+        self == others || self.existing == Existing::Replaced && alike == others.settings
     }
 
     pub(super) fn change(
@@ -91,7 +143,7 @@ impl SetUp {
     ) -> Result<SettingsChange, NotInitialized> {
         let Some(Self {
             mut settings,
-            keep_alive_counts,
+            existing,
         }) = set_up
         else {
             return stored.map(|_| SettingsChange::None).ok_or(NotInitialized);
@@ -99,6 +151,10 @@ impl SetUp {
         let Some(stored) = stored else {
             return Ok(SettingsChange::Afresh(settings));
         };
+        if existing == Existing::Left {
+            return Ok(SettingsChange::None);
+        }
+        let keep_alive_counts = existing == Existing::ReplacedWithKeepAlive;
         settings.keep_alive = match (settings.keep_alive, stored.keep_alive) {
             (0, _) if keep_alive_counts => 0,
             (_, 0) if !keep_alive_counts => 0,

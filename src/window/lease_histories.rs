@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use super::{Acquire, Ahead, At, Expiry, Requests, SetUp, Settings, Settlement, Window};
+use super::{Acquire, Ahead, At, Existing, Expiry, Requests, SetUp, Settings, Settlement, Window};
 use crate::grant::Grant;
 use crate::rate::RateType;
 use crate::window::Condition;
@@ -367,7 +367,7 @@ fn history(rate: i64, keep_alive: i64) -> History {
         window: Window::default(),
         set_up: SetUp {
             settings,
-            keep_alive_counts: true,
+            existing: Existing::ReplacedWithKeepAlive,
         },
         now: 0,
         calls: 0,

@@ -3,7 +3,9 @@
 
 use super::grants::Found;
 use super::pool::Removal;
-use super::{Acquire, Ahead, Answer, At, Grants, NotInitialized, Pool, Retry, Settings, Window};
+use super::{
+    Acquire, Ahead, Answer, At, Grants, NotInitialized, Pool, Retry, SetUp, Settings, Window,
+};
 use crate::rate::RateType;
 
 /// The earlier attempts may still arrive: nothing was done. Ask again after this many ms.
@@ -22,7 +24,8 @@ impl Window {
         self.drop_expired(client, at.server);
         let settings = self.settings.get().copied();
         let wait = retry.previous_deadline - at.server + 1;
-        let wanted_type = call.set_up.map(|set_up| set_up.settings.rate_type);
+        let replacing = call.set_up.and_then(SetUp::replacing);
+        let wanted_type = replacing.map(|set_up| set_up.settings.rate_type);
         let is_its_type = |it: &Settings| wanted_type.is_none_or(|wanted| it.rate_type == wanted);
         if let Some(settings) = settings.filter(is_its_type)
             && let Some(found) = self.find(settings, client, call, retry)
@@ -45,7 +48,8 @@ impl Window {
     ) -> Result<Answer, NotInitialized> {
         self.drop_expired(client, at.server);
         let settings = self.settings.get().copied();
-        let wanted_type = call.set_up.map(|set_up| set_up.settings.rate_type);
+        let replacing = call.set_up.and_then(SetUp::replacing);
+        let wanted_type = replacing.map(|set_up| set_up.settings.rate_type);
         if let Some(settings) = settings
             && wanted_type.is_none_or(|wanted| settings.rate_type == wanted)
             && let Some(found) = self.find_whole(settings, client, call)

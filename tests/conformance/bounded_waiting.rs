@@ -141,13 +141,11 @@ pub async fn more_permits_than_the_rate_are_an_error_whatever_the_last_answer(fi
     waiter.abort();
 }
 
-pub async fn an_answer_under_another_rate_refuses_no_timed_wait_with_its_own(fixture: Fixture) {
+pub async fn a_timed_wait_with_a_rate_of_its_own_is_refused_by_the_limiters(fixture: Fixture) {
     let _stopped = fixture.stop_time();
     let limiter = refusing(&fixture).await;
     let raised = limiter.clone().with_rate(Rate::overall(2, HOUR)).unwrap();
-    assert_eq!(raised.estimated_wait(1), None);
-    let waited = raised.try_acquire_timeout(1, SECOND);
-    assert!(at_once(waited).await.unwrap());
+    assert_eq!(raised.estimated_wait(1), limiter.estimated_wait(1));
     let refused = raised.try_acquire_timeout(1, SECOND);
     assert!(!at_once(refused).await.unwrap());
 }

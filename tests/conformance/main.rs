@@ -94,7 +94,7 @@ on_every_store! {
             a_timed_wait_is_refused_at_once_where_its_permits_come_later,
             an_estimate_counts_those_in_front_but_not_those_who_give_up_first,
             more_permits_than_the_rate_are_an_error_whatever_the_last_answer,
-            an_answer_under_another_rate_refuses_no_timed_wait_with_its_own,
+            a_timed_wait_with_a_rate_of_its_own_is_refused_by_the_limiters,
             a_rate_set_by_keyed_or_joint_requests_counts_for_the_next_timed_wait,
             the_interval_of_a_rate_that_was_replaced_does_not_count,
         }
@@ -483,10 +483,14 @@ on_every_store! {
         }
         with_rate {
             every_form_of_request_creates_a_missing_limiter_that_does_not_expire,
-            every_form_of_request_sets_the_rate_and_leaves_what_is_in_use,
-            a_keep_alive_that_the_rate_does_not_set_stays_as_the_limiter_has_it,
+            no_form_of_request_changes_a_limiter_that_exists,
+            a_shared_rate_leaves_a_limiter_that_exists_and_creates_a_missing_one,
+            a_keep_alive_is_that_of_a_limiter_that_the_request_creates,
+            a_limiter_that_is_created_forgets_what_an_earlier_one_left,
+            two_handles_with_different_rates_share_the_limiter_of_the_first,
+            a_joint_decision_alone_tells_of_the_rate_that_it_found,
             in_a_missing_limiter_nothing_is_in_use_and_only_requests_create_it,
-            a_rate_that_was_set_holds_until_a_handle_with_its_own_asks,
+            a_rate_that_was_set_holds_for_a_handle_with_its_own,
             a_rate_that_cannot_be_set_is_refused_with_the_handle,
             waiters_create_a_limiter_that_was_lost_in_the_meantime,
         }

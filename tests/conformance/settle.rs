@@ -1,7 +1,8 @@
 //! Grants that were estimates, settled once it is known what was used.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, Rate, RateLimiter, TokenBucket,
+    Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, PermitsInUse, Rate, RateLimiter,
+    TokenBucket,
 };
 
 use crate::every_policy::every_policy;
@@ -150,16 +151,16 @@ pub async fn a_missing_limiter_is_created_to_owe_by_a_handle_that_knows_its_rate
 
 pub async fn settling_leaves_the_settings_that_a_limiter_got_since_the_grant(fixture: Fixture) {
     let limiter = fixture.limiter().await;
-    let with_rate = |rate| limiter.clone().with_rate(rate).unwrap();
     // Of a limiter of the other type nothing was in use.
     for (new, left) in [
         (Rate::overall(20, HOUR), 12),
         (Rate::per_client(20, HOUR), 17),
     ] {
         limiter.delete().await.unwrap();
-        let before = with_rate(Rate::overall(10, HOUR));
+        let before = limiter.clone().with_rate(Rate::overall(10, HOUR)).unwrap();
         let estimate = take(&before, "", 5).await;
-        take(&with_rate(new), "", 1).await;
+        limiter.update_rate(new, PermitsInUse::Keep).await.unwrap();
+        take(&limiter, "", 1).await;
         before.settle(estimate, 7).await.unwrap();
         assert_eq!(limiter.config().await.unwrap(), Some(new));
         assert_eq!(limiter.available_permits().await.unwrap(), left);

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redisson_rate_limiter::{AskedLimiter, Event, RedissonClientBuilder};
+use redisson_rate_limiter::{AskedLimiter, Event, Rate, RedissonClientBuilder};
 
 /// The events of clients, each as a line.
 #[derive(Clone, Default)]
@@ -16,6 +16,7 @@ enum Line {
     Call(Call),
     Connection(String),
     ClockAhead(Duration),
+    RateDiffers(Rate, Rate),
 }
 
 /// A call of a script.
@@ -70,6 +71,14 @@ impl Told {
         })
     }
 
+    /// The rates that limiters were found with, behind those that requests named.
+    pub fn take_rates(&self) -> Vec<(Rate, Rate)> {
+        self.take(|line| match line {
+            Line::RateDiffers(named, found) => Some((*named, *found)),
+            _ => None,
+        })
+    }
+
     pub fn take_clocks(&self) -> Vec<Duration> {
         self.take(|line| match line {
             Line::ClockAhead(ahead) => Some(*ahead),
@@ -119,6 +128,7 @@ fn line(event: &Event<'_>) -> Line {
             Line::Connection(format!("{server} {state}{}", cause.unwrap_or_default()))
         }
         Event::ClockAhead { ahead, .. } => Line::ClockAhead(ahead),
+        Event::RateDiffers { named, found, .. } => Line::RateDiffers(named, found),
         _ => panic!("{event:?}"),
     }
 }

@@ -32,3 +32,4 @@ mod leases;
 mod own_clock;
 mod recovery;
 mod shared_state;
+mod who_sets_the_rate;

@@ -81,8 +81,7 @@ struct InPlace {
 impl InPlace {
     fn settings(&self, share: LocalShare) -> Option<SetUp> {
         let set_up = self.set_up.as_ref().and_then(|read| read());
-        let settings = set_up.map(|it| it.settings);
-        Some(share.of(settings.or_else(|| self.local.settings())?))
+        Some(share.of(self.local.settings_with(set_up)?))
     }
 
     /// The share, unless it is unknown until the store has said what the rate is, or never has so many permits.

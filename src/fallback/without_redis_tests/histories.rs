@@ -93,6 +93,8 @@ struct World {
     client: RedissonClient,
     /// Kept, so that the client knows its rate.
     set: RateLimiter,
+    /// The same, of one that has a rate where it is missing, whatever it has later.
+    own: RateLimiter,
     keyed: KeyedRateLimiter,
     mode: Mode,
     oracle: Rc<RefCell<Oracle>>,
@@ -111,11 +113,13 @@ impl World {
         };
         let set = client.rate_limiter("set");
         set.set_rate(terms.rate()).await.unwrap();
+        let own = client.rate_limiter("own").with_rate(terms.rate()).unwrap();
         let keyed = client.keyed_rate_limiter("keyed:", terms.rate()).unwrap();
         Self {
             remote,
             client,
             set,
+            own,
             keyed,
             mode: Mode::Up,
             oracle: Rc::new(RefCell::new(Oracle::new(policy, terms))),
@@ -127,10 +131,7 @@ impl World {
     fn limiter(&self, subject: Subject) -> RateLimiter {
         match subject {
             Subject::Set => self.set.clone(),
-            Subject::Own => {
-                let rate = self.oracle.borrow().terms(subject).rate();
-                self.client.rate_limiter("own").with_rate(rate).unwrap()
-            }
+            Subject::Own => self.own.clone(),
             Subject::Keyed => unreachable!("a key is asked for by its keyed limiter"),
         }
     }
@@ -214,19 +215,17 @@ impl World {
 
     async fn set_rate(&self, subject: Subject, terms: Terms) {
         match subject {
-            Subject::Set => {
+            Subject::Set | Subject::Own => {
                 if self.mode != Mode::Up || self.remote.breaker().has_outage() {
                     return;
                 }
                 let limiter = self.limiter(subject);
                 let in_use = PermitsInUse::Keep;
-                if limiter.update_rate(terms.rate(), in_use).await.is_err() {
+                let updated = limiter.update_rate(terms.rate(), in_use).await;
+                if !matches!(updated, Ok(true)) {
                     return;
                 }
             }
-            // Those who wait with the settings before would change them back.
-            Subject::Own if self.oracle.borrow().has_waiters(subject) => return,
-            Subject::Own => {}
             Subject::Keyed => self.keyed.set_rate(terms.rate()).unwrap(),
         }
         self.oracle.borrow_mut().set(subject, terms);

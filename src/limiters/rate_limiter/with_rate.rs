@@ -9,23 +9,23 @@ use crate::wait_queue::ReadSetUp;
 use crate::window::SetUp;
 
 impl RateLimiter {
-    /// This limiter with a rate that its requests give it: a request of this handle creates the limiter if it is missing, and
-    /// a limiter with another rate gets this one, in the same round trip. So a limiter that Redis has lost is created anew,
-    /// for callers who wait too. Sends nothing.
+    /// This limiter with a rate that it gets where it is missing: a request of this handle creates the limiter, in the same
+    /// round trip. So a limiter that Redis has lost is created anew, for callers who wait too. Sends nothing.
+    ///
+    /// A limiter that exists keeps its settings, as with [`try_set_rate`](Self::try_set_rate): the rate that Java, an operator or
+    /// another version of a service has set. A request is decided by it. Where it is not this rate, an
+    /// [event](crate::Event::RateDiffers) and a warning of `tracing` say so once. To change the rate of a limiter that exists,
+    /// call [`update_rate`](Self::update_rate) or [`set_rate`](Self::set_rate).
     ///
     /// The requests are `try_acquire`, `try_acquire_timeout`, `acquire`, `check`, and [`charge`](Self::charge) in a joint
-    /// decision. A limiter whose rate changes keeps the permits in use, unless the [type](crate::RateType) changes. A keep
-    /// alive that the rate does not set stays as the limiter has it; a limiter that is created without one does not expire.
-    ///
-    /// The methods that set, update or read a rate act on the limiter in Redis, as those of any handle do: after
-    /// [`set_rate`](Self::set_rate) with another rate, the next request of this handle gives the limiter the handle's rate
-    /// again. So all services that use a limiter should agree on its rate. To change it, make a handle with the new rate.
+    /// decision. The limiter that they create expires only if the rate has a [keep alive](Rate::keep_alive). What an earlier
+    /// limiter of this name has left is deleted.
     ///
     /// In a limiter that is missing, no permits are in use: [`available_permits`](Self::available_permits) is the rate,
     /// [`release`](Self::release) does nothing and [`refund`](Self::refund) gives back 0. None of them creates it.
     ///
-    /// While Redis is unavailable, [`FailurePolicy::Local`](crate::FailurePolicy::Local) grants its share of this rate, even
-    /// if Redis has never answered.
+    /// While Redis is unavailable, [`FailurePolicy::Local`](crate::FailurePolicy::Local) grants its share of the rate that the
+    /// limiter had when it was last read, or of this rate if Redis has never answered.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -42,10 +42,10 @@ impl RateLimiter {
     /// assert!(limiter.try_acquire(3).await?); // creates it anew
     ///
     /// let raised = client.rate_limiter("orders:api").with_rate(Rate::overall(7, minute))?;
-    /// assert!(raised.try_acquire(4).await?); // 3 of 7 were in use
-    /// assert_eq!(limiter.config().await?, Some(Rate::overall(7, minute)));
-    /// assert!(!limiter.try_acquire(1).await?); // gives it the rate of this handle again
-    /// assert_eq!(limiter.config().await?, Some(Rate::overall(5, minute)));
+    /// assert!(!raised.try_acquire(4).await?); // 2 of 5 are left
+    /// assert_eq!(raised.config().await?, Some(Rate::overall(5, minute)));
+    /// raised.update_rate(Rate::overall(7, minute), PermitsInUse::Keep).await?;
+    /// assert!(raised.try_acquire(4).await?);
     /// # Ok(()) }
     /// ```
     ///
@@ -53,7 +53,7 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate, as for
     /// [`try_set_rate`](Self::try_set_rate).
     pub fn with_rate(self, rate: Rate) -> Result<Self> {
-        let set_up = SetUp::with_rate(rate.validate()?);
+        let set_up = SetUp::where_missing(rate.validate()?);
         Ok(self.with_set_up(Some(set_up)))
     }
 

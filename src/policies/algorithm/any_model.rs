@@ -12,6 +12,8 @@ use crate::policies::answer::Answer;
 use crate::policies::stored_target::{Name, StoredTarget};
 use crate::policies::target_keys::TargetKeys;
 use crate::quota::Quota;
+#[cfg(feature = "redis")]
+use crate::window::Settings;
 use crate::window::{At, SetUp};
 
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
@@ -57,6 +59,8 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Box<dyn State>>;
     #[cfg(feature = "redis")]
     fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer>;
+    #[cfg(feature = "redis")]
+    fn left_settings(&self, numbers: &[i64]) -> Option<Settings>;
 }
 
 impl<M: Model> AnyModel for M {
@@ -197,5 +201,10 @@ impl<M: Model> AnyModel for M {
     #[cfg(feature = "redis")]
     fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
         Model::evaluate_reply(self, at, numbers, cost)
+    }
+
+    #[cfg(feature = "redis")]
+    fn left_settings(&self, numbers: &[i64]) -> Option<Settings> {
+        Model::left_settings(self, numbers)
     }
 }

@@ -12,18 +12,39 @@ use super::client_limiter::MemoryLimiter;
 use crate::clock::Clock;
 use crate::decision::check_fits;
 use crate::error::Result;
+use crate::event::Events;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::policies::call::{Answers, Call};
+use crate::store::left_rates::LeftRates;
 use crate::store::{LimiterStore, Store};
-use crate::window::{Answer, At, SetUp};
+use crate::window::{Answer, At, SetUp, Settings};
 
 /// A store as one client uses it, with the client's clock.
 #[derive(Debug)]
 pub(crate) struct MemoryClient {
     pub(super) store: MemoryStore,
     pub(super) clock: Clock,
+    pub(super) reports: Arc<Reports>,
+}
+
+/// Where a client's calls report what they find.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    events: Events,
+    left_rates: LeftRates,
+}
+
+impl Reports {
+    /// What a request has left of the limiter's settings.
+    #[inline]
+    pub(super) fn left(&self, name: &str, set_up: Option<SetUp>, left: Option<Settings>) {
+        if let (Some(set_up), Some(left)) = (set_up, left) {
+            self.left_rates
+                .note(&self.events, name, set_up.settings, left);
+        }
+    }
 }
 
 impl MemoryClient {
@@ -31,7 +52,15 @@ impl MemoryClient {
         Self {
             store: store.clone(),
             clock,
+            reports: Arc::default(),
         }
+    }
+
+    /// The same, whose client tells these of what its calls find.
+    pub(crate) fn reporting_to(self, events: Events) -> Self {
+        let left_rates = LeftRates::default();
+        let reports = Arc::new(Reports { events, left_rates });
+        Self { reports, ..self }
     }
 
     /// Decides one request by the RRateLimiter of this name without a handle on it: returns the call's id and the answer, or an
@@ -45,17 +74,22 @@ impl MemoryClient {
     ) -> Result<Option<(CallId, Answer)>> {
         let passed = self.clock.now();
         let read = self.store.0.request_time();
-        self.store.with_limiter(name, read, |limiter| {
+        let acquired = self.store.with_limiter(name, read, |limiter| {
             // Those who wait learn from their queue what else this process takes.
             if limiter.drivers.load(Ordering::Relaxed) > 0 {
                 return Ok(None);
             }
             limiter.with(name, passed, read, |held, at| {
-                let acquired = held.acquire_one(at, name, client_id, permits, set_up)?;
-                check_fits(name, permits, acquired.1.rate)?;
-                Ok(Some(acquired))
+                Ok(Some(
+                    held.acquire_one(at, name, client_id, permits, set_up)?,
+                ))
             })
-        })
+        })?;
+        if let Some((_, answer)) = &acquired {
+            self.reports.left(name, set_up, answer.other_settings);
+            check_fits(name, permits, answer.rate)?;
+        }
+        Ok(acquired)
     }
 
     /// Counts permits that were granted elsewhere so long ago, or may be used for so much longer, even if there are fewer.
@@ -85,7 +119,7 @@ impl MemoryClient {
 
     /// Gives a grant back, if its window has not passed.
     pub(crate) fn refund_now(&self, keys: Arc<Keys>, grant: &Grant) {
-        let limiter = MemoryLimiter::new(&self.store, &self.clock, keys);
+        let limiter = MemoryLimiter::new(self, keys);
         // If the limiter is gone, so is the grant.
         let _ = limiter.refund_now(grant);
     }
@@ -108,7 +142,7 @@ impl Store for MemoryClient {
     }
 
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
-        Arc::new(MemoryLimiter::new(&self.store, &self.clock, keys))
+        Arc::new(MemoryLimiter::new(self, keys))
     }
 
     async fn check(&self, call: &Arc<Call>, _deadline: Instant) -> Result<Answers> {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::MemoryStore;
+use super::client::Reports;
 use super::limiter::{Held, Limiter, not_initialized};
+use super::{MemoryClient, MemoryStore};
 use crate::clock::Clock;
 use crate::decision::is_granted;
 use crate::error::Result;
@@ -31,16 +32,18 @@ pub(super) struct MemoryLimiter {
     clock: Clock,
     limiter: Arc<Limiter>,
     keys: Arc<Keys>,
+    reports: Arc<Reports>,
     /// The drivers of this client.
     drivers: AtomicUsize,
 }
 
 impl MemoryLimiter {
-    pub(super) fn new(store: &MemoryStore, clock: &Clock, keys: Arc<Keys>) -> Self {
+    pub(super) fn new(client: &MemoryClient, keys: Arc<Keys>) -> Self {
         Self {
-            limiter: store.limiter(&keys.name),
-            store: store.clone(),
-            clock: clock.clone(),
+            limiter: client.store.limiter(&keys.name),
+            store: client.store.clone(),
+            clock: client.clock.clone(),
+            reports: Arc::clone(&client.reports),
             keys,
             drivers: AtomicUsize::new(0),
         }
@@ -60,10 +63,13 @@ impl MemoryLimiter {
     }
 
     pub(super) fn acquire_call(&self, call: &AcquireCall) -> Result<Answer> {
-        self.with(|held, at| {
+        let answer = self.with(|held, at| {
             let answer = held.acquire_call(at, &self.keys.client_id, call);
             answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
-        })
+        })?;
+        self.reports
+            .left(&self.keys.name, call.set_up, answer.other_settings);
+        Ok(answer)
     }
 
     pub(super) fn refund_now(&self, grant: &Grant) -> Result<u32> {
@@ -101,17 +107,6 @@ impl MemoryLimiter {
     ) -> Result<T> {
         self.step(step)?
             .map_err(|NotInitialized| not_initialized(&self.keys.name))
-    }
-}
-
-impl Settings {
-    fn rate(self) -> Rate {
-        Rate::from_stored(
-            self.rate_type,
-            self.rate as u64,
-            self.interval as u64,
-            self.keep_alive as u64,
-        )
     }
 }
 
@@ -168,10 +163,10 @@ impl LimiterStore for MemoryLimiter {
         let Keys {
             name, client_id, ..
         } = &*self.keys;
-        self.with(|held, at| {
-            let acquired = held.acquire_one(at, name, client_id, permits, set_up)?;
-            Ok(Some(acquired))
-        })
+        let acquired =
+            self.with(|held, at| held.acquire_one(at, name, client_id, permits, set_up))?;
+        self.reports.left(name, set_up, acquired.1.other_settings);
+        Ok(Some(acquired))
     }
 
     fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {

@@ -91,10 +91,16 @@ impl MemoryClient {
             _ => call::check_requests(&mut opened, at, &call.call_id, &call.costs),
         };
         drop(opened);
-        for ((guard, before), limiter) in guards.iter().zip(before).zip(&found) {
-            if settings(guard) != before {
+        for ((guard, before), limiter) in guards.iter().zip(&before).zip(&found) {
+            if settings(guard) != *before {
                 limiter.changes.fetch_add(1, Ordering::Release);
             }
+        }
+        drop(guards);
+        for (target, stored) in call.limiters.iter().zip(before) {
+            let set_up = target.model.set_up();
+            let left = set_up.and_then(|set_up| set_up.leaves(stored?));
+            self.reports.left(&target.key, set_up, left);
         }
         answers.map_err(|(place, unusable)| failure(unusable, &call.limiters[place].key))
     }

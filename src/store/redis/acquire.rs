@@ -29,7 +29,7 @@ use crate::rate::RateType;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
 use crate::store::redis::script;
-use crate::window::{Acquire, Ahead, Answer, Retry};
+use crate::window::{Acquire, Ahead, Answer, Retry, SetUp};
 
 /// How far the server's clock may be set back within a call, or be behind when another server takes over: the search
 /// for what an attempt was granted starts this long before the attempt was sent.
@@ -160,7 +160,7 @@ impl RedisLimiter {
             let Some(PartReply { answer, now }) = attempts.after(result).await? else {
                 continue;
             };
-            let answer = AcquireAnswer::read(name, answer, now, audited_rate)?;
+            let answer = AcquireAnswer::read(name, answer, now, audited_rate, rate_type)?;
             let server_millis = answer.server_millis;
             store.server_time.learn(server_millis);
             match answer.meaning {
@@ -174,6 +174,8 @@ impl RedisLimiter {
                     self.interval.store(answer.interval, Ordering::Relaxed);
                     self.note_audit(audited_rate, &answer);
                     self.note_clocks(&answer);
+                    self.learn_type(rate_type);
+                    store.note_left(name, call.set_up, answer.other_settings);
                     // The caller may return its permits as soon as it has the answer, and another attempt would take them again.
                     if let Some(deadline) = acquire.last_deadline_except(attempt) {
                         let wait = u64::try_from(deadline - server_millis + 1).unwrap_or(0);
@@ -204,10 +206,15 @@ impl RedisLimiter {
         }
     }
 
-    /// The type that the limiter has, or will have.
+    /// The type that the limiter will have, or has as far as is known.
     pub(super) fn rate_type_for(&self, call: &Acquire) -> RateType {
-        call.set_up
-            .map_or_else(|| self.rate_type(), |set_up| set_up.settings.rate_type)
+        let given = call.set_up.map(|it| it.settings.rate_type);
+        let replacing = call.set_up.and_then(SetUp::replacing);
+        let known = replacing.map(|it| it.settings.rate_type);
+        known
+            .or(self.seen_type())
+            .or(given)
+            .unwrap_or(RateType::Overall)
     }
 
     /// Sends an attempt as a separate call.

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::read;
 use crate::error::{Error, Result};
 use crate::rate::RateType;
-use crate::window::Answer;
+use crate::window::{Answer, Settings};
 
 /// A script's reply, and the time at which the server sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ fn bad_state<T>(name: &str) -> Result<T> {
     })
 }
 
-type Numbers = SmallVec<[i64; 12]>;
+type Numbers = SmallVec<[i64; 13]>;
 type Word = SmallVec<[u8; 8]>;
 
 /// The doubles at the front, and the word behind them.
@@ -79,12 +79,13 @@ fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
 
 impl AcquireAnswer {
     /// `passed` is the time that the call passed; without one the server's own scored the grants. A reply without a
-    /// rate is for `audited_rate`.
+    /// rate is for `audited_rate`. The call was for a limiter of this type.
     pub(super) fn read(
         name: &str,
         value: Value,
         passed: Option<i64>,
         audited_rate: Option<i64>,
+        rate_type: RateType,
     ) -> Result<Self> {
         let (numbers, word) = split(name, value)?;
         if let Some(answer) = undecided(&numbers, &word) {
@@ -124,16 +125,23 @@ impl AcquireAnswer {
                 score,
                 newer,
                 lives,
-                ref left @ ..,
-            ] if left.len() == usize::from(found == 1) => {
+                ref last @ ..,
+            ] if last.len() <= 1 && (found != 1 || last.len() == 1) => {
                 answer.clock_ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
                 answer.found = found == 1;
-                answer.left_now = left.first().copied();
+                answer.left_now = last.first().copied().filter(|_| answer.found);
                 answer.score = score;
                 answer.until_score = (score - now).max(0);
                 answer.newer = (newer >= 0).then_some(newer);
                 answer.lives = (lives >= 0).then_some(lives);
+                let keep_alive = last.first().filter(|_| !answer.found);
+                answer.other_settings = keep_alive.map(|&keep_alive| Settings {
+                    rate,
+                    interval,
+                    rate_type,
+                    keep_alive,
+                });
             }
             _ => return bad_state(name),
         }
@@ -184,7 +192,7 @@ mod tests {
     }
 
     fn meaning(value: Value) -> Option<Meaning<Answer>> {
-        let answer = AcquireAnswer::read("limiter", value, None, Some(5));
+        let answer = AcquireAnswer::read("limiter", value, None, Some(5), RateType::Overall);
         answer.ok().map(|answer| answer.meaning)
     }
 
@@ -197,7 +205,8 @@ mod tests {
                 .collect();
             let value = answer(&doubles, reply["word"].as_str().unwrap_or_default());
             let audited_rate = given["audited_rate"].as_i64();
-            let read = AcquireAnswer::read("n", value, given["now"].as_i64(), audited_rate);
+            let now = given["now"].as_i64();
+            let read = AcquireAnswer::read("n", value, now, audited_rate, RateType::Overall);
             let Meaning::Decided(answer) = read.unwrap().meaning else {
                 panic!("it is not decided: {reply}");
             };
@@ -264,8 +273,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_doubles_and_any_word_are_read_without_a_panic(
-            doubles in prop::collection::vec(any::<f64>(), 0..13),
-            small in prop::collection::vec(-20_i32..20, 0..13),
+            doubles in prop::collection::vec(any::<f64>(), 0..15),
+            small in prop::collection::vec(-20_i32..20, 0..15),
             word in prop_oneof![Just(""), Just("early"), Just("more"), Just("type"), Just("done"), Just("x")],
             permits in 1_u32..30,
             wild in any::<bool>(),
@@ -282,7 +291,7 @@ mod tests {
         #[test]
         fn any_value_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..90), number: i64) {
             for value in [Value::BulkString(bytes), Value::Int(number), Value::Nil, Value::Array(vec![Value::Nil])] {
-                let _ = AcquireAnswer::read("limiter", value.clone(), Some(number), None);
+                let _ = AcquireAnswer::read("limiter", value.clone(), Some(number), None, RateType::Overall);
                 let _ = AcquireAnswer::read_reclaim("limiter", value);
             }
         }

@@ -91,7 +91,7 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
         args = args
             .number(settings.rate_type.code())
             .number(settings.keep_alive);
-        args = args.flag(set_up.keep_alive_counts);
+        args = args.number(set_up.existing.code());
     }
     Some(args)
 }

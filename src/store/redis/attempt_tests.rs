@@ -21,7 +21,7 @@ use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
 use crate::store::redis::script;
 use crate::support::Server;
-use crate::window::{Acquire, Answer, Requests, Retry, SetUp, Settings};
+use crate::window::{Acquire, Answer, Existing, Requests, Retry, SetUp, Settings};
 
 const HOUR: i64 = 3_600_000;
 
@@ -252,7 +252,7 @@ fn set_up(rate: i64, rate_type: RateType) -> Option<SetUp> {
             rate_type,
             keep_alive: HOUR,
         },
-        keep_alive_counts: true,
+        existing: Existing::ReplacedWithKeepAlive,
     })
 }
 

@@ -114,7 +114,13 @@ impl RedisStore {
             let reply = read_reply(&reply).ok_or_else(bad_state)?;
             self.server_time.learn(reply.server_millis());
             match reply {
-                Reply::Answered { replies, .. } => return read(&replies).ok_or_else(bad_state),
+                Reply::Answered { replies, .. } => {
+                    for (target, reply) in call.limiters.iter().zip(&replies) {
+                        let left = target.model.left_settings(&reply.state);
+                        self.note_left(&target.key, target.model.set_up(), left);
+                    }
+                    return read(&replies).ok_or_else(bad_state);
+                }
                 // Its permits are counted in several calls. What was done so far stays.
                 Reply::Unfinished { progress: read, .. } => progress = read,
                 // The server received it after its deadline. If the deadline has not passed here, the server's clock

@@ -31,9 +31,9 @@ use crate::window::{Answer, Condition, Expiry, Settlement};
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
     pub(super) keys: Arc<Keys>,
-    /// The limiter's type when it was last seen, or overall. It decides which keys an acquire names; a wrong guess
+    /// The limiter's type when it was last seen, and 2 before that. It decides which keys an acquire names; a wrong guess
     /// costs a round trip.
-    is_per_client: AtomicBool,
+    seen_type: AtomicI64,
     /// The interval in ms that the last answer had; 0 before the first one.
     pub(super) interval: AtomicI64,
     audit: Audit,
@@ -47,9 +47,7 @@ impl RedisLimiter {
     pub(super) fn new(store: RedisStore, keys: Arc<Keys>) -> Self {
         let hint = store.hints.take(&keys.name);
         Self {
-            is_per_client: AtomicBool::new(
-                { hint.as_ref() }.is_some_and(|hint| hint.rate_type == RateType::PerClient),
-            ),
+            seen_type: AtomicI64::new(hint.as_ref().map_or(2, |hint| hint.rate_type.code())),
             interval: AtomicI64::new(0),
             audit: hint.map(|hint| hint.audit).unwrap_or_default(),
             late_attempts: AtomicU32::new(0),
@@ -59,17 +57,17 @@ impl RedisLimiter {
         }
     }
 
+    /// The limiter's type when it was last seen, or overall.
     pub(super) fn rate_type(&self) -> RateType {
-        if self.is_per_client.load(Ordering::Relaxed) {
-            RateType::PerClient
-        } else {
-            RateType::Overall
-        }
+        self.seen_type().unwrap_or(RateType::Overall)
+    }
+
+    pub(super) fn seen_type(&self) -> Option<RateType> {
+        RateType::of_code(self.seen_type.load(Ordering::Relaxed))
     }
 
     pub(super) fn learn_type(&self, rate_type: RateType) {
-        let is_per_client = rate_type == RateType::PerClient;
-        self.is_per_client.store(is_per_client, Ordering::Relaxed);
+        self.seen_type.store(rate_type.code(), Ordering::Relaxed);
     }
 
     /// The rate at which the grants were last audited; with `None` the next call audits them.

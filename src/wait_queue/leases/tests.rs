@@ -359,7 +359,7 @@ fn the_last_handle_ends_the_leases_and_none_is_taken_without_one() {
 fn other_settings_are_served_by_no_lease() {
     let process = Process::with_lease(10);
     let rate = crate::Rate::overall(5, ms(INTERVAL)).validate().unwrap();
-    let other = Some(SetUp::with_rate(rate));
+    let other = Some(SetUp::expiring(rate));
     assert!(process.leases.take(1, other, || process.now()).is_none());
     assert!(process.leases.acquire(1, other, || process.now()).is_none());
     assert!(process.leases.peek(1, other, process.now()).is_none());
@@ -487,7 +487,7 @@ fn a_lease_of_a_limiter_with_other_settings_is_given_back() {
     let process = Process::new();
     let of_rate = |permits| {
         let rate = crate::Rate::overall(permits, ms(INTERVAL));
-        Some(SetUp::with_rate(rate.validate().unwrap()))
+        Some(SetUp::expiring(rate.validate().unwrap()))
     };
     // The limiter has 1,000 permits.
     for (set_up, given_back) in [(of_rate(1_000), vec![]), (of_rate(5), vec![(0, LASTS)])] {

@@ -39,7 +39,7 @@ pub(in crate::wait_queue) struct Sent {
 /// What a call may change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Effect {
-    /// It takes permits, after giving the limiter these settings.
+    /// It takes permits, after giving the limiter these settings, or creating it with them.
     Takes(Option<SetUp>),
     /// It gives permits back.
     GivesBack,
@@ -177,7 +177,11 @@ impl LastAnswer {
             is_certain,
         };
         match effect {
-            Effect::Takes(Some(set_up)) => self.life.set_up(set_up, made),
+            Effect::Takes(Some(set_up)) => {
+                if let Some(set_up) = set_up.replacing() {
+                    self.life.set_up(set_up, made);
+                }
+            }
             Effect::SetsRate(keep_alive) => self.life.rate_set(keep_alive, made),
             Effect::SetsLife(time_to_live) => self.life.set(time_to_live, made),
             Effect::SetsLifeOfSome(time_to_live) => {
@@ -195,7 +199,8 @@ impl LastAnswer {
 
     /// Whether a call with this set-up gives the limiter other settings than this client's calls before.
     fn is_changed_by(&self, set_up: Option<SetUp>) -> bool {
-        set_up.is_some() && set_up != self.set_up
+        let replacing = set_up.and_then(SetUp::replacing);
+        replacing.is_some() && replacing != self.set_up
     }
 
     /// Notes what the answer to a call with this set-up says, if it was exact.

@@ -71,7 +71,8 @@ impl Observed {
 
     /// Whether requests with this set-up leave the limiter's settings as they were.
     pub(in crate::wait_queue) fn has_settings_of(&self, set_up: Option<SetUp>) -> bool {
-        set_up.is_none() || set_up == self.set_up
+        let replacing = set_up.and_then(SetUp::replacing);
+        replacing.is_none() || replacing == self.set_up
     }
 
     #[cfg(test)]

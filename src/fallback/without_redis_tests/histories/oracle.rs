@@ -96,10 +96,6 @@ impl Oracle {
         self.of(subject).terms.push((Instant::now(), terms));
     }
 
-    pub(super) fn has_waiters(&self, subject: Subject) -> bool {
-        !self.subjects[&subject].waiting.is_empty()
-    }
-
     pub(super) fn has_any_waiters(&self) -> bool {
         let mut subjects = self.subjects.values();
         subjects.any(|record| !record.waiting.is_empty())

@@ -14,7 +14,7 @@ use crate::policies::answer::{Answer as TargetAnswer, Outcome};
 use crate::policies::call::{Answers, Call, Purpose, Target};
 use crate::store::memory::MemoryClient;
 use crate::store::{AcquireCall, LimiterStore};
-use crate::window::Answer;
+use crate::window::{Answer, SetUp};
 
 /// Which requests are denied, and until when.
 pub(super) struct Denial {
@@ -89,7 +89,9 @@ impl Denial {
     /// The answer to a call for permits of a limiter that is denied.
     pub(super) fn answer(&self, limiter: &MemoryLimiter, call: &AcquireCall) -> Result<Answer> {
         let (stored, now) = limiter.step(|window, at| (window.config(at.server), at.now))?;
-        let settings = call.set_up.map(|it| it.settings).or(stored);
+        let replacing = call.set_up.and_then(SetUp::replacing);
+        let given = call.set_up.map(|it| it.settings);
+        let settings = replacing.map(|it| it.settings).or(stored).or(given);
         let settings = settings.ok_or_else(|| not_initialized(&limiter.keys().name))?;
         let (rate, interval) = (settings.rate, settings.interval);
         let mut answer = Answer::new(now, rate, 0, self.retry_after, interval);

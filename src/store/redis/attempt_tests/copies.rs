@@ -29,8 +29,9 @@ impl OnServer {
         let args = acquire_args(call, retry.as_ref(), rate_type, None, Some(deadline));
         let connection = &limiter.store.connection;
         let sending = script::ACQUIRE.run(connection, &keys, &args, Limits::for_test());
-        let answer =
-            AcquireAnswer::read("l", sending.await.unwrap(), None, call.audited_rate).unwrap();
+        let reply = sending.await.unwrap();
+        let answer = AcquireAnswer::read("l", reply, None, call.audited_rate, RateType::Overall);
+        let answer = answer.unwrap();
         match answer.meaning {
             Meaning::Decided(answer) => answer,
             _ => panic!("it is not decided"),

@@ -307,8 +307,8 @@ impl Sides {
             }
             let answer = match answer {
                 Ok(answer) => {
-                    AcquireAnswer::read(&keys.name, answer, Some(at.now), call.audited_rate)
-                        .unwrap()
+                    let (now, audited_rate) = (Some(at.now), call.audited_rate);
+                    AcquireAnswer::read(&keys.name, answer, now, audited_rate, rate_type).unwrap()
                 }
                 Err(Failure::Refused(error)) => {
                     break initialized(Err(failure::of_answer(&keys.name, error)));

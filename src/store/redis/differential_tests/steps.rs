@@ -6,7 +6,7 @@ use super::TTL_UNIT;
 use crate::permit;
 use crate::rate::{LARGEST_RATE, RateType, ValidRate};
 use crate::store::{IfMissing, PermitsInUse};
-use crate::window::{Ahead, Condition, Retry, SetUp, Settlement, Share};
+use crate::window::{Ahead, Condition, Retry, SetUp, Settlement, Share, any_existing};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -122,9 +122,9 @@ fn audited_rate() -> impl Strategy<Value = Option<i64>> {
 }
 
 fn set_up() -> impl Strategy<Value = SetUp> {
-    (a_rate(), any::<bool>()).prop_map(|(rate, keep_alive_counts)| SetUp {
+    (a_rate(), any_existing()).prop_map(|(rate, existing)| SetUp {
         settings: rate.into(),
-        keep_alive_counts,
+        existing,
     })
 }
 

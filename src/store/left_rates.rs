@@ -1,0 +1,75 @@
+//! Limiters that keep another rate than the one that requests would have created them with: each is reported once.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+use crate::escaped::Escaped;
+use crate::event::{Event, Events};
+use crate::lock::Lock;
+use crate::window::Settings;
+
+/// The most that are remembered, some 100 kB; one more clears them.
+const CAPACITY: usize = 4_096;
+
+/// What was reported, by a hash of the limiter's name and of both settings. If two share a hash, one is not reported.
+#[derive(Debug, Default)]
+pub(crate) struct LeftRates {
+    hasher: RandomState,
+    reported: Lock<HashSet<u64>>,
+}
+
+impl LeftRates {
+    /// A request found the limiter with settings other than those that it `named`.
+    pub(crate) fn note(&self, events: &Events, name: &str, named: Settings, found: Settings) {
+        let hash = self.hasher.hash_one((name, named, found));
+        let mut reported = self.reported.lock();
+        if reported.len() >= CAPACITY && !reported.contains(&hash) {
+            reported.clear();
+        }
+        let is_new = reported.insert(hash);
+        drop(reported);
+        if !is_new {
+            return;
+        }
+        let (named, found) = (named.rate(), found.rate());
+        tracing::warn!(
+            limiter = %Escaped(name),
+            %named,
+            %found,
+            "the limiter has another rate than its handle here; it keeps its own"
+        );
+        events.tell(|| Event::RateDiffers { named, found });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rate::Rate;
+
+    fn settings(permits: u64) -> Settings {
+        Settings::of_stored(Rate::overall(permits, Duration::from_secs(1)))
+    }
+
+    #[test]
+    fn each_pair_of_rates_of_a_limiter_is_reported_once_in_bounded_memory() {
+        let told = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&told);
+        let events = Events::new(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let rates = LeftRates::default();
+        for (name, found) in [("a", 3), ("a", 3), ("a", 0), ("b", 3), ("a", 3)] {
+            rates.note(&events, name, settings(50), settings(found));
+        }
+        assert_eq!(told.load(Ordering::Relaxed), 3);
+        for i in 0..2 * CAPACITY {
+            rates.note(&events, &i.to_string(), settings(50), settings(3));
+        }
+        assert!(rates.reported.lock().len() <= CAPACITY);
+    }
+}
