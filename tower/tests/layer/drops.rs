@@ -26,8 +26,9 @@ const RATE: u64 = 100_000;
 const CALLERS: u64 = 24;
 const REQUESTS_OF_EACH: u64 = 50;
 
+/// What a dropped call may have taken is looked for when its response timeout is over.
 async fn connect(server: &Server) -> RedissonClient {
-    let builder = RedissonClient::builder().response_timeout(MINUTE);
+    let builder = RedissonClient::builder().response_timeout(Duration::from_secs(3));
     builder.connect(&server.url()).await.unwrap()
 }
 
