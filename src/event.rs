@@ -76,8 +76,9 @@ pub enum Event<'a> {
     /// for each call of such a method, when it returns or its future is dropped, and one more for its rules in shadow mode.
     #[non_exhaustive]
     Request {
-        /// The limiters that were asked: one, or those of a joint decision in the order of the charges. Empty if a joint
-        /// decision failed because its charges are invalid.
+        /// The limiters that were asked: one, or those of a joint decision in the order of the charges. If rules failed because a
+        /// request can never be granted by one of them, the one that is why; if too many apply, all of them. Empty only if
+        /// [`check_all`](crate::RedissonClient::check_all) got no charge at all, and at most 33 of too many.
         limiters: &'a [AskedLimiter<'a>],
         /// How the request has ended.
         result: RequestResult,

@@ -99,7 +99,7 @@ pub use limiter_options::LimiterOptions;
 pub use limiters::RulesFile;
 pub use limiters::{
     Charge, Chargeable, JointDecision, KeyedRateLimiter, Lease, Limiter, Plan, PolicyLimiter,
-    RRateLimiter, RateLimiter, Reservation, Rule, Rules, Verdict,
+    RRateLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange, RulesGrant, Verdict,
 };
 #[cfg(feature = "serde")]
 pub use limiters::{RuleConfig, RulesConfig};

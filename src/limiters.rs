@@ -34,7 +34,8 @@ pub(crate) use registry::{NameMapper, Registry};
 pub use rrate_limiter::RRateLimiter;
 #[cfg(feature = "rules-file")]
 pub use rules::RulesFile;
-pub use rules::{Plan, Rule, Rules, Verdict};
+use rules::{Names, Targets};
+pub use rules::{Plan, Rule, Rules, RulesChange, RulesGrant, Verdict};
 #[cfg(feature = "serde")]
 pub use rules::{RuleConfig, RulesConfig};
 
@@ -433,12 +434,16 @@ impl<L: Chargeable + ?Sized> sealed::Chargeable for Arc<L> {
     fn gives_turns(&self, internal: Internal) -> bool {
         L::gives_turns(self, internal)
     }
+
+    fn targets(&self, internal: Internal) -> Targets {
+        L::targets(self, internal)
+    }
 }
 
 mod sealed {
     use std::sync::Arc;
 
-    use super::RateLimiter;
+    use super::{RateLimiter, Targets};
     use crate::policies::algorithm::Internal;
 
     pub trait Chargeable {
@@ -452,5 +457,8 @@ mod sealed {
         fn gives_turns(&self, _: Internal) -> bool {
             false
         }
+
+        /// The names of its targets, and their algorithm.
+        fn targets(&self, _: Internal) -> Targets;
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
 use std::{fs, thread};
 
 use redisson_rate_limiter::{DecisionSource, Error, RedissonClient, Rules, RulesFile, Verdict};
@@ -132,47 +131,133 @@ async fn rules_of_a_file_have_plans_and_lists_and_shadow_mode() {
     }
 }
 
+/// A line of the file instead of another one.
+fn replaced(text: &str, right: &str, wrong: &str) -> String {
+    let of = |line: &str| match text.starts_with("rules:") {
+        true => in_yaml(line),
+        false => line.to_owned(),
+    };
+    let (right, wrong) = (of(right), of(wrong));
+    assert!(text.contains(&right), "{right}");
+    text.replacen(&right, &wrong, 1)
+}
+
+const BUCKET: &str = "algorithm = \"token_bucket\", per_second = 1, capacity = 2";
+const FIXED: &str = "algorithm = \"fixed_window\", limit = 2, window_ms = 60000";
+
 #[tokio::test(start_paused = true)]
 async fn a_changed_file_keeps_what_was_used() {
     for (file, text) in files() {
         let client = RedissonClient::in_memory();
         let rules = client.rules_from(&file.rules).unwrap();
+        assert!(rules.replace_from(&file.rules).unwrap().is_empty());
         assert_eq!(granted(&rules, "alice").await.0, 2);
-        let is_yaml = text == YAML;
-        let replace = |text: &str, right: &str, wrong: &str| {
-            let of = |line: &str| {
-                if is_yaml {
-                    in_yaml(line)
-                } else {
-                    line.to_owned()
-                }
-            };
-            let (right, wrong) = (of(right), of(wrong));
-            assert!(text.contains(&right), "{right}");
-            text.replacen(&right, &wrong, 1)
-        };
-        let larger = replace(text, "capacity = 2", "capacity = 5");
+        let larger = replaced(text, "capacity = 2", "capacity = 5");
         file.write(&larger);
-        rules.replace_from(&file.rules).unwrap();
+        let change = rules.replace_from(&file.rules).unwrap();
+        assert_eq!(change.to_string(), "changed: `per-user`");
         assert_eq!(granted(&rules, "alice").await.0, 0);
-        let fixed = "algorithm = \"fixed_window\", limit = 5, window_ms = 60000";
-        let bucket = "algorithm = \"token_bucket\", per_second = 1, capacity = 5";
-        file.write(&replace(&larger, bucket, fixed));
-        rules.replace_from(&file.rules).unwrap();
-        assert_eq!(granted(&rules, "alice").await.0, 0);
-        tokio::time::advance(Duration::from_secs(5)).await; // the bucket is full and counts no more
-        assert_eq!(granted(&rules, "alice").await.0, 5);
-
-        let moved = replace(text, "shared_rate\", permits", "fixed_window\", limit");
-        file.write(&replace(&moved, "interval_ms", "window_ms"));
-        let refused = rules.replace_from(&file.rules).unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "invalid rule `everything`: it has another algorithm than before: give its limiter another prefix"
-        );
-        file.write(&replace(text, "shadow = true", "shadow = false"));
-        rules.replace_from(&file.rules).unwrap();
+        file.write(&replaced(&larger, "shadow = true", "shadow = false"));
+        let change = rules.replace_from(&file.rules).unwrap();
+        assert_eq!(change.to_string(), "changed: `everything`");
         assert_eq!(granted(&rules, "monitoring").await.1, "everything");
+        let of_plan = replaced(&larger, "monitoring = \"allow\"", "monitoring = \"block\"");
+        file.write(&replaced(&of_plan, "limit = 3", "limit = 4"));
+        let change = rules.replace_from(&file.rules).unwrap();
+        assert_eq!(change.changed, ["per-user", "everything"]);
+        assert!(change.started_anew.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_with_other_keys_starts_anew_and_the_reload_says_so() {
+    for (file, text) in files() {
+        for (change, expected) in [
+            (
+                (BUCKET, FIXED),
+                "changed: `per-user`; started anew: `per-user`",
+            ),
+            (
+                ("\"per-user\"", "\"users\""),
+                "added: `users`; removed: `per-user`",
+            ),
+            (
+                ("key = \"user\"", "key = \"user\"\nprefix = \"own:\""),
+                "changed: `per-user`; started anew: `per-user`",
+            ),
+        ] {
+            let rules = RedissonClient::in_memory().rules_from(&file.rules).unwrap();
+            assert_eq!(granted(&rules, "alice").await.0, 2);
+            let (right, wrong) = change;
+            file.write(&replaced(text, right, wrong));
+            let change = rules.replace_from(&file.rules).unwrap();
+            assert_eq!(change.to_string(), expected);
+            assert_eq!(granted(&rules, "alice").await.0, 2);
+            file.write(text); // back: what is stored there is found again
+            rules.replace_from(&file.rules).unwrap();
+            assert_eq!(granted(&rules, "alice").await.0, 0);
+        }
+        let rules = RedissonClient::in_memory().rules_from(&file.rules).unwrap();
+        file.write(&replaced(text, "key = \"user\"", "key = \"all\""));
+        let change = rules.replace_from(&file.rules).unwrap();
+        assert_eq!(change.started_anew, ["per-user"]);
+        let fixed = "algorithm = \"fixed_window\", limit = 3, window_ms = 60000";
+        let window = "algorithm = \"sliding_window_log\", limit = 3, window_ms = 60000";
+        file.write(&replaced(text, fixed, window)); // of a plan, and the key as before
+        let change = rules.replace_from(&file.rules).unwrap();
+        assert_eq!(change.started_anew, ["per-user"]);
+    }
+}
+
+/// Whatever a file had before, also under the same prefix: another process may read a key as long as it is there.
+#[tokio::test(start_paused = true)]
+async fn two_algorithms_never_have_the_same_keys() {
+    let policies = [
+        BUCKET,
+        FIXED,
+        "algorithm = \"sliding_window_log\", limit = 2, window_ms = 60000",
+        "algorithm = \"sliding_window_counter\", limit = 2, window_ms = 60000, period_ms = 10000",
+        "algorithm = \"quota_bucket\", quota = 2, period_ms = 60000",
+        "algorithm = \"leaky_bucket\", quantity = 2, period_ms = 60000",
+        "algorithm = \"penalty_token_bucket\", quantity = 2, period_ms = 60000, capacity = 2",
+        "algorithm = \"shared_rate\", permits = 2, interval_ms = 60000",
+    ];
+    let text = |name: &str, prefix: &str, policy| {
+        let prefix = match prefix {
+            "" => String::new(),
+            prefix => format!("prefix = \"{prefix}\"\n"),
+        };
+        format!("[[rules]]\nname = \"{name}\"\nkey = \"user\"\n{prefix}policy = {{ {policy} }}\n")
+    };
+    let client = RedissonClient::in_memory();
+    let file = File::new("rules.toml", "rules = []");
+    let rules = client.rules_from(&file.rules).unwrap();
+    for name in ["a", "b"] {
+        for policy in policies {
+            for prefix in ["", "p:"] {
+                for process in [None, Some(client.rules([]).unwrap())] {
+                    file.write(&text(name, prefix, policy));
+                    let rules = process.as_ref().unwrap_or(&rules);
+                    rules.replace_from(&file.rules).unwrap();
+                    let user = "b:fixed_window:p:alice";
+                    assert!(rules.check(&user).await.is_ok(), "{name} {prefix} {policy}");
+                }
+            }
+        }
+    }
+    file.write(&(text("a:b", "", FIXED) + &text("a", "", FIXED)));
+    rules.replace_from(&file.rules).unwrap();
+    for (user, expected) in [("c", 2), ("b:c", 2)] {
+        assert_eq!(granted(&rules, user).await.0, expected);
+    }
+    for prefixes in [("p:", "p:"), ("p:", "p:q:"), ("p:q:", "p:"), ("", "a:")] {
+        let (one, other) = prefixes;
+        file.write(&(text("a", one, FIXED) + &text("b", other, FIXED)));
+        let refused = rules.replace_from(&file.rules).unwrap_err().to_string();
+        assert!(
+            refused.ends_with("`prefix` of `b`: its keys may be those of `a`"),
+            "{refused}"
+        );
     }
 }
 
@@ -309,16 +394,16 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
             "duplicate `name`: `per-user` is that of an earlier rule",
         ),
         (
-            "key = \"user\"",
-            "key = \"user\"\nprefix = \"shared:\"",
-            14,
-            "duplicate `prefix`: `shared:` is that of `per-user`",
+            "\"shared:\"",
+            "\"fixed_window:per-user:\"", // that of the plan
+            13,
+            "`prefix` of `everything`: keys of a `fixed_window` begin with `fixed_window:`",
         ),
         (
             "\"shared:\"",
-            "\"per-user:fixed_window:\"", // that of the plan
+            "\"\"", // any key may follow
             13,
-            "duplicate `prefix`: `per-user:fixed_window:` is that of `per-user`",
+            "`prefix` of `everything`: its keys may be those of `per-user`",
         ),
         ("\"per-user\"", "\"\"", 2, "`name` must not be empty"),
         ("prefix = \"shared:\"", "prefix = [5]", 16, "`prefix`: "),
@@ -431,6 +516,43 @@ fn a_file_with_a_mistake_is_refused_with_its_line_and_field() {
         }
     }
     assert!(others.is_empty(), "{}", others.join("\n"));
+}
+
+/// They apply to each request that has the key, and none could be decided.
+#[test]
+fn more_rules_of_one_key_than_decide_together_are_refused() {
+    let client = RedissonClient::in_memory();
+    let file = |count: usize, key: fn(usize) -> &'static str, policy: &str| {
+        let rules = (0..count).map(|it| {
+            let key = key(it);
+            format!("[[rules]]\nname = \"{it}\"\nkey = \"{key}\"\npolicy = {{ {policy} }}\n")
+        });
+        File::new("rules.toml", &rules.collect::<String>())
+    };
+    let of_users = |_| "user";
+    let counter =
+        "algorithm = \"sliding_window_counter\", limit = 9, window_ms = 60000, period_ms = 120";
+    for (count, policy) in [(32, FIXED), (4, counter)] {
+        client
+            .rules_from(&file(count, of_users, policy).rules)
+            .unwrap();
+        let of_two: fn(usize) -> _ = |it| if it % 2 == 0 { "user" } else { "all" };
+        client
+            .rules_from(&file(2 * count, of_two, policy).rules)
+            .unwrap();
+        let refused = client.rules_from(&file(count + 1, of_users, policy).rules);
+        let Error::InvalidRulesFile { line, reason, .. } = refused.unwrap_err() else {
+            panic!("another error")
+        };
+        assert_eq!(line, Some(4 * count + 1));
+        assert_eq!(
+            reason,
+            format!(
+                "`key` of `{count}`: all rules with the key `user` apply together, and at most 32 decide \
+                 a request, which touch at most 2,000 members of logs and counters"
+            )
+        );
+    }
 }
 
 #[test]

@@ -96,7 +96,8 @@ impl RedissonClient {
     /// # Several slots of a cluster
     /// No call reaches limiters in several slots. They are asked all at the same time, without a charge, and then decide one slot
     /// after another: a round trip, and one more for each slot. Those that would deny come first, and the others are not asked
-    /// again if one denies, so that a denied request is charged nowhere. If a limiter denies although it would have granted, because another request came
+    /// again if one denies, so that a denied request is charged nowhere. Then comes the slot that could grant the fewest further
+    /// requests, so that of many requests at once most are denied there, and not charged to a limit that others share. If a limiter denies although it would have granted, because another request came
     /// in between, what the slots before it took of limiters with a [`Rate`](crate::Rate) is given back, also if the future is
     /// dropped; other requests may have been denied meanwhile for want of it. A policy does not know single grants: what it
     /// was charged then stays. No limiter ever grants more than its limit. If the keys have a common hash tag, such as
@@ -234,8 +235,8 @@ impl RedissonClient {
     ///
     /// # Errors
     /// [`Error::InvalidRule`](crate::Error::InvalidRule) for a rule that has the name of another one, a limiter of another
-    /// client or one whose keys no cluster could keep in one slot. There may be any number of rules; a request that more than
-    /// 32 of them apply to is refused by [`Rules::check`], as by [`check_all`](Self::check_all).
+    /// client, one whose keys no cluster could keep in one slot, or one that may have the keys of another algorithm. There may be
+    /// any number of rules; if more than 32 of them apply to a request, [`Rules::check`] fails, with the same error and a warning.
     pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<Rules<R, E>> {
         Rules::new(Arc::clone(&self.0), rules.into())
     }

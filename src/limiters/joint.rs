@@ -4,9 +4,9 @@ mod in_turn;
 mod taken;
 
 use std::cmp::Reverse;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, mem};
 
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
@@ -54,12 +54,6 @@ impl Charge {
         Self { store, request }
     }
 
-    /// The same charge, by a limiter of this name.
-    pub(super) fn named(mut self, name: Arc<str>) -> Self {
-        self.request.name = name;
-        self
-    }
-
     /// The same charge, for a request that waits for its turn no longer than this.
     pub(super) fn with_longest_turn(mut self, longest: Duration) -> Result<Self> {
         let TargetRequest { target, cost, .. } = &mut self.request;
@@ -74,30 +68,15 @@ impl Charge {
         Arc::ptr_eq(&self.store, store)
     }
 
-    /// How many members of logs and counters a charge of this cost touches.
-    fn touches(&self, cost: u32) -> u32 {
-        self.request.target.model.touches(cost)
+    /// How many members of logs and counters a charge of 1 touches.
+    pub(super) fn touches(&self) -> u32 {
+        self.request.target.model.touches(1)
     }
 
-    /// How long what a target has used counts, and a penalty after that; `None` if that is not known.
-    pub(super) fn counts_for(&self) -> Option<Duration> {
+    /// The numbers of the limiter. Two limiters of one algorithm have the same ones if they decide alike.
+    pub(super) fn settings(&self) -> String {
         let Target { model, penalty, .. } = &self.request.target;
-        let window = model.quota().window;
-        let penalty = Duration::from_millis(penalty.unwrap_or(0).unsigned_abs());
-        (!window.is_zero()).then_some(window.max(penalty))
-    }
-
-    /// Whose keys it uses, beside another charge.
-    pub(super) fn keys_of(&self, other: &Self) -> Keys {
-        let [this, other] = [self, other].map(|it| &it.request.target);
-        match (
-            this.key == other.key,
-            this.model.kind() == other.model.kind(),
-        ) {
-            (false, _) => Keys::Others,
-            (true, false) => Keys::OfAnotherAlgorithm,
-            (true, true) => Keys::Same,
-        }
+        format!("{model:?} {penalty:?}")
     }
 }
 
@@ -119,8 +98,6 @@ pub(super) type Parts = SmallVec<[usize; 1]>;
 
 /// Why a limiter took part in a decision of rules.
 pub(super) struct Asked {
-    /// The place of its rule.
-    pub(super) rule: usize,
     /// The places of the parts of the request.
     pub(super) parts: Parts,
     /// The limiter, and its key.
@@ -144,14 +121,6 @@ impl fmt::Debug for Charged {
             .field("parts", &self.parts)
             .finish_non_exhaustive()
     }
-}
-
-/// Whether two limiters use the same keys.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Keys {
-    Same,
-    OfAnotherAlgorithm,
-    Others,
 }
 
 impl Charged {
@@ -214,8 +183,6 @@ pub struct JointDecision {
     decisions: SmallVec<[Decision; 1]>,
     /// The place of the one that decides.
     deciding: usize,
-    /// Those whose rule has a stricter one.
-    others: Vec<(Charged, Decision)>,
 }
 
 /// Decides one request by several limiters of one client, and waits until a granted one may proceed, unless that is
@@ -226,14 +193,13 @@ pub(crate) async fn check_all(
     mode: Mode,
 ) -> Result<JointDecision> {
     let reported = registry.state.events.joint_request().in_mode(mode);
-    let admitted = registry.state.admit();
-    let requests = match admitted.and_then(|()| joint_requests(&registry.store, charges)) {
-        Ok(requests) => requests,
-        Err(error) => return Err(reported.failed(error)),
-    };
-    let requests: Arc<[TargetRequest]> = requests.into();
+    let (requests, are_own) = requests_of(&registry.store, charges);
     let limiters = requests.iter().map(|it| (&*it.name, it.cost));
     let reported = reported.asking(limiters);
+    let admitted = registry.state.admit();
+    if let Err(error) = admitted.and_then(|()| refuse_unless_joint(&requests, are_own)) {
+        return Err(reported.failed(error));
+    }
     reported.queue_time().ends_now();
     let in_turn = |slots| Box::pin(in_turn::decide_in_turn(registry, slots));
     let decided = match in_turn::slots(&*registry.store, &requests) {
@@ -317,7 +283,8 @@ pub(crate) async fn peek_all(
     charges: impl IntoIterator<Item = Charge> + Send,
 ) -> Result<JointDecision> {
     registry.state.admit()?;
-    let requests: Arc<[TargetRequest]> = joint_requests(&registry.store, charges)?.into();
+    let (requests, are_own) = requests_of(&registry.store, charges);
+    refuse_unless_joint(&requests, are_own)?;
     let in_turn = |slots| Box::pin(in_turn::peek(registry, slots));
     let decided = match in_turn::slots(&*registry.store, &requests) {
         Some(slots) => in_turn(slots).await,
@@ -355,7 +322,8 @@ pub(super) async fn peek(
     local: &Arc<LocalStore>,
     charge: Charge,
 ) -> Result<Decision> {
-    let requests: Arc<[TargetRequest]> = joint_requests(store, [charge])?.into();
+    let (requests, are_own) = requests_of(store, [charge]);
+    refuse_unless_joint(&requests, are_own)?;
     let decisions = peek_requests(store, local, &requests).await?;
     Ok(JointDecision::by(&requests, decisions).into_decision())
 }
@@ -366,8 +334,7 @@ pub(super) async fn settle_all(
     cost: impl Fn(&str, usize) -> Option<u32>,
 ) -> Result<()> {
     let mut failure = None;
-    let each = decision.limiters.into_iter().zip(decision.decisions);
-    for (limiter, decision) in each.chain(decision.others) {
+    for (limiter, decision) in decision.limiters.into_iter().zip(decision.decisions) {
         if let (Some((asked, key)), Some(grant)) = (limiter.asked, decision.into_grant())
             && let Some(cost) = cost(&limiter.name, limiter.parts[0])
             && let Err(error) = asked.settle(&key, grant, cost).await
@@ -381,8 +348,7 @@ pub(super) async fn settle_all(
 /// Gives back what a joint decision took, and returns how many permits.
 pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> Result<u64> {
     let (mut refunded, mut failure) = (0, None);
-    let each = decision.limiters.into_iter().zip(decision.decisions);
-    for (limiter, decision) in each.chain(decision.others) {
+    for (limiter, decision) in decision.limiters.into_iter().zip(decision.decisions) {
         let Some(grant) = decision.into_grant() else {
             continue;
         };
@@ -414,24 +380,50 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
     changed.collect()
 }
 
-/// The limiters of one decision, once they are found to go together.
-fn joint_requests(
+/// The requests to the limiters of one decision, of too many limiters one more than may decide, and whether all are of this
+/// client.
+fn requests_of(
     store: &Arc<dyn Store>,
     charges: impl IntoIterator<Item = Charge>,
-) -> Result<Vec<TargetRequest>> {
+) -> (Arc<[TargetRequest]>, bool) {
+    let mut are_own = true;
+    let charges = charges.into_iter().take(MOST_LIMITERS + 1);
+    let requests = charges.map(|charge| {
+        are_own &= charge.is_of(store);
+        charge.request
+    });
+    let requests = requests.collect();
+    (requests, are_own)
+}
+
+/// Refuses limiters that cannot decide together.
+fn refuse_unless_joint(requests: &[TargetRequest], are_own: bool) -> Result<()> {
     let refuse = |reason| {
         Err(Error::InvalidArgument {
             argument: "charges",
             reason,
         })
     };
-    let charges = charges.into_iter().take(MOST_LIMITERS + 1);
-    let charges: SmallVec<[_; 4]> = charges.collect();
-    check_limiters(store, &charges)?;
-    if charges.is_empty() {
+    if !are_own {
+        return refuse("must all be of this client");
+    }
+    if requests.is_empty() {
         return refuse("must be at least one");
     }
-    let requests: Vec<_> = charges.into_iter().map(|charge| charge.request).collect();
+    match first_too_many(requests.iter().map(|it| it.target.model.touches(1))) {
+        Some(MOST_LIMITERS) => return refuse("must be at most 32"),
+        Some(_) => {
+            return refuse("must touch at most 2,000 members of logs and counters together");
+        }
+        None => {}
+    }
+    let touched = requests.iter().map(|it| it.target.model.touches(it.cost));
+    if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
+        return Err(Error::InvalidArgument {
+            argument: "cost",
+            reason: "must be lower: limiters touch at most 2,000 members of logs and counters together",
+        });
+    }
     let mut names: SmallVec<[&str; 4]> = requests.iter().map(|it| &*it.target.key).collect();
     names.sort_unstable();
     if has_twins(&names) {
@@ -439,7 +431,6 @@ fn joint_requests(
     }
     // Otherwise a key is the name, or begins with it in braces: then it is of one name only.
     let have_braces = names.iter().any(|name| name.contains(['{', '}']));
-    drop(names);
     let named = requests.iter().filter(|_| have_braces);
     let mut keys: Vec<_> = named
         .flat_map(|request| request.target.all_keys())
@@ -448,37 +439,20 @@ fn joint_requests(
     if has_twins(&keys) {
         return refuse("must all use different keys");
     }
-    Ok(requests)
+    Ok(())
 }
 
-/// Refuses limiters that cannot decide together, whatever their targets are.
-fn check_limiters(store: &Arc<dyn Store>, charges: &[Charge]) -> Result<()> {
-    let refuse = |reason| {
-        Err(Error::InvalidArgument {
-            argument: "charges",
-            reason,
+/// The place of the first limiter that cannot decide together with those before it, whatever a request costs. Each touches so
+/// many members of logs and counters for a cost of 1.
+pub(super) fn first_too_many(touches: impl IntoIterator<Item = u32>) -> Option<usize> {
+    let mut touched = 0_u32;
+    touches
+        .into_iter()
+        .enumerate()
+        .find_map(|(place, touches)| {
+            touched = touched.saturating_add(touches);
+            (place >= MOST_LIMITERS || touched > MOST_TOUCHED).then_some(place)
         })
-    };
-    if !charges.iter().all(|it| it.is_of(store)) {
-        return refuse("must all be of this client");
-    }
-    if charges.len() > MOST_LIMITERS {
-        return refuse("must be at most 32");
-    }
-    let touch_too_many = |cost_of: fn(&Charge) -> u32| {
-        let touched = charges.iter().map(|it| it.touches(cost_of(it)));
-        touched.fold(0, u32::saturating_add) > MOST_TOUCHED
-    };
-    if touch_too_many(|_| 1) {
-        return refuse("must touch at most 2,000 members of logs and counters together");
-    }
-    if touch_too_many(|it| it.request.cost) {
-        return Err(Error::InvalidArgument {
-            argument: "cost",
-            reason: "must be lower: limiters touch at most 2,000 members of logs and counters together",
-        });
-    }
-    Ok(())
 }
 
 /// By which the strictest of several answers is found.
@@ -513,63 +487,22 @@ impl JointDecision {
             limiters,
             decisions,
             deciding,
-            others: Vec::new(),
         }
     }
 
-    /// The same decision, with one answer of each rule for each part, that of its strictest limiter. Limiters of one rule for
-    /// one part follow each other, its own first.
-    pub(super) fn by_rule(mut self, asked: SmallVec<[Asked; 4]>) -> Self {
-        let is_same =
-            |pair: &[Asked]| pair[0].rule == pair[1].rule && pair[0].parts == pair[1].parts;
-        if !asked.windows(2).any(is_same) {
-            for (limiter, asked) in self.limiters.iter_mut().zip(asked) {
-                limiter.asked = Some(asked.by);
-                limiter.parts = asked.parts;
-            }
-            return self;
-        }
-        let mut limiters = SmallVec::<[Charged; 1]>::new();
-        let mut decisions = SmallVec::<[Decision; 1]>::new();
-        let (mut others, mut last) = (Vec::new(), None);
-        let each = self.limiters.into_iter().zip(self.decisions);
-        for (asked, (mut limiter, mut decision)) in asked.into_iter().zip(each) {
-            let Asked { rule, parts, by } = asked;
-            let rule = (rule, parts[0]);
+    /// The same decision, by rules that have asked the limiters for this.
+    pub(super) fn by_rules(mut self, asked: SmallVec<[Asked; 4]>) -> Self {
+        for (limiter, Asked { parts, by }) in self.limiters.iter_mut().zip(asked) {
             limiter.asked = Some(by);
             limiter.parts = parts;
-            match (limiters.last_mut(), decisions.last_mut()) {
-                (Some(of_rule), Some(strictest)) if last == Some(rule) => {
-                    limiter.name = Arc::clone(&of_rule.name);
-                    if strictness(&decision) > strictness(strictest) {
-                        mem::swap(of_rule, &mut limiter);
-                        mem::swap(strictest, &mut decision);
-                    }
-                    others.push((limiter, decision));
-                }
-                _ => {
-                    limiters.push(limiter);
-                    decisions.push(decision);
-                    last = Some(rule);
-                }
-            }
         }
-        Self {
-            others,
-            ..Self::new(limiters, decisions)
-        }
-    }
-
-    /// Each limiter and its answer, with those of a rule that has a stricter one.
-    fn each(&self) -> impl Iterator<Item = (&Charged, &Decision)> {
-        let others = self.others.iter().map(|(limiter, it)| (limiter, it));
-        self.limiters.iter().zip(&self.decisions).chain(others)
+        self
     }
 
     /// What was taken of RRateLimiters, by their names in the store.
     pub(super) fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
-        self.each()
-            .filter_map(|(limiter, decision)| limiter.grant(decision))
+        let each = self.limiters.iter().zip(&self.decisions);
+        each.filter_map(|(limiter, decision)| limiter.grant(decision))
     }
 
     /// Whether the request has to wait before it proceeds.
@@ -584,8 +517,7 @@ impl JointDecision {
 
     /// Whether a [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was unavailable.
     pub fn is_by_failure_policy(&self) -> bool {
-        self.each()
-            .any(|(_, decision)| decision.is_by_failure_policy())
+        self.decisions.iter().any(Decision::is_by_failure_policy)
     }
 
     /// The answer of each limiter, in the order of the charges. If the request is denied, a limiter that would have granted
@@ -648,7 +580,8 @@ impl JointDecision {
     /// let client = RedissonClient::in_memory();
     /// let limiter = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?.with_name("each");
     /// let rules = client.rules([Rule::new(limiter, |it: &&str| Some(it.to_string()), |_, _| 429)])?;
-    /// let Verdict::Granted(Some(joint)) = rules.check_all(&["alice", "bob"]).await? else { panic!() };
+    /// let verdict = rules.check_all(&["alice", "bob"]).await?;
+    /// let joint = verdict.decision().expect("a rule applies");
     /// let left: Vec<_> = joint.of_part(1).map(|(name, it)| (name, it.remaining())).collect();
     /// assert_eq!(left, [("each", 8)]);
     /// # Ok(()) }

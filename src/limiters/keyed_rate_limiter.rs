@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::joint::Charge;
-use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, at_once, sealed};
+use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, Targets, at_once, sealed};
 use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
 use crate::grant::Grant;
@@ -407,6 +407,10 @@ impl sealed::Chargeable for KeyedRateLimiter {
 
     fn rate_limiter(&self, key: &str, _: Internal) -> Option<RateLimiter> {
         Some(Self::rate_limiter(self, key))
+    }
+
+    fn targets(&self, internal: Internal) -> Targets {
+        self.limiter.targets(internal)
     }
 }
 

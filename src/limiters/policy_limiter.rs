@@ -16,7 +16,8 @@ use async_trait::async_trait;
 use super::joint::{self, Charge};
 use super::target_name::target_name;
 use super::turn::wait_for_turn;
-use super::{Chargeable, Limiter, RateLimiter, Registry, at_once, sealed, settle_by_check};
+use super::{Chargeable, Limiter, Names, RateLimiter, Registry, Targets};
+use super::{at_once, sealed, settle_by_check};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
@@ -628,6 +629,13 @@ impl<P: Policy> sealed::Chargeable for PolicyLimiter<P> {
     fn gives_turns(&self, _: Internal) -> bool {
         self.policies
             .read(|it| it.algorithm().properties().gives_turns)
+    }
+
+    fn targets(&self, _: Internal) -> Targets {
+        Targets {
+            names: Names::BeginWith(self.registry.mapped_name(&*self.prefix).into_owned()),
+            algorithm: self.model().name(),
+        }
     }
 }
 

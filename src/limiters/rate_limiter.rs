@@ -18,8 +18,8 @@ use crate::event::{QueueTime, Reported};
 use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
-use crate::limiters::{Charge, Chargeable, Limiter, at_once, sealed};
-use crate::policies::algorithm::Internal;
+use crate::limiters::{Charge, Chargeable, Limiter, Names, Targets, at_once, sealed};
+use crate::policies::algorithm::{Internal, Named};
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
 use crate::store::LimiterStore;
@@ -350,5 +350,12 @@ impl sealed::Chargeable for RateLimiter {
 
     fn rate_limiter(&self, _key: &str, _: Internal) -> Option<RateLimiter> {
         Some(self.clone().with_set_up(None))
+    }
+
+    fn targets(&self, _: Internal) -> Targets {
+        Targets {
+            names: Names::Is(self.name().to_owned()),
+            algorithm: SharedRate::NAME,
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Rules of a service: which requests are limited, whom each counts for, and what a denied one gets.
 
+mod change;
 #[cfg(feature = "serde")]
 mod config;
 mod deciding;
@@ -7,20 +8,25 @@ mod deciding;
 mod file;
 mod in_force;
 mod rule;
+mod targets;
+mod verdict;
 
 use std::fmt;
 use std::slice;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::joint::{JointDecision, refund_all, settle_all};
+use super::joint::{refund_all, settle_all};
 use super::{Limiter, Registry};
 use crate::error::Result;
+pub use change::RulesChange;
 #[cfg(feature = "serde")]
 pub use config::{RuleConfig, RulesConfig};
 #[cfg(feature = "rules-file")]
 pub use file::RulesFile;
 use in_force::InForce;
 pub use rule::{Plan, Rule};
+pub(super) use targets::{Names, Targets};
+pub use verdict::{RulesGrant, Verdict};
 
 /// What is true of a limiter whatever the key is, is true of this one.
 const ANY_KEY: &str = "key";
@@ -40,18 +46,19 @@ const ANY_KEY: &str = "key";
 /// let logins = client
 ///     .policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?
 ///     .with_name("logins")
+///     .with_prefix("login:")
 ///     .with_penalty(Duration::from_secs(600))?;
-/// let traffic = client.policy_limiter(TokenBucket::per_second(100).with_capacity(1_000))?.with_name("traffic");
+/// let traffic = client.policy_limiter(TokenBucket::per_second(100).with_capacity(1_000))?;
 /// let rules = client.rules(vec![
 ///     Rule::new(
 ///         logins,
-///         |request: &Request| request.user.as_ref().map(|user| format!("login:{user}")),
+///         |request: &Request| request.user.clone(),
 ///         |_, _| "too many logins".to_owned(),
 ///     )
 ///     .and_by(|request| Some(request.address.clone())),
 ///     Rule::new(
-///         traffic,
-///         |request: &Request| Some(format!("traffic:{}", request.address)),
+///         traffic.with_name("traffic").with_prefix("traffic:"),
+///         |request: &Request| Some(request.address.clone()),
 ///         |_, denied| format!("ask again in {:?}", denied.retry_after().unwrap_or_default()),
 ///     )
 ///     .cost(|request| request.bytes),
@@ -76,55 +83,24 @@ pub struct Rules<R, E> {
     in_force: RwLock<Arc<InForce<R, E>>>,
 }
 
-/// What the rules decide about a request.
-///
-/// Like [`Decision`](crate::Decision), it is not `#[non_exhaustive]`: granted and rejected are all there is.
-///
-/// ```
-/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, Verdict};
-/// use std::time::Duration;
-///
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> redisson_rate_limiter::Result<()> {
-/// let client = RedissonClient::in_memory();
-/// let per_user = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-/// let rules = client.rules([Rule::new(per_user, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-/// let status = |verdict| match verdict {
-///     Verdict::Granted(_) => 200,
-///     Verdict::Rejected(status, _) => status,
-/// };
-/// assert_eq!(status(rules.check(&"alice").await?), 200);
-/// assert_eq!(status(rules.check(&"alice").await?), 429);
-/// # Ok(()) }
-/// ```
-#[must_use = "a request that was rejected must not go on"]
-#[derive(Debug, PartialEq, Eq)]
-pub enum Verdict<E> {
-    /// All rules that apply and are enforced granted it, with the decision of each, by the name of its limiter; `None` if
-    /// there is no such rule.
-    Granted(Option<JointDecision>),
-    /// A rule denied it, and no rule charged it: the rejection of the rule that [decides](JointDecision::deciding), and the
-    /// decision of each.
-    Rejected(E, JointDecision),
-}
-
 impl<R, E> Rules<R, E> {
     pub(crate) fn new(registry: Arc<Registry>, rules: Arc<[Rule<R, E>]>) -> Result<Self> {
-        let in_force = InForce::new(&registry.store, rules, false, None)?;
+        let in_force = InForce::none().replaced_by(&registry.store, rules, false)?;
         Ok(Self {
             registry,
             in_force: RwLock::new(Arc::new(in_force)),
         })
     }
 
-    /// Replaces the rules while requests come in. A request in flight is decided by the old ones.
+    /// Replaces the rules while requests come in, and returns what has changed. A request in flight is decided by the old ones.
     ///
-    /// What the targets have used still counts. It is in the keys of the limiters, and a rule whose limiter has the same
-    /// algorithm and prefix as before finds it there. If the limiter of a rule, or of its plan, has other keys than the one
-    /// of the same name before, as it must if its algorithm changes, the one before takes part in the decisions too until its
-    /// window and its penalty have passed. Until then a request is granted only if both grant it; the decision has the stricter
-    /// answer of the two, and an [event](crate::Event::Request) both, that of the one before with ` (replaced)` behind its name. Keys
-    /// that the limiter of another rule uses now are counted by that rule alone. To change the numbers of a limiter, see also [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
+    /// A rule keeps what was used while its name, its algorithm and its keys stay: it is in the keys, where its limiter finds it.
+    /// Otherwise it starts anew, and [`RulesChange::started_anew`] names it. Only the new rules decide.
+    ///
+    /// No limiter may have the keys of another algorithm that these rules have had since they were made, because what is stored there
+    /// cannot be read. So give a limiter another prefix with another algorithm; rules from a file have the algorithm in
+    /// their prefixes. To change the numbers of a limiter, see also
+    /// [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -135,29 +111,33 @@ impl<R, E> Rules<R, E> {
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
     /// let none: [Rule<&str, i32>; 0] = [];
-    /// rules.replace(none)?;
-    /// assert_eq!(rules.check(&"alice").await?, Verdict::Granted(None));
+    /// let change = rules.replace(none)?;
+    /// assert_eq!(change.removed.len(), 1);
+    /// assert_eq!(rules.check(&"alice").await?, Verdict::Granted(RulesGrant::default()));
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// As [`RedissonClient::rules`](crate::RedissonClient::rules); the old rules stay.
-    pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<()> {
-        self.change(|before| {
-            let store = &self.registry.store;
-            InForce::new(store, rules.into(), before.is_shadow, Some(before))
-        })
+    pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<RulesChange> {
+        let store = &self.registry.store;
+        self.change(|before| before.replaced_by(store, rules.into(), before.is_shadow))
     }
 
     /// Puts rules in force, made of those before, in one step: no request is decided in between.
-    fn change(&self, next: impl FnOnce(&InForce<R, E>) -> Result<InForce<R, E>>) -> Result<()> {
+    fn change(
+        &self,
+        next: impl FnOnce(&InForce<R, E>) -> Result<InForce<R, E>>,
+    ) -> Result<RulesChange> {
         // If a name mapper panics, the old ones stay.
         let mut in_force = self
             .in_force
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        *in_force = Arc::new(next(&in_force)?);
-        Ok(())
+        let next = next(&in_force)?;
+        let change = RulesChange::between(&in_force, &next);
+        *in_force = Arc::new(next);
+        Ok(change)
     }
 
     /// [Replaces](Self::replace) the rules by those of a file, read again, and in the same step [sets the shadow
@@ -166,15 +146,14 @@ impl<R, E> Rules<R, E> {
     /// # Errors
     /// As [`RedissonClient::rules_from`](crate::RedissonClient::rules_from); the old rules stay.
     #[cfg(feature = "rules-file")]
-    pub fn replace_from(&self, file: &RulesFile<R, E>) -> Result<()>
+    pub fn replace_from(&self, file: &RulesFile<R, E>) -> Result<RulesChange>
     where
         R: 'static,
         E: 'static,
     {
         let (rules, is_shadow) = file.read(&self.registry)?;
-        self.change(|before| {
-            InForce::new(&self.registry.store, rules.into(), is_shadow, Some(before))
-        })
+        let store = &self.registry.store;
+        self.change(|before| before.replaced_by(store, rules.into(), is_shadow))
     }
 
     /// Sets all rules in [shadow mode](Rule::in_shadow), or ends that: nothing is enforced, and each request is decided and
@@ -190,7 +169,7 @@ impl<R, E> Rules<R, E> {
     /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
     /// rules.set_shadow(true);
     /// for _ in 0..2 {
-    ///     assert_eq!(rules.check(&"alice").await?, Verdict::Granted(None));
+    ///     assert_eq!(rules.check(&"alice").await?.decision(), None); // nothing is enforced
     /// }
     /// rules.set_shadow(false);
     /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
@@ -214,8 +193,8 @@ impl<R, E> Rules<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
-    /// assert_eq!(decision.deciding().1.remaining(), 0);
+    /// let verdict = rules.check(&"alice").await?;
+    /// assert_eq!(verdict.decision().expect("a rule applies").deciding().1.remaining(), 0);
     /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
     /// # Ok(()) }
     /// ```
@@ -229,7 +208,8 @@ impl<R, E> Rules<R, E> {
         self.check_all(slice::from_ref(request)).await
     }
 
-    /// Gives back every grant of a decision of these rules, as [`RedissonClient::refund_all`](crate::RedissonClient::refund_all).
+    /// Gives back what these rules have charged for a request, those in [shadow mode](Rule::in_shadow) too, as
+    /// [`RedissonClient::refund_all`](crate::RedissonClient::refund_all), and returns how many permits of rules of both modes.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -239,8 +219,8 @@ impl<R, E> Rules<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
-    /// assert_eq!(rules.refund(decision).await?, 1);
+    /// let Verdict::Granted(granted) = rules.check(&"alice").await? else { panic!() };
+    /// assert_eq!(rules.refund(granted).await?, 1);
     /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
     /// # Ok(()) }
     /// ```
@@ -250,12 +230,19 @@ impl<R, E> Rules<R, E> {
     ///
     /// # Cancel safety
     /// As [`RedissonClient::refund_all`](crate::RedissonClient::refund_all).
-    pub async fn refund(&self, decision: JointDecision) -> Result<u64> {
-        refund_all(&self.registry, decision).await
+    pub async fn refund(&self, granted: impl Into<RulesGrant> + Send) -> Result<u64> {
+        let (mut refunded, mut failure) = (0, None);
+        for decision in granted.into().into_decisions() {
+            match refund_all(&self.registry, decision).await {
+                Ok(permits) => refunded += permits,
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(refunded), Err)
     }
 
-    /// Gives back what a decision of these rules has granted to a request that is gone, as [`refund`](Self::refund), in the
-    /// background: see [`Limiter::refund_in_background`](crate::Limiter::refund_in_background).
+    /// Gives back what these rules have charged for a request that is gone, as [`refund`](Self::refund), in the background: see
+    /// [`Limiter::refund_in_background`](crate::Limiter::refund_in_background).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -265,19 +252,21 @@ impl<R, E> Rules<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
-    /// rules.refund_in_background(decision);
+    /// let Verdict::Granted(granted) = rules.check(&"alice").await? else { panic!() };
+    /// rules.refund_in_background(granted);
     /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
     /// # Ok(()) }
     /// ```
-    pub fn refund_in_background(&self, decision: JointDecision) {
-        for (name, grant) in decision.grants() {
-            let limiter = self.registry.rate_limiter(&name);
-            limiter.refund_in_background(&name, grant);
+    pub fn refund_in_background(&self, granted: impl Into<RulesGrant>) {
+        for decision in granted.into().into_decisions() {
+            for (name, grant) in decision.grants() {
+                let limiter = self.registry.rate_limiter(&name);
+                limiter.refund_in_background(&name, grant);
+            }
         }
     }
 
-    /// Corrects what a decision of these rules has charged, once the costs are known, as [`Limiter::settle`](crate::Limiter::settle)
+    /// Corrects what these rules have charged for a request, those in [shadow mode](Rule::in_shadow) too, once the costs are known, as [`Limiter::settle`](crate::Limiter::settle)
     /// does: `cost` has what the request should have cost, by the rule's name and the place of the [part](Self::check_all) of the
     /// request, which is 0 where it has one, or `None` for a charge that is right. Of parts that were charged together it is the
     /// place of the first one.
@@ -296,8 +285,8 @@ impl<R, E> Rules<R, E> {
     ///     Rule::new(requests, user, |_, _| 429),
     ///     Rule::new(tokens.clone(), user, |_, _| 429).cost(|_| 500),
     /// ])?;
-    /// let Verdict::Granted(Some(decision)) = rules.check(&"alice").await? else { panic!() };
-    /// rules.settle(decision, |rule, _| (rule == "tokens").then_some(120)).await?;
+    /// let Verdict::Granted(granted) = rules.check(&"alice").await? else { panic!() };
+    /// rules.settle(granted, |rule, _| (rule == "tokens").then_some(120)).await?;
     /// assert_eq!(tokens.rate_limiter("alice").available_permits().await?, 880);
     /// # Ok(()) }
     /// ```
@@ -309,10 +298,16 @@ impl<R, E> Rules<R, E> {
     /// If the future is dropped, some charges may not have been corrected.
     pub async fn settle(
         &self,
-        decision: JointDecision,
+        granted: impl Into<RulesGrant> + Send,
         cost: impl Fn(&str, usize) -> Option<u32> + Send,
     ) -> Result<()> {
-        settle_all(decision, cost).await
+        let mut failure = None;
+        for decision in granted.into().into_decisions() {
+            if let Err(error) = settle_all(decision, &cost).await {
+                failure = failure.or(Some(error));
+            }
+        }
+        failure.map_or(Ok(()), Err)
     }
 }
 

@@ -8,6 +8,8 @@ mod by_hand;
 mod every_store;
 #[path = "../support/every_policy.rs"]
 mod every_policy;
+#[path = "../support/seeded.rs"]
+mod seeded;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -42,6 +44,7 @@ mod release;
 mod reserve;
 mod reset;
 mod rules;
+mod rules_histories;
 mod rules_of_parts;
 mod runtimes;
 mod settle;
@@ -327,10 +330,20 @@ on_every_store! {
             a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced,
             rules_are_set_in_shadow_mode_while_requests_come_in,
             a_plan_has_a_limiter_of_its_own_or_allows_or_blocks,
-            a_rule_that_changes_its_algorithm_counts_what_was_used,
+            a_rule_with_another_algorithm_starts_anew_and_says_so,
+            limiters_that_may_have_keys_of_another_algorithm_are_refused,
+            rules_may_be_replaced_as_often_as_one_likes,
+            replaced_rules_stay_in_shadow_mode,
+            shadow_rules_are_charged_settled_and_given_back_as_others,
+            events_name_the_rules_that_refuse_a_request,
+            a_plan_that_a_rule_does_not_have_leaves_the_choice_to_others,
+            requests_that_one_limit_denies_are_not_charged_to_another,
             rules_that_swap_their_prefixes_go_on_deciding,
             what_rules_have_charged_is_settled_or_given_back_once,
             rules_per_user_and_per_address_need_no_common_hash_tag,
+        }
+        rules_histories {
+            random_histories_of_rules_charge_what_an_oracle_says,
         }
         rules_of_parts {
             all_parts_of_a_request_are_granted_or_none_is_charged,
@@ -341,7 +354,9 @@ on_every_store! {
             parts_that_count_for_one_target_are_charged_together,
             a_request_whose_turn_would_be_too_late_is_not_charged,
             there_may_be_more_rules_than_decide_a_request,
+            more_parts_than_are_decided_together_are_refused,
             a_release_gives_back_to_each_rratelimiter_that_applies,
+            a_release_that_one_limiter_refuses_reaches_the_others,
         }
         fixed_window {
             of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it,

@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use redisson_rate_limiter::{
     AnyPolicy, Chargeable, Decision, DecisionSource, Denied, Error, FixedWindow, JointDecision,
-    Plan, Rate, RedissonClient, Rule, TokenBucket, Verdict,
+    Plan, Rate, RedissonClient, Rule, RulesGrant, SlidingWindowCounter, SlidingWindowLog,
+    TokenBucket, Verdict,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
@@ -42,6 +43,19 @@ fn by_user(fixture: &Fixture) -> impl Fn(&Request) -> Option<String> + use<> {
 fn by_address(fixture: &Fixture) -> impl Fn(&Request) -> Option<String> + use<> {
     let tag = fixture.name().to_owned();
     move |request| Some(format!("{{{tag}}}address-{}", request.address))
+}
+
+/// The decision on a request that is granted.
+fn granted(verdict: Verdict<&'static str>) -> JointDecision {
+    match verdict {
+        Verdict::Granted(granted) => granted.into_decision().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether no rule has charged a request.
+fn is_free(verdict: Verdict<&'static str>) -> bool {
+    verdict == Verdict::Granted(RulesGrant::default())
 }
 
 async fn says(rules: &Rules, request: &Request) -> Option<&'static str> {
@@ -89,7 +103,7 @@ pub async fn a_request_that_no_rule_applies_to_is_granted(fixture: Fixture) {
         ..ALICE
     };
     for _ in 0..3 {
-        assert_eq!(rules.check(&nobody).await.unwrap(), Verdict::Granted(None));
+        assert!(is_free(rules.check(&nobody).await.unwrap()));
     }
 }
 
@@ -221,9 +235,7 @@ pub async fn a_verdict_has_the_decision_of_each_limiter_by_its_name(fixture: Fix
             .collect()
     };
     let owned = |name: &str, granted, remaining| (name.to_owned(), granted, remaining);
-    let Verdict::Granted(Some(both)) = rules.check(&ALICE).await.unwrap() else {
-        panic!("it is denied");
-    };
+    let both = granted(rules.check(&ALICE).await.unwrap());
     assert_eq!(
         named(&both),
         [owned("users", true, 1), owned("addresses", true, 2)]
@@ -233,9 +245,7 @@ pub async fn a_verdict_has_the_decision_of_each_limiter_by_its_name(fixture: Fix
         user: None,
         ..ALICE
     };
-    let Verdict::Granted(Some(one)) = rules.check(&nobody).await.unwrap() else {
-        panic!("it is denied");
-    };
+    let one = granted(rules.check(&nobody).await.unwrap());
     assert_eq!(named(&one), [owned("addresses", true, 1)]);
     assert_eq!(says(&rules, &nobody).await, None);
     let Verdict::Rejected("address", denied) = rules.check(&ALICE).await.unwrap() else {
@@ -278,9 +288,7 @@ pub async fn an_rratelimiter_is_part_of_a_rule_as_any_other(fixture: Fixture) {
     };
     let mut decisions = Vec::new();
     for request in [&ALICE, &ALICE, &nobody] {
-        let Verdict::Granted(Some(joint)) = rules.check(request).await.unwrap() else {
-            panic!("it is denied");
-        };
+        let joint = granted(rules.check(request).await.unwrap());
         decisions.push(joint);
     }
     let names: Vec<_> = decisions[0].by_limiter().map(|(name, _)| name).collect();
@@ -332,9 +340,7 @@ pub async fn a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced(fixture:
     let address = Rule::new(window(&client, 2), by_address(&fixture), |_, _| "address");
     let address = address.cost(|request| request.size).in_shadow();
     let rules = client.rules(vec![address, user]).unwrap();
-    let Verdict::Granted(Some(decision)) = rules.check(&ALICE).await.unwrap() else {
-        panic!("it is denied");
-    };
+    let decision = granted(rules.check(&ALICE).await.unwrap());
     let names: Vec<_> = decision.by_limiter().map(|(name, _)| name).collect();
     assert_eq!(names, ["3 an hour"]);
     for (size, expected) in [(2, None), (5, None), (1, Some("user"))] {
@@ -348,7 +354,7 @@ pub async fn a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced(fixture:
             "*3 an hour 1 granted: granted by store",
             "shadow *2 an hour 2 denied: denied by store",
             "*3 an hour 1 granted: granted by store",
-            "shadow : exceeds_limit",
+            "shadow *2 an hour 5: exceeds_limit",
             "*3 an hour 1 denied: denied by store", // the rule in shadow mode is not asked
         ]
     );
@@ -367,7 +373,7 @@ pub async fn rules_are_set_in_shadow_mode_while_requests_come_in(fixture: Fixtur
     rules.set_shadow(true);
     let blocked = Request { size: 9, ..ALICE };
     for request in [&ALICE, &ALICE, &blocked] {
-        assert_eq!(rules.check(request).await.unwrap(), Verdict::Granted(None));
+        assert_eq!(rules.check(request).await.unwrap().decision(), None);
     }
     rules.set_shadow(false);
     assert_eq!(says(&rules, &ALICE).await, Some("user"));
@@ -397,10 +403,12 @@ pub async fn a_plan_has_a_limiter_of_its_own_or_allows_or_blocks(fixture: Fixtur
     let paid = client.policy_limiter(TokenBucket::per_second(2)).unwrap();
     let paid = paid.with_prefix(format!("{tag}paid:"));
     let all = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
-    let all = all.with_prefix(tag).with_name("all");
+    let all = all.with_prefix(format!("{tag}all:")).with_name("all");
+    let free = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let free = free.with_prefix(format!("{tag}free:"));
     let user = Rule::new(
-        window(&client, 1),
-        by_user(&fixture),
+        free.with_name("1 an hour"),
+        |request: &Request| request.user.map(str::to_owned),
         |_, denied: &Decision| match denied.source() {
             DecisionSource::Rule => "blocked",
             _ => "user",
@@ -426,9 +434,7 @@ pub async fn a_plan_has_a_limiter_of_its_own_or_allows_or_blocks(fixture: Fixtur
     ] {
         assert_eq!(says(&rules, &on(plan)).await, expected, "{plan}");
     }
-    let Verdict::Granted(Some(all)) = rules.check(&on("allowed")).await.unwrap() else {
-        panic!("it is denied");
-    };
+    let all = granted(rules.check(&on("allowed")).await.unwrap());
     // Five of nine were granted, and this one; what was denied was charged to nobody.
     assert_eq!(
         (all.by_limiter().count(), all.deciding().1.remaining()),
@@ -440,48 +446,95 @@ pub async fn a_plan_has_a_limiter_of_its_own_or_allows_or_blocks(fixture: Fixtur
     assert_eq!(blocked.deciding().0, "1 an hour");
 }
 
-pub async fn a_rule_that_changes_its_algorithm_counts_what_was_used(fixture: Fixture) {
+/// A rule for users with this limiter.
+fn of_users(limiter: impl Chargeable + 'static) -> Vec<Rule<Request, &'static str>> {
+    let to = |request: &Request| request.user.map(str::to_owned);
+    vec![Rule::new(limiter, to, |_, _| "user")]
+}
+
+pub async fn a_rule_with_another_algorithm_starts_anew_and_says_so(fixture: Fixture) {
     let client = fixture.client("client").await;
     let stopped = fixture.stop_time();
     let tag = format!("{{{}}}", fixture.name());
-    let rule = |limiter| {
-        let to = |request: &Request| request.user.map(str::to_owned);
-        vec![Rule::new(limiter, to, |_, _| "user")]
-    };
     let limiter = |policy: AnyPolicy, prefix| {
         let limiter = client.policy_limiter(policy).unwrap();
-        limiter
-            .with_prefix(format!("{tag}{prefix}"))
-            .with_name("user")
+        let prefix = format!("{tag}{prefix}");
+        of_users(limiter.with_prefix(prefix).with_name("user"))
     };
-    let fixed = |prefix, limit| rule(limiter(FixedWindow::new(limit, 10 * SECOND).into(), prefix));
-    let bucket = |prefix| rule(limiter(TokenBucket::per_second(5).into(), prefix));
+    let fixed = |prefix, limit| limiter(FixedWindow::new(limit, HOUR).into(), prefix);
+    let bucket = |prefix| limiter(TokenBucket::per_second(1).into(), prefix);
     let rules = client.rules(fixed("fixed:", 2)).unwrap();
     assert_eq!(says(&rules, &ALICE).await, None);
-    let refused = rules.replace(bucket("fixed:")).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "invalid rule `user`: it has another algorithm than before: give its limiter another prefix"
-    );
-    rules.replace(bucket("bucket:")).unwrap();
-    let Verdict::Granted(Some(both)) = rules.check(&ALICE).await.unwrap() else {
-        panic!("it is denied");
-    };
-    let left = both.by_limiter().map(|(name, it)| (name, it.remaining()));
-    assert_eq!(left.collect::<Vec<_>>(), [("user", 0)]); // the stricter one, once
-    assert_eq!(says(&rules, &ALICE).await, Some("user")); // two were used
-    rules.replace(bucket("other:")).unwrap(); // what both have counted counts
+    assert_eq!(says(&rules, &ALICE).await, None);
+    let change = rules.replace(bucket("bucket:")).unwrap();
+    assert_eq!(change.started_anew, ["user"]);
+    let one = granted(rules.check(&ALICE).await.unwrap());
+    assert_eq!(one.by_limiter().count(), 1); // the one before does not decide
     assert_eq!(says(&rules, &ALICE).await, Some("user"));
-    rules.replace(fixed("fixed:", 3)).unwrap(); // so do its own targets
+    let change = rules.replace(fixed("fixed:", 3)).unwrap();
+    assert_eq!(change.started_anew, ["user"]);
+    assert_eq!(says(&rules, &ALICE).await, None); // what its keys still hold counts
+    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    let change = rules.replace(fixed("fixed:", 4)).unwrap();
+    assert_eq!((change.changed.len(), change.started_anew.len()), (1, 0));
     assert_eq!(says(&rules, &ALICE).await, None);
     assert_eq!(says(&rules, &ALICE).await, Some("user"));
-    rules.replace(bucket("bucket:")).unwrap();
-    fixture.let_pass(10 * SECOND).await;
-    let Verdict::Granted(Some(one)) = rules.check(&ALICE).await.unwrap() else {
-        panic!("it is denied");
-    };
-    assert_eq!(one.by_limiter().count(), 1);
+    assert!(rules.replace(fixed("fixed:", 4)).unwrap().is_empty());
     drop(stopped);
+}
+
+pub async fn limiters_that_may_have_keys_of_another_algorithm_are_refused(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let tag = format!("{{{}}}", fixture.name());
+    let bucket = |prefix: &str, name: &str| {
+        let limiter = client.policy_limiter(TokenBucket::per_second(1)).unwrap();
+        let limiter = limiter.with_prefix(format!("{tag}{prefix}"));
+        of_users(limiter.with_name(name))
+    };
+    let fixed = |prefix: &str, name: &str| {
+        let limiter = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
+        let limiter = limiter.with_prefix(format!("{tag}{prefix}"));
+        of_users(limiter.with_name(name))
+    };
+    let shared = || of_users(client.rate_limiter(&format!("{tag}a:orders")));
+    let together = |mut one: Vec<_>, other: Vec<_>| {
+        one.extend(other);
+        client.rules(one).map(|_| ())
+    };
+    for refused in [
+        together(fixed("a:", "a"), bucket("a:", "b")),
+        together(fixed("a:", "a"), bucket("a:b:", "b")),
+        together(fixed("a:b:", "a"), bucket("a:", "b")),
+        together(fixed("a:", "a"), shared()),
+        together(shared(), bucket("a:", "b")),
+    ] {
+        assert!(matches!(refused, Err(Error::InvalidRule { .. })));
+    }
+    together(fixed("a:", "a"), fixed("a:b:", "b")).unwrap();
+    together(fixed("a:orders:", "a"), shared()).unwrap();
+    let limiter = client.policy_limiter(TokenBucket::per_second(1)).unwrap();
+    let plan = limit(limiter.with_prefix(format!("{tag}a:")).with_name("a"));
+    let with_plan = fixed("a:", "a").remove(0).with_plan("paid", plan);
+    assert!(client.rules([with_plan]).is_err());
+
+    // Also those that rules had before, whatever their names are.
+    let rules = client.rules(fixed("a:", "a")).unwrap();
+    assert_eq!(says(&rules, &ALICE).await, None);
+    let refuse = |refused: Vec<_>| {
+        let error = rules.replace(refused).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "invalid rule `b`: it may have the keys of another algorithm, of another rule or of one before: \
+             give its limiter a prefix of its own"
+        );
+    };
+    refuse(bucket("a:", "b"));
+    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    rules.replace([]).unwrap();
+    refuse(bucket("a:", "b"));
+    assert_eq!(says(&rules, &ALICE).await, None);
+    rules.replace(fixed("a:", "b")).unwrap();
+    assert_eq!(says(&rules, &ALICE).await, Some("user"));
 }
 
 pub async fn rules_that_swap_their_prefixes_go_on_deciding(fixture: Fixture) {
@@ -496,14 +549,51 @@ pub async fn rules_that_swap_their_prefixes_go_on_deciding(fixture: Fixture) {
     let rules = client.rules([rule("one", "a:", 9), rule("other", "b:", 9)]);
     let rules: Rules = rules.unwrap();
     assert_eq!(says(&rules, &ALICE).await, None);
-    rules
-        .replace([rule("one", "b:", 9), rule("other", "a:", 2)])
-        .unwrap();
+    let change = rules.replace([rule("one", "b:", 9), rule("other", "a:", 2)]);
+    assert_eq!(change.unwrap().started_anew, ["one", "other"]);
     assert_eq!(says(&rules, &ALICE).await, None); // the second of the targets of both
     assert_eq!(says(&rules, &ALICE).await, Some("other"));
 }
 
-/// Also of the limiter that a rule had before.
+/// Each of them would be asked too, if a limiter decided because a rule had it once: more than one call may ask.
+pub async fn rules_may_be_replaced_as_often_as_one_likes(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let tag = format!("{{{}}}", fixture.name());
+    let with_prefixes = |of: usize| {
+        let rule = |place| {
+            let counter = SlidingWindowCounter::new(9, HOUR).with_period(HOUR / 500);
+            let limiter = client.policy_limiter(counter).unwrap();
+            let limiter = limiter.with_prefix(format!("{tag}{of}-{place}:"));
+            let to = |request: &Request| request.user.map(str::to_owned);
+            Rule::new(limiter.with_name(format!("{place}")), to, |_, _| "")
+        };
+        (0..3).map(rule).collect::<Vec<_>>()
+    };
+    let rules = client.rules(with_prefixes(0)).unwrap();
+    for of in 1..=40 {
+        assert_eq!(says(&rules, &ALICE).await, None);
+        let change = rules.replace(with_prefixes(of)).unwrap();
+        assert_eq!(change.started_anew.len(), 3);
+    }
+    let joint = granted(rules.check(&ALICE).await.unwrap());
+    let left: Vec<_> = joint.decisions().iter().map(Decision::remaining).collect();
+    assert_eq!(left, [8, 8, 8]);
+}
+
+pub async fn replaced_rules_stay_in_shadow_mode(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let rule = || Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user");
+    let rules = client.rules([rule()]).unwrap();
+    rules.set_shadow(true);
+    rules.replace([rule()]).unwrap();
+    for _ in 0..2 {
+        assert_eq!(says(&rules, &ALICE).await, None);
+    }
+    rules.set_shadow(false);
+    rules.replace([rule()]).unwrap();
+    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+}
+
 pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixture) {
     let client = fixture.client("client").await;
     let stopped = fixture.stop_time();
@@ -523,12 +613,12 @@ pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixt
     };
     let rules = client.rules(rules_with("before:")).unwrap();
     let charged = async || match rules.check(&ALICE).await.unwrap() {
-        Verdict::Granted(Some(decision)) => decision,
+        Verdict::Granted(granted) => granted,
         other => panic!("{other:?}"),
     };
     let left = async |prefix: &str| {
         let available = tokens(prefix).rate_limiter("alice");
-        available.available_permits().await.unwrap()
+        available.available_permits().await.unwrap_or(20) // nobody has asked for it
     };
     for (cost, expected) in [(5, 15), (2, 13), (9, 4)] {
         let decision = charged().await;
@@ -542,13 +632,199 @@ pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixt
     assert_eq!(says(&rules, &ALICE).await, Some("tokens"));
     tokens("before:").reset("alice").await.unwrap();
 
+    // Also after the rules were replaced.
+    let decision = charged().await;
     rules.replace(rules_with("now:")).unwrap();
-    let decision = charged().await;
     rules.settle(decision, |_, _| Some(1)).await.unwrap();
-    assert_eq!((left("before:").await, left("now:").await), (19, 19));
+    assert_eq!((left("before:").await, left("now:").await), (19, 20));
     let decision = charged().await;
-    assert_eq!(rules.refund(decision).await.unwrap(), 10);
-    assert_eq!((left("before:").await, left("now:").await), (19, 19));
+    assert_eq!(rules.refund(decision).await.unwrap(), 5);
+    assert_eq!((left("before:").await, left("now:").await), (19, 20));
+    drop(stopped);
+}
+
+/// An RRateLimiter's permits and those of a policy, by whether the rule in shadow mode would deny.
+pub async fn shadow_rules_are_charged_settled_and_given_back_as_others(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let stopped = fixture.stop_time();
+    let tag = format!("{{{}}}", fixture.name());
+    let tokens = |name: &str| {
+        let limiter = client.keyed_rate_limiter(&format!("{tag}{name}:"), Rate::overall(20, HOUR));
+        limiter.unwrap().with_name(name)
+    };
+    let user = |request: &Request| request.user.map(str::to_owned);
+    let rule = |name| Rule::new(tokens(name), user, move |_, _| name).cost(|_| 5);
+    let left = async || {
+        let mut left = Vec::new();
+        for name in ["enforced", "shadow"] {
+            let limiter = tokens(name).rate_limiter("alice");
+            left.push(limiter.available_permits().await.unwrap_or(20));
+        }
+        left
+    };
+    let both = || vec![rule("shadow").in_shadow(), rule("enforced")];
+    let alone = || vec![rule("shadow").in_shadow()];
+    for (made, enforced) in [(both(), true), (alone(), false)] {
+        let used = |permits: u64| if enforced { 20 - permits } else { 20 };
+        let rules = client.rules(made).unwrap();
+        let charged = async || match rules.check(&ALICE).await.unwrap() {
+            Verdict::Granted(granted) => granted,
+            other => panic!("{other:?}"),
+        };
+        // What a request has is kept while rules in shadow mode are asked, and after it.
+        let first = charged().await;
+        assert_eq!(first.decision().is_some(), enforced);
+        let names = first.rules().collect::<Vec<_>>();
+        assert_eq!(names.contains(&"shadow"), true);
+        assert_eq!(left().await, [used(5), 15]);
+        rules.settle(first.clone(), |_, _| Some(2)).await.unwrap();
+        assert_eq!(left().await, [used(2), 18]);
+        rules.settle(first.clone(), |_, _| Some(9)).await.unwrap(); // once
+        assert_eq!(rules.refund(first).await.unwrap(), 0);
+        let second = charged().await;
+        let settled = rules.settle(second, |rule, _| (rule == "shadow").then_some(8));
+        settled.await.unwrap();
+        assert_eq!(left().await, [used(7), 10]);
+        let third = charged().await;
+        let given_back = if enforced { 10 } else { 5 };
+        assert_eq!(rules.refund(third).await.unwrap(), given_back);
+        assert_eq!(left().await, [used(7), 10]);
+        for name in ["enforced", "shadow"] {
+            let _ = tokens(name).reset("alice").await;
+        }
+    }
+    let rules = client.rules(both()).unwrap();
+    tokens("shadow")
+        .check("alice", 18)
+        .await
+        .unwrap()
+        .into_grant()
+        .unwrap();
+    let denied = rules.check(&ALICE).await.unwrap();
+    let Verdict::Granted(granted) = denied else {
+        panic!("it is enforced");
+    };
+    assert_eq!(granted.rules().collect::<Vec<_>>(), ["enforced"]);
+    assert_eq!(left().await, [15, 2]);
+    assert_eq!(rules.refund(granted).await.unwrap(), 5);
+    assert_eq!(left().await, [20, 2]);
+    rules.set_shadow(true);
+    tokens("shadow").reset("alice").await.unwrap();
+    let Verdict::Granted(granted) = rules.check(&ALICE).await.unwrap() else {
+        panic!("it is enforced");
+    };
+    assert_eq!(granted.decision(), None);
+    assert_eq!(left().await, [15, 15]);
+    assert_eq!(rules.refund(granted).await.unwrap(), 10);
+    drop(stopped);
+}
+
+pub async fn events_name_the_rules_that_refuse_a_request(fixture: Fixture) {
+    let told = Told::default();
+    let builder = RedissonClient::builder().response_timeout(60 * SECOND);
+    let client = fixture.build(told.by(builder)).await;
+    let tag = format!("{{{}}}", fixture.name());
+    let rule = |name: String| {
+        let limiter = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
+        let limiter = limiter.with_prefix(format!("{tag}{name}:"));
+        let to = |request: &Request| request.user.map(str::to_owned);
+        Rule::new(limiter.with_name(name), to, |_, _| "").cost(|request| request.size)
+    };
+    let names = (0..33).map(|place| format!("rule {place:02}"));
+    let rules = client.rules(names.clone().map(rule).collect::<Vec<_>>());
+    let rules: Rules = rules.unwrap();
+    let too_many = rules.check(&ALICE).await.unwrap_err();
+    assert_eq!(
+        too_many.to_string(),
+        "invalid rule `rule 32`: it is one too many for a request that it applies to: at most 32 rules decide \
+         together, and touch at most 2,000 members of logs and counters"
+    );
+    let all: Vec<_> = names.map(|name| format!("*{name} 1")).collect();
+    let expected = format!("{}: invalid_rule", all.join(", "));
+    assert_eq!(told.take_requests(), [&*expected]);
+    rules.set_shadow(true);
+    assert_eq!(says(&rules, &ALICE).await, None);
+    assert_eq!(told.take_requests(), [format!("shadow {expected}")]);
+
+    let limiter = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let limiter = limiter.with_prefix(format!("{tag}wide:")).with_name("wide");
+    let wide = Rule::new(
+        limiter,
+        |request: &Request| request.user.map(str::to_owned),
+        |_, _| "",
+    );
+    let rules: Rules = client.rules([wide, rule("narrow".to_owned())]).unwrap();
+    let request = Request { size: 3, ..ALICE };
+    let error = rules.check(&request).await.unwrap_err();
+    assert!(matches!(error, Error::ExceedsLimit { limit: 2, .. }));
+    assert_eq!(told.take_requests(), ["*narrow 3: exceeds_limit"]);
+
+    // Counters that touch too many members together, whatever a request costs.
+    let counter = |place: u32| {
+        let counter = SlidingWindowCounter::new(9, HOUR).with_period(HOUR / 500);
+        let limiter = client.policy_limiter(counter).unwrap();
+        let limiter = limiter.with_prefix(format!("{tag}counter{place}:"));
+        let to = |request: &Request| request.user.map(str::to_owned);
+        Rule::new(limiter.with_name(format!("{place}")), to, |_, _| "")
+    };
+    let rules = client
+        .rules((0..4).map(counter).collect::<Vec<_>>())
+        .unwrap();
+    assert_eq!(says(&rules, &ALICE).await, None);
+    let rules = client
+        .rules((0..5).map(counter).collect::<Vec<_>>())
+        .unwrap();
+    let too_many = rules.check(&ALICE).await.unwrap_err();
+    assert!(matches!(too_many, Error::InvalidRule { rule, .. } if rule == "4"));
+}
+
+/// Of several functions that choose a plan, those that name none of the rule's do not count.
+pub async fn a_plan_that_a_rule_does_not_have_leaves_the_choice_to_others(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let rule = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user")
+        .with_plan("blocked", Plan::Block)
+        .plan_of(|_, _| Some("no such plan".to_owned()))
+        .plan_of(|_, _| None)
+        .plan_of(|_, _| Some("blocked".to_owned()));
+    let rules = client.rules([rule]).unwrap();
+    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+}
+
+/// On a cluster they are in two slots, and asked one after another.
+pub async fn requests_that_one_limit_denies_are_not_charged_to_another(fixture: Fixture) {
+    let client = Arc::new(fixture.client("client").await);
+    let stopped = fixture.stop_time();
+    let policies = |limit| -> [AnyPolicy; 4] {
+        [
+            FixedWindow::new(limit, HOUR).into(),
+            TokenBucket::per_second(1).with_capacity(limit).into(),
+            SlidingWindowLog::new(limit, HOUR).into(),
+            Rate::overall(u64::from(limit), HOUR).into(),
+        ]
+    };
+    for (all, one) in policies(97).into_iter().zip(policies(3)) {
+        let limiter = |name: &str, policy: AnyPolicy| {
+            let prefix = format!("{}-{name}-{}:", fixture.name(), policy.algorithm());
+            client.policy_limiter(policy).unwrap().with_prefix(prefix)
+        };
+        let (all, one) = (limiter("all", all), limiter("one", one));
+        // The broad one first, as rules or descriptors may name them.
+        let asked = (0..100).map(|_| {
+            let charges = [
+                all.charge("all", 1).unwrap(),
+                one.charge("alice", 1).unwrap(),
+            ];
+            let client = Arc::clone(&client);
+            tokio::spawn(async move { client.check_all(charges).await.unwrap().is_granted() })
+        });
+        let mut granted = 0;
+        for asked in asked.collect::<Vec<_>>() {
+            granted += u32::from(asked.await.unwrap());
+        }
+        assert_eq!(granted, 3);
+        let left = all.peek("all", 1).await.unwrap().remaining();
+        assert_eq!(left, 97 - 3 - 1);
+    }
     drop(stopped);
 }
 

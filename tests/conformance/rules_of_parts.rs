@@ -40,6 +40,14 @@ async fn rules(fixture: &Fixture) -> Rules<Part, &'static str> {
     client.rules([users, paths]).unwrap()
 }
 
+/// The decision on a request that is granted.
+fn granted(verdict: Verdict<&'static str>) -> JointDecision {
+    match verdict {
+        Verdict::Granted(granted) => granted.into_decision().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
 async fn rejects(rules: &Rules<Part, &'static str>, parts: &[Part]) -> Option<&'static str> {
     match rules.check_all(parts).await.unwrap() {
         Verdict::Granted(_) => None,
@@ -69,17 +77,13 @@ fn of_part(joint: &JointDecision, part: usize) -> Vec<(String, u64, bool)> {
 pub async fn limiters_say_which_part_of_a_request_they_decided_on(fixture: Fixture) {
     let rules = rules(&fixture).await;
     let parts = [("other", 1), ("path-a", 1), ("user-alice", 2)];
-    let Verdict::Granted(Some(joint)) = rules.check_all(&parts).await.unwrap() else {
-        panic!("it is denied");
-    };
+    let joint = granted(rules.check_all(&parts).await.unwrap());
     assert_eq!(of_part(&joint, 0), []);
     assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 2, true)]);
     assert_eq!(of_part(&joint, 2), [("users".to_owned(), 0, true)]);
     // Also where there is one only.
     let one = [("other", 1), ("path-a", 1)];
-    let Verdict::Granted(Some(joint)) = rules.check_all(&one).await.unwrap() else {
-        panic!("it is denied");
-    };
+    let joint = granted(rules.check_all(&one).await.unwrap());
     assert_eq!(of_part(&joint, 0), []);
     assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 1, true)]);
 }
@@ -101,16 +105,14 @@ pub async fn parts_are_peeked_and_nothing_is_charged(fixture: Fixture) {
     let rules = rules(&fixture).await;
     let parts = [("path-a", 1), ("user-alice", 2)];
     for _ in 0..2 {
-        let Verdict::Granted(Some(joint)) = rules.peek_all(&parts).await.unwrap() else {
-            panic!("it is denied");
-        };
+        let joint = granted(rules.peek_all(&parts).await.unwrap());
         assert_eq!(of_part(&joint, 1), [("users".to_owned(), 0, true)]);
     }
     assert_eq!(rejects(&rules, &parts).await, None);
     let denied = rules.peek_all(&parts).await.unwrap();
     assert!(matches!(denied, Verdict::Rejected("user-alice", _)));
     let nobody = rules.peek_all(&[("other", 1)]).await.unwrap();
-    assert_eq!(nobody, Verdict::Granted(None));
+    assert_eq!(nobody.decision(), None);
 }
 
 pub async fn each_part_of_a_request_is_settled_by_its_own_cost(fixture: Fixture) {
@@ -120,9 +122,7 @@ pub async fn each_part_of_a_request_is_settled_by_its_own_cost(fixture: Fixture)
     let rules = client.rules([rule(tokens.clone(), &fixture, "user")]);
     let rules = rules.unwrap();
     let parts = [("user-alice", 2), ("user-bob", 2)];
-    let Verdict::Granted(Some(joint)) = rules.check_all(&parts).await.unwrap() else {
-        panic!("it is denied");
-    };
+    let joint = granted(rules.check_all(&parts).await.unwrap());
     let settled = rules.settle(joint, |_, part| [Some(1), Some(5)][part]);
     settled.await.unwrap();
     for (user, left) in [("user-alice", 9), ("user-bob", 5)] {
@@ -135,9 +135,7 @@ pub async fn parts_that_count_for_one_target_are_charged_together(fixture: Fixtu
     let rules = rules(&fixture).await;
     let parts = [("path-a", 1), ("user-a", 1), ("path-a", 1)];
     for verdict in [rules.peek_all(&parts).await, rules.check_all(&parts).await] {
-        let Verdict::Granted(Some(joint)) = verdict.unwrap() else {
-            panic!("it is denied");
-        };
+        let joint = granted(verdict.unwrap());
         for place in [0, 2] {
             assert_eq!(of_part(&joint, place), [("paths".to_owned(), 1, true)]);
         }
@@ -178,10 +176,7 @@ pub async fn a_request_whose_turn_would_be_too_late_is_not_charged(fixture: Fixt
         assert_eq!(joint.deciding().1.retry_after(), Some(SECOND));
         // It would be the next one: none of those before has a place.
         let peeked = long.peek_all(&[("user", 1)]).await.unwrap();
-        let Verdict::Granted(Some(joint)) = peeked else {
-            panic!("{peeked:?}");
-        };
-        let decision = joint.into_decision();
+        let decision = granted(peeked).into_decision();
         assert!(
             matches!(&decision, Decision::Granted(it) if it.delay == SECOND),
             "{decision:?}"
@@ -194,6 +189,19 @@ pub async fn a_request_whose_turn_would_be_too_late_is_not_charged(fixture: Fixt
     );
 }
 
+/// No rule is to blame for that.
+pub async fn more_parts_than_are_decided_together_are_refused(fixture: Fixture) {
+    let rules = rules(&fixture).await;
+    let users = (0..33).map(|it| (&*format!("user-{it}").leak(), 1));
+    let users: Vec<_> = users.collect();
+    let many = rules.check_all(&users).await;
+    let Err(Error::InvalidArgument { argument, .. }) = many else {
+        panic!("{many:?}");
+    };
+    assert_eq!(argument, "charges");
+    assert_eq!(rejects(&rules, &users[..32]).await, None);
+}
+
 pub async fn there_may_be_more_rules_than_decide_a_request(fixture: Fixture) {
     let client = fixture.client("client").await;
     let kinds = (0..40).map(|it| &*format!("{it:02}").leak());
@@ -202,24 +210,13 @@ pub async fn there_may_be_more_rules_than_decide_a_request(fixture: Fixture) {
     for expected in [None, Some("39")] {
         assert_eq!(rejects(&rules, &[("39", 1)]).await, expected);
     }
-    let all = (0..33).map(|it| {
-        let name = it.to_string();
-        let tag = name.clone();
-        Rule::new(
-            window(&client, 1, &name),
-            move |_: &Part| Some(tag.clone()),
-            |_, _| "",
-        )
-    });
-    let rules = client.rules(all.collect::<Vec<_>>()).unwrap();
-    let refused = rules.check(&("any", 1)).await.unwrap_err().to_string();
-    assert_eq!(refused, "invalid argument: `charges` must be at most 32");
 }
 
 pub async fn a_release_gives_back_to_each_rratelimiter_that_applies(fixture: Fixture) {
     let client = fixture.client("client").await;
     let shared = client.keyed_rate_limiter("shared:", Rate::overall(3, HOUR));
-    let users = rule(window(&client, 9, "users"), &fixture, "user");
+    let users = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
+    let users = rule(users.with_prefix("users:"), &fixture, "user");
     let rules = client
         .rules([rule(shared.unwrap(), &fixture, "user"), users])
         .unwrap();
@@ -235,4 +232,28 @@ pub async fn a_release_gives_back_to_each_rratelimiter_that_applies(fixture: Fix
     assert_eq!(rules.release(&("other", 1)).await.unwrap(), 0);
     // Nobody has asked for that one, so nothing of it is in use.
     assert_eq!(rules.release(&("user-bob", 1)).await.unwrap(), 0);
+}
+
+/// One of the limiters has a key of another kind; the others, before and after it, take their permits back.
+pub async fn a_release_that_one_limiter_refuses_reaches_the_others(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let limiter = |name: &str| client.rate_limiter(&format!("{{{}}}{name}", fixture.name()));
+    for name in ["first", "last"] {
+        let rate = Rate::overall(5, HOUR);
+        limiter(name).set_rate(rate).await.unwrap();
+        assert!(limiter(name).try_acquire(5).await.unwrap());
+    }
+    let other = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let other = other.check(limiter("spoilt").name(), 1).await;
+    assert!(other.unwrap().is_granted());
+    let all = ["first", "spoilt", "last"].map(|name| rule(limiter(name), &fixture, "user"));
+    let rules = client.rules(all).unwrap();
+    let refused = rules.release(&("user-alice", 2)).await;
+    assert!(
+        matches!(refused, Err(Error::BadState { .. })),
+        "{refused:?}"
+    );
+    for name in ["first", "last"] {
+        assert_eq!(limiter(name).available_permits().await.unwrap(), 2);
+    }
 }

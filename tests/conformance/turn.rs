@@ -203,9 +203,10 @@ pub async fn rules_grant_a_request_when_it_may_proceed(fixture: Fixture) {
         let waiting = ask(&three.minute, "a", check).await;
         fixture.pass(60 * SECOND); // the bucket's own time
         let verdict = has_its_turn(waiting, 60 * SECOND).await;
-        let Verdict::Granted(Some(decision)) = verdict else {
+        let Verdict::Granted(granted) = verdict else {
             panic!("{verdict:?}");
         };
+        let decision = granted.into_decision().unwrap();
         assert_eq!(decision.decisions().len(), request as usize + 1);
         assert_eq!(delay(decision.deciding().1), Duration::ZERO);
     }
@@ -213,7 +214,7 @@ pub async fn rules_grant_a_request_when_it_may_proceed(fixture: Fixture) {
     rules.set_shadow(true);
     for request in [0, 1] {
         let verdict = at_once(rules.check(&request)).await.unwrap();
-        assert_eq!(verdict, Verdict::Granted(None));
+        assert_eq!(verdict.decision(), None);
     }
 }
 

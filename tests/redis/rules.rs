@@ -20,9 +20,10 @@ async fn a_request_dropped_while_shadow_rules_are_asked_keeps_no_permits() {
     });
     let client = steady(&fixture.server.url(), builder).await;
     let enforced = client
-        .keyed_rate_limiter("", Rate::overall(5, HOUR))
+        .keyed_rate_limiter("enforced:", Rate::overall(5, HOUR))
         .unwrap();
     let shadow = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
+    let shadow = shadow.with_prefix("shadow:");
     let rules = client.rules([
         Rule::new(
             enforced.with_name("enforced"),
@@ -43,6 +44,6 @@ async fn a_request_dropped_while_shadow_rules_are_asked_keeps_no_permits() {
         verdict = rules.check(&NAME) => panic!("{verdict:?}"),
     }
     assert!(client.close(PATIENCE).await);
-    let limiter = client.rate_limiter(NAME);
+    let limiter = client.rate_limiter(&format!("enforced:{NAME}"));
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::{fmt, iter};
 
 use http::request::Parts;
-use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules};
+use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules, RulesGrant};
 
 use crate::fields::Limit;
 use crate::key::KeptKey;
@@ -56,7 +56,7 @@ enum By {
     },
     Rules {
         rules: Arc<Rules<Parts, ()>>,
-        decision: JointDecision,
+        granted: RulesGrant,
     },
 }
 
@@ -69,8 +69,10 @@ impl Charged {
         })
     }
 
-    pub(crate) fn by_rules(rules: Arc<Rules<Parts, ()>>, decision: JointDecision) -> Self {
-        Self::by(By::Rules { rules, decision })
+    /// What rules have granted, or denied: then they have charged nothing.
+    pub(crate) fn by_rules(rules: Arc<Rules<Parts, ()>>, decided: impl Into<RulesGrant>) -> Self {
+        let granted = decided.into();
+        Self::by(By::Rules { rules, granted })
     }
 
     fn by(by: By) -> Self {
@@ -95,22 +97,23 @@ impl Charged {
         iter::successors(Some(self), |it| it.outer.as_deref()).map(|it| &it.by)
     }
 
-    /// The decision; of several limiters, the strictest one: see [`JointDecision::deciding`].
+    /// The decision; of several limiters, the strictest one: see [`JointDecision::deciding`]. `None` if all rules that apply are
+    /// in [shadow mode](redisson_rate_limiter::Rule::in_shadow).
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;
     /// fn left(request: &http::Request<String>) -> Option<u64> {
-    ///     Some(request.extensions().get::<Charged>()?.decision().remaining())
+    ///     Some(request.extensions().get::<Charged>()?.decision()?.remaining())
     /// }
     /// ```
-    pub fn decision(&self) -> &Decision {
+    pub fn decision(&self) -> Option<&Decision> {
         match &self.by {
-            By::One { decision, .. } => decision,
-            By::Rules { decision, .. } => decision.deciding().1,
+            By::One { decision, .. } => Some(decision),
+            By::Rules { granted, .. } => Some(granted.decision()?.deciding().1),
         }
     }
 
-    /// Each limiter's name and its decision; of rules, each rule that applies.
+    /// Each limiter's name and its decision; of rules, each rule that applies and is enforced.
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;
@@ -124,10 +127,22 @@ impl Charged {
                 By::One {
                     limiter, decision, ..
                 } => (Some((limiter.name(), decision)), None),
-                By::Rules { decision, .. } => (None, Some(decision)),
+                By::Rules { granted, .. } => (None, granted.decision()),
             };
             one.into_iter()
                 .chain(joint.into_iter().flat_map(JointDecision::by_limiter))
+        })
+    }
+
+    /// The names of the limiters that have charged the request, also of rules in shadow mode: their costs are settled too.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_layer().flat_map(|by| {
+            let (one, several) = match by {
+                By::One { limiter, .. } => (Some(limiter.name()), None),
+                By::Rules { granted, .. } => (None, Some(granted)),
+            };
+            let several = several.into_iter().flat_map(RulesGrant::rules);
+            one.into_iter().chain(several)
         })
     }
 
@@ -163,7 +178,7 @@ impl Charged {
                     limiter.refund_in_background(&key, grant);
                 }
             }
-            By::Rules { rules, decision } => rules.refund_in_background(decision),
+            By::Rules { rules, granted } => rules.refund_in_background(granted),
         }
     }
 
@@ -203,8 +218,8 @@ impl Charged {
     /// A call dropped in flight may or may not have corrected them.
     pub async fn settle_each(&self, cost: impl Fn(&str) -> Option<u32> + Send) -> Result<()> {
         // Asked for before anything is awaited: what is called need not be `Sync`.
-        let costs = self.by_limiter();
-        let costs = costs.filter_map(|(limiter, _)| Some((limiter.to_owned(), cost(limiter)?)));
+        let costs = self.names();
+        let costs = costs.filter_map(|limiter| Some((limiter.to_owned(), cost(limiter)?)));
         let costs: HashMap<_, _> = costs.collect();
         let mut settled = Ok(());
         for by in self.by_layer().cloned() {
@@ -220,7 +235,10 @@ impl Charged {
             By::One {
                 limiter, decision, ..
             } => Limits::One(Limit::of(limiter.name(), decision)),
-            By::Rules { decision, .. } => {
+            By::Rules { granted, .. } => {
+                let Some(decision) = granted.decision() else {
+                    return Limits::One(None);
+                };
                 let (strictest, decided) = decision.deciding();
                 if decision.decisions().len() == 1 {
                     return Limits::One(Limit::of(strictest, decided));
@@ -247,7 +265,7 @@ impl By {
                 Some(grant) => limiter.refund(&key, grant).await.map(u64::from),
                 None => Ok(0),
             },
-            Self::Rules { rules, decision } => rules.refund(decision).await,
+            Self::Rules { rules, granted } => rules.refund(granted).await,
         }
     }
 
@@ -261,8 +279,8 @@ impl By {
                 (Some(grant), Some(cost)) => limiter.settle(&key, grant, cost).await,
                 _ => Ok(()),
             },
-            Self::Rules { rules, decision } => {
-                rules.settle(decision, move |rule, _| cost(rule)).await
+            Self::Rules { rules, granted } => {
+                rules.settle(granted, move |rule, _| cost(rule)).await
             }
         }
     }

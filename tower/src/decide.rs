@@ -292,18 +292,13 @@ impl Asked for Arc<Rules<Parts, ()>> {
     }
 
     fn deciding(decided: &Verdict<()>) -> Option<&Decision> {
-        match decided {
-            Verdict::Granted(None) => None,
-            Verdict::Granted(Some(joint)) | Verdict::Rejected((), joint) => {
-                Some(joint.deciding().1)
-            }
-        }
+        Some(decided.decision()?.deciding().1)
     }
 
     fn answer(self, decided: Verdict<()>) -> Answer {
         match decided {
-            Verdict::Granted(None) => Answer::Free,
-            Verdict::Granted(Some(joint)) => Answer::Granted(Charged::by_rules(self, joint)),
+            Verdict::Granted(granted) if granted.is_empty() => Answer::Free,
+            Verdict::Granted(granted) => Answer::Granted(Charged::by_rules(self, granted)),
             Verdict::Rejected((), joint) => Answer::Denied(Charged::by_rules(self, joint)),
         }
     }

@@ -164,9 +164,9 @@ where
                         return Poll::Ready(Ok(response));
                     };
                     let (head, body) = response.into_parts();
-                    let costs = charged.by_limiter().filter_map(|(limiter, _)| {
-                        Some((limiter.to_owned(), cost(&head, limiter)?))
-                    });
+                    let costs = charged
+                        .names()
+                        .filter_map(|limiter| Some((limiter.to_owned(), cost(&head, limiter)?)));
                     let costs: HashMap<_, _> = costs.collect();
                     let response = Response::from_parts(head, body);
                     if costs.is_empty() {

@@ -90,7 +90,7 @@ impl<'a> Rejection<'a> {
     pub(crate) fn denied(charged: &'a Charged) -> Self {
         Self {
             cause: Cause::Denied(charged),
-            retry_after: charged.decision().retry_after(),
+            retry_after: charged.decision().and_then(Decision::retry_after),
         }
     }
 
@@ -118,9 +118,9 @@ impl<'a> Rejection<'a> {
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self.cause {
-            Cause::Denied(charged) => match charged.decision().source() {
-                DecisionSource::FailurePolicy => Reason::Unavailable,
-                DecisionSource::Rule => Reason::Blocked,
+            Cause::Denied(charged) => match charged.decision().map(Decision::source) {
+                Some(DecisionSource::FailurePolicy) => Reason::Unavailable,
+                Some(DecisionSource::Rule) => Reason::Blocked,
                 _ => Reason::QuotaExceeded,
             },
             Cause::Failed(error) => match error.kind() {

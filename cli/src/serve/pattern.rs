@@ -109,6 +109,13 @@ impl Pattern {
         })
     }
 
+    /// Whether it applies to each request that `other` applies to, if that is not a descriptor of Envoy's protocol.
+    pub(super) fn applies_wherever(&self, other: &Self) -> bool {
+        let is_of_domain = self.domain.is_none() || self.domain == other.domain;
+        let mut entries = self.entries.iter();
+        is_of_domain && entries.all(|entry| other.entries.iter().any(|it| entry.is_wider(it)))
+    }
+
     /// One of the values that a part is counted by.
     pub(super) fn value(&self, part: &Part, place: usize) -> Option<String> {
         let Some(entry) = self.entries.get(place) else {
@@ -193,6 +200,20 @@ impl Entry {
             Value::BeginsWith(beginning) => value.starts_with(beginning),
         };
         is_that(&self.meaning.compared(value)) || is_that(&self.meaning.counted(value))
+    }
+
+    /// Whether a request that has `other` has this one too.
+    fn is_wider(&self, other: &Self) -> bool {
+        let is_wider = match (&self.value, &other.value) {
+            (Value::Any, _) => true,
+            (Value::Exactly(value), Value::Exactly(other)) => value == other,
+            (Value::BeginsWith(value), Value::Exactly(other) | Value::BeginsWith(other)) => {
+                other.starts_with(value)
+            }
+            (Value::Exactly(_) | Value::BeginsWith(_), _) => false,
+        };
+        let is_compared_alike = self.value == Value::Any || self.meaning == other.meaning;
+        is_wider && is_compared_alike && self.name == other.name
     }
 
     /// Its value in a part; an empty one is none. `place` is the place that it has in the pattern.
@@ -286,6 +307,35 @@ mod tests {
         };
         assert!(values("*", &one).is_some());
         assert!(values("*", &later).is_none());
+    }
+
+    #[test]
+    fn a_wider_pattern_applies_wherever_a_narrower_one_does() {
+        let pattern = |text| Pattern::parse(text).unwrap();
+        let narrow = pattern("edge: user, path=/api/orders");
+        for wide in [
+            "*",
+            "edge: *",
+            "user",
+            "path",
+            "path=/api/*",
+            "path=/api/orders",
+            "path, user=*",
+            "edge: user, path=/api/orders",
+        ] {
+            assert!(pattern(wide).applies_wherever(&narrow), "{wide}");
+        }
+        for other in [
+            "user=a",
+            "path=/api",
+            "path=/api/b*",
+            "tenant",
+            "shop: user",
+        ] {
+            assert!(!pattern(other).applies_wherever(&narrow), "{other}");
+        }
+        assert!(!pattern("edge: *").applies_wherever(&pattern("*")));
+        assert!(!pattern("path=/api/*").applies_wherever(&pattern("path=/*")));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use redisson_rate_limiter::{RedissonClient, Rule, RuleConfig, Rules, RulesConfig};
+use redisson_rate_limiter::{RedissonClient, Rule, RuleConfig, Rules, RulesChange, RulesConfig};
 
 use super::part::Part;
 use super::pattern::Pattern;
@@ -77,21 +77,20 @@ impl RulesFile {
         Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the file again. If it is refused, the old rules stay. What was used still counts.
-    pub(super) fn reload(&self, client: &RedissonClient) -> Result<usize, String> {
+    /// Reads the file again, and returns what has changed. If it is refused, the old rules stay.
+    pub(super) fn reload(&self, client: &RedissonClient) -> Result<RulesChange, String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.when_read = stamp(&self.path);
         let read = read(client, &self.path).and_then(|read| {
             let replaced = self.rules.replace(read.rules);
-            replaced
-                .map_err(|error| error.to_string())
-                .map(|()| read.shown)
+            let change = replaced.map_err(|error| error.to_string())?;
+            Ok((change, read.shown))
         });
         let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
         match read {
-            Ok(read) => {
+            Ok((change, read)) => {
                 *shown = Arc::new(read);
-                Ok(shown.rules.len())
+                Ok(change)
             }
             Err(error) => {
                 *shown = Arc::new(Shown {
@@ -161,7 +160,26 @@ fn read(client: &RedissonClient, path: &Path) -> Result<Read, String> {
             pattern,
         });
     }
+    refuse_too_many(&read.shown.rules)?;
     Ok(read)
+}
+
+/// How many rules decide a request together.
+const MOST_RULES: usize = 32;
+
+/// Refuses rules of which more apply to each request of one of them than can decide it.
+fn refuse_too_many(rules: &[ShownRule]) -> Result<(), String> {
+    for rule in rules {
+        let wider = rules.iter();
+        let wider = wider.filter(|it| it.pattern.applies_wherever(&rule.pattern));
+        if wider.count() > MOST_RULES {
+            return Err(format!(
+                "`key` of `{}`: more than {MOST_RULES} rules apply wherever this one does, and no more decide a request",
+                rule.config.name
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn made(
@@ -236,6 +254,33 @@ mod tests {
         }
         assert_eq!(stamp(&path).unwrap().modified, before.modified);
         assert!(!file.has_changed() && file.has_changed());
+    }
+
+    #[test]
+    fn rules_that_no_request_could_be_decided_by_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let client = RedissonClient::in_memory();
+        let opened = |rules: &[(usize, &str)]| {
+            let path = folder.path().join("rules.toml");
+            let rules = rules.iter().flat_map(|(count, key)| {
+                let key = format!("\"{key}\"");
+                (0..*count).map(move |place| {
+                    let name = format!("\"{} {place}\"", key.trim_matches('"'));
+                    RULE.replace("\"one\"", &name).replace("\"user\"", &key)
+                })
+            });
+            fs::write(&path, rules.collect::<String>()).unwrap();
+            RulesFile::open(&client, path).map(|_| ())
+        };
+        opened(&[(10, "*"), (10, "user"), (12, "edge: user, path=/a*")]).unwrap();
+        opened(&[(32, "user=a"), (32, "user=b")]).unwrap();
+        let refused = opened(&[(10, "*"), (11, "user"), (12, "edge: user, path=/a*")]);
+        assert_eq!(
+            refused.unwrap_err(),
+            "`key` of `edge: user, path=/a* 0`: more than 32 rules apply wherever this one does, and no more decide a \
+             request"
+        );
+        assert!(opened(&[(33, "*")]).is_err());
     }
 
     #[test]

@@ -67,10 +67,11 @@ impl Service {
         let read = self.rules.reload(&self.client);
         count_reload(&read);
         match read {
-            Ok(rules) => {
+            Ok(change) => {
                 let shown = self.rules.shown();
                 self.usage.keep(|name| shown.rule(name).is_some());
-                log::line(format_args!("rules: read again, {rules} of them"));
+                let rules = shown.rules.len();
+                log::line(format_args!("rules: read again, {rules} of them; {change}"));
             }
             Err(error) => log::line(format_args!("rules: kept the old ones: {error}")),
         }
@@ -144,7 +145,7 @@ impl Service {
                 ..part.clone()
             };
             let verdict = self.rules.rules.peek_all(&[one]).await?;
-            if !matches!(verdict, Verdict::Granted(None)) {
+            if verdict.decision().is_some() {
                 return Err(Error::InvalidArgument {
                     argument: "cost",
                     reason: "must be at most 4294967295",
@@ -160,7 +161,7 @@ impl Service {
     }
 
     fn note(&self, parts: &[Part], verdict: &Result<Verdict<()>>) {
-        let Ok(Verdict::Granted(Some(joint)) | Verdict::Rejected((), joint)) = verdict else {
+        let Some(joint) = verdict.as_ref().ok().and_then(Verdict::decision) else {
             return;
         };
         let shown = self.rules.shown();
@@ -187,6 +188,8 @@ pub(super) fn costs_too_much(error: &Error) -> bool {
     match error {
         Error::ExceedsLimit { .. } => true,
         Error::InvalidArgument { argument, .. } => ["cost", "charges"].contains(argument),
+        // More rules apply to it than decide together.
+        Error::InvalidRule { .. } => true,
         _ => false,
     }
 }
@@ -201,7 +204,12 @@ pub(super) fn is_wrong_request(error: &Error) -> bool {
 
 /// Whether a request failed because of what it holds, such as the name of a key where something else is stored.
 pub(super) fn is_caused_by_request(error: &Error) -> bool {
-    is_wrong_request(error) || matches!(error.kind(), ErrorKind::ExceedsLimit | ErrorKind::BadState)
+    let kinds = [
+        ErrorKind::ExceedsLimit,
+        ErrorKind::InvalidRule,
+        ErrorKind::BadState,
+    ];
+    is_wrong_request(error) || kinds.contains(&error.kind())
 }
 
 /// Why a request could not be decided that may be later, for clients: without the address of the store. `None` of other errors.

@@ -505,7 +505,7 @@ async fn a_store_that_stops_under_load_grants_the_limit_and_no_more() {
     let (granted, failed) = (*granted.borrow(), *failed.borrow());
     // A request without an answer may have been charged.
     assert!(before < granted && granted <= 2_000 && granted + failed >= 2_000);
-    let counter = "addresses:fixed_window:192.0.2.1";
+    let counter = "fixed_window:addresses:192.0.2.1";
     let used: u32 = server.connection().await.get(counter).await.unwrap();
     assert_eq!(used, 2_000);
 }

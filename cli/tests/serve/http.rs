@@ -309,7 +309,7 @@ async fn a_key_of_another_type_and_odd_texts_are_told_apart() {
     let serve = Serve::on(&server, RULES, &[]);
     let mut redis = server.connection().await;
     let () = redis::cmd("LPUSH")
-        .arg("per-user:fixed_window:alice")
+        .arg("fixed_window:per-user:alice")
         .arg(1)
         .query_async(&mut redis)
         .await

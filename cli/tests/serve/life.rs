@@ -85,7 +85,10 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
     );
 
     serve.write_rules(&RULES.replace("limit = 2", "limit = 1"));
-    assert_eq!(serve.line_with("rules: "), "rules: read again, 2 of them");
+    assert_eq!(
+        serve.line_with("rules: "),
+        "rules: read again, 2 of them; changed: `per-user`"
+    );
     // What was used counts.
     assert_eq!(
         serve.check(json!({ "user": "alice" })).await,
@@ -95,7 +98,10 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
     assert!(serve.metrics().await.contains("rate_limiter_rules_valid 1"));
 
     serve.signal(Signal::HUP);
-    assert_eq!(serve.line_with("rules: "), "rules: read again, 2 of them");
+    assert_eq!(
+        serve.line_with("rules: "),
+        "rules: read again, 2 of them; nothing changed"
+    );
     serve.write_rules(&format!("shadow = true\n{RULES}"));
     serve.line_with("rules: read again");
     assert_eq!(
@@ -111,7 +117,10 @@ fn changed_rules_are_read_while_the_store_does_not_answer() {
     server.signal("STOP");
     serve.write_rules(&RULES.replace("limit = 2", "limit = 1"));
     // It would be an hour later if it waited for the store.
-    assert_eq!(serve.line_with("rules: "), "rules: read again, 2 of them");
+    assert_eq!(
+        serve.line_with("rules: "),
+        "rules: read again, 2 of them; changed: `per-user`"
+    );
 }
 
 #[tokio::test]

@@ -135,7 +135,7 @@ async fn each_answer_is_as_the_document_has_it() {
         .unwrap();
     let mut redis = server.connection().await;
     let list = redis::cmd("LPUSH")
-        .arg("per-user:fixed_window:list")
+        .arg("fixed_window:per-user:list")
         .arg(1)
         .to_owned();
     let () = list.query_async(&mut redis).await.unwrap();

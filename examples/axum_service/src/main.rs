@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let rules = Arc::new(client.rules_from(&file)?);
     let layer = RateLimitLayer::by_rules(Arc::clone(&rules));
     signals::on_hangup(move || match rules.replace_from(&file) {
-        Ok(()) => println!("read the rules again"),
+        Ok(change) => println!("read the rules again: {change}"),
         Err(error) => println!("kept the rules: {error}"),
     })?;
 

@@ -238,10 +238,16 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         "{answer}"
     );
     let one = RULES.replace("limit = 2", "limit = 1");
-    assert_eq!(running.reload(&one), "read the rules again");
+    assert_eq!(
+        running.reload(&one),
+        "read the rules again: changed: `per-user`"
+    );
     assert_eq!(running.status("alice").await, 429);
     let answer = running.reload(&format!("shadow = true\n{one}"));
-    assert_eq!(answer, "read the rules again");
+    assert_eq!(
+        answer,
+        "read the rules again: changed: `per-user`, `orders`"
+    );
     assert_eq!(running.status("alice").await, 202);
 }
 

@@ -84,6 +84,25 @@ async fn several_limiters_decide_together_without_redis() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_joint_decision_that_is_denied_counts_toward_no_share() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(2));
+    let limiter = with_rate(&client, 10).await;
+    let used_up = client.policy_limiter(FixedWindow::new(1, 100 * SECOND));
+    let used_up = used_up.unwrap();
+    assert!(used_up.check("key", 1).await.unwrap().is_granted());
+    for _ in 0..5 {
+        let charges = [
+            limiter.charge(1).unwrap(),
+            used_up.charge("key", 1).unwrap(),
+        ];
+        assert!(!client.check_all(charges).await.unwrap().is_granted());
+    }
+    remote.go_down();
+    assert_eq!(granted_now(&limiter).await, 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peek_says_what_the_failure_policy_decides_and_takes_nothing() {
     let remote = Remote::new();
     let client = remote.client(one_of(2));

@@ -1,10 +1,12 @@
 //! Limiters whose keys lie in several slots of a cluster, where no call reaches all of them.
 //!
 //! All are asked first, without a charge, the slots at the same time. Then each slot's limiters decide, in one call, one
-//! slot after another: first those that would deny, so that a denied request is charged nowhere, then those whose permits
-//! can be given back, until one denies. What was granted before a denial is given back. Another client may take
-//! what a later slot would have granted meanwhile; then a policy of an earlier one, which knows no single grants, stays
-//! charged. So no limiter ever grants more than its limit.
+//! slot after another, until one denies: first those that would deny, so that a denied request is charged nowhere, then the
+//! one that could grant the fewest further requests. So of many requests at once most are denied by the slot that has
+//! least left, before they are charged to one that has more left, for others. Of slots that could grant as many, those whose
+//! permits can be given back come first. What was granted before a denial is given back. Another client may take what a
+//! later slot would have granted meanwhile; then a policy of an earlier one, which knows no single grants, stays charged.
+//! So no limiter ever grants more than its limit.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -82,6 +84,13 @@ impl Slot {
         requests.any(|it| Charged::by(it).rate_limiter.is_none())
     }
 
+    /// How many further requests like this one it could grant.
+    fn further(&self) -> u64 {
+        let each = self.requests.iter().zip(&self.decisions);
+        let further = each.map(|(request, it)| it.remaining() / u64::from(request.cost.max(1)));
+        further.min().unwrap_or(0)
+    }
+
     fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
         let each = self.requests.iter().zip(&self.decisions);
         each.filter_map(|(request, decision)| Charged::by(request).grant(decision))
@@ -100,7 +109,7 @@ pub(super) async fn decide_in_turn(
     mut slots: Vec<Slot>,
 ) -> Result<Vec<Decision>> {
     ask(registry, &mut slots).await?;
-    slots.sort_by_key(|slot| (slot.is_granted(), slot.keeps_charges()));
+    slots.sort_by_key(|slot| (slot.is_granted(), slot.further(), slot.keeps_charges()));
     let mut taken = Taken::nothing(registry);
     let mut is_denied = false;
     for slot in &mut slots {

@@ -8,11 +8,14 @@ use std::{fmt, iter};
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 
+use super::targets::{Names, Taken};
 use super::{Plan, Rule};
 use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::limiters::joint::first_too_many;
 use crate::limiters::{PolicyLimiter, Registry};
 use crate::policies::AnyPolicy;
+use crate::policies::algorithm::{INTERNAL, Sealed};
 use crate::rate::whole_millis;
 
 /// Rules as a configuration file has them: with the feature `serde`, by which any format can be read. `RulesFile`, with the feature
@@ -42,13 +45,13 @@ use crate::rate::whole_millis;
 /// policy = { algorithm = "shared_rate", permits = 5, interval_ms = 1000 }
 /// ```
 ///
-/// An unknown field, a number that its policy refuses, a plan that is missing and a name or a prefix that two rules have are errors when
-/// the file is read, which name the field and, by the format's parser, the line.
+/// An unknown field, a number that its policy refuses, a plan that is missing, a name that two rules have a prefix by which two
+/// rules may have the same keys, and more rules with one `key` than decide a request together (32) are errors when the file is read, which name the field and, by the format's parser, the line.
 ///
-/// The limiters of a rule have the name of the rule, and the prefix `name:algorithm:`, such as `per-user:token_bucket:`. So
-/// [`Rules::replace`](super::Rules::replace) with the rules of a changed file keeps what was used, also where an algorithm
-/// changes. With a `prefix`, the rule's own limiter has that one, and so have its plans of the same algorithm; those of
-/// another one have `algorithm:prefix`. If the algorithm of such a rule changes, its prefix must change.
+/// The limiters of a rule have the name of the rule, and the prefix `algorithm:name:`, such as `token_bucket:per-user:`. With a
+/// `prefix`, a `shared_rate` has that one, which Java services know, and policies have `algorithm:prefix`. So no two algorithms have
+/// the same keys, whatever was in the file before. A rule keeps what was used while its name or prefix, its algorithm and its `key`
+/// stay; otherwise it starts anew, and [`Rules::replace`](super::Rules::replace) says so.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, Rule, RulesConfig, Verdict};
@@ -71,9 +74,9 @@ use crate::rate::whole_millis;
 /// });
 /// let rules = client.rules(rules.collect::<Result<Vec<_>, _>>()?)?;
 /// rules.set_shadow(config.shadow);
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
 /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
-/// assert_eq!(rules.check(&"monitoring").await?, Verdict::Granted(None));
+/// assert_eq!(rules.check(&"monitoring").await?.decision(), None);
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -83,8 +86,8 @@ pub struct RulesConfig {
     /// Whether all rules are in shadow mode: for [`Rules::set_shadow`](super::Rules::set_shadow).
     #[serde(default)]
     pub shadow: bool,
-    /// The rules, whose names and prefixes differ.
-    #[serde(deserialize_with = "with_names_and_prefixes_that_differ")]
+    /// The rules, whose names and keys differ.
+    #[serde(deserialize_with = "with_names_and_keys_that_differ")]
     pub rules: Vec<RuleConfig>,
 }
 
@@ -99,7 +102,7 @@ pub struct RuleConfig {
     pub key: String,
     /// The policy of the rule's own limiter.
     pub policy: AnyPolicy,
-    /// The prefix of the limiter's keys, if it is not made of the name and the algorithm.
+    /// What the limiter's keys begin with instead of the rule's name; of a `shared_rate` without the algorithm before it.
     pub prefix: Option<String>,
     /// How long a denied request locks its key out, at least 1 ms.
     pub penalty: Option<Duration>,
@@ -162,10 +165,19 @@ impl TryFrom<Fields> for RuleConfig {
         {
             return Err(format!("`penalty_ms` of `{name}` {reason}"));
         }
-        let is_shared = |policy: &AnyPolicy| matches!(policy, AnyPolicy::SharedRate(_));
         if penalty_ms.is_some() && (is_shared(&policy) || plans.values().any(is_shared)) {
             return Err(format!(
                 "`penalty_ms` of `{name}`: a `shared_rate` has no penalty"
+            ));
+        }
+        let shared = iter::once(&policy)
+            .chain(plans.values())
+            .find(|it| is_shared(it));
+        if let (Some(prefix { value: prefix }), Some(_)) = (&prefix, shared)
+            && let Some(algorithm) = algorithm_of(prefix)
+        {
+            return Err(format!(
+                "`prefix` of `{name}`: keys of a `{algorithm}` begin with `{algorithm}:`"
             ));
         }
         if let Some(reserved) = [ALLOW, BLOCK]
@@ -196,17 +208,36 @@ impl TryFrom<Fields> for RuleConfig {
     }
 }
 
-/// Reads rules, and refuses one that has the name or a prefix of an earlier one where it stands.
-fn with_names_and_prefixes_that_differ<'de, D: Deserializer<'de>>(
+fn is_shared(policy: &AnyPolicy) -> bool {
+    matches!(policy, AnyPolicy::SharedRate(_))
+}
+
+/// How many members of logs and counters a request of 1 touches.
+fn touches_of(policy: &AnyPolicy) -> u32 {
+    // A policy that has no model is refused when its limiter is made.
+    let model = policy.model("", INTERNAL);
+    model.map_or(0, |model| model.0.touches(1))
+}
+
+/// The algorithm whose keys begin so.
+fn algorithm_of(prefix: &str) -> Option<&'static str> {
+    let (beginning, _) = prefix.split_once(':')?;
+    let mut all = AnyPolicy::examples(1, Duration::from_secs(1)).map(|it| it.algorithm());
+    all.find(|it| *it == beginning)
+}
+
+/// Reads rules, and refuses one where it stands that has the name of an earlier one, or may have its keys.
+fn with_names_and_keys_that_differ<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<RuleConfig>, D::Error> {
     struct All;
 
-    /// The rule of each name and of each prefix.
     #[derive(Default)]
     struct Earlier {
         names: HashSet<String>,
-        prefixes: HashMap<String, String>,
+        targets: Taken<String>,
+        /// How many members of logs and counters the rules with each `key` touch.
+        touches: HashMap<String, Vec<u32>>,
     }
 
     struct Next<'a>(&'a mut Earlier);
@@ -248,18 +279,33 @@ fn with_names_and_prefixes_that_differ<'de, D: Deserializer<'de>>(
             rule: D,
         ) -> Result<RuleConfig, D::Error> {
             let rule = RuleConfig::deserialize(rule)?;
-            let (Earlier { names, prefixes }, name) = (self.0, &rule.name);
+            let name = &rule.name;
+            let Earlier {
+                names,
+                targets,
+                touches,
+            } = self.0;
             if !names.insert(name.clone()) {
                 let text = format!("duplicate `name`: `{name}` is that of an earlier rule");
                 return Err(de::Error::custom(text));
             }
             for policy in iter::once(&rule.policy).chain(rule.plans.values()) {
-                let prefix = rule.prefix_of(policy);
-                if let Some(earlier) = prefixes.get(&prefix).filter(|earlier| *earlier != name) {
-                    let text = format!("duplicate `prefix`: `{prefix}` is that of `{earlier}`");
-                    return Err(de::Error::custom(text));
-                }
-                prefixes.insert(prefix, name.clone());
+                let names = Names::BeginWith(rule.prefix_of(policy));
+                targets.add(names, name.clone()).map_err(|earlier| {
+                    let text =
+                        format!("`prefix` of `{name}`: its keys may be those of `{earlier}`");
+                    de::Error::custom(text)
+                })?;
+            }
+            let touches = touches.entry(rule.key.clone()).or_default();
+            touches.push(touches_of(&rule.policy));
+            if first_too_many(touches.iter().copied()).is_some() {
+                let key = &rule.key;
+                let text = format!(
+                    "`key` of `{name}`: all rules with the key `{key}` apply together, and at most 32 decide \
+                     a request, which touch at most 2,000 members of logs and counters"
+                );
+                return Err(de::Error::custom(text));
             }
             Ok(rule)
         }
@@ -270,12 +316,16 @@ fn with_names_and_prefixes_that_differ<'de, D: Deserializer<'de>>(
 }
 
 impl RuleConfig {
-    /// The prefix of its limiter with this policy, by which no two rules share keys.
+    /// The prefix of its limiter with this policy. No limiter of another algorithm has one that begins with it, and no limiter
+    /// of another rule that has no `prefix`.
     fn prefix_of(&self, policy: &AnyPolicy) -> String {
         let algorithm = policy.algorithm();
         match &self.prefix {
-            None => format!("{}:{algorithm}:", self.name),
-            Some(prefix) if algorithm == self.policy.algorithm() => prefix.clone(),
+            None => {
+                let name = self.name.replace('%', "%25").replace(':', "%3A");
+                format!("{algorithm}:{name}:")
+            }
+            Some(prefix) if is_shared(policy) => prefix.clone(),
             Some(prefix) => format!("{algorithm}:{prefix}"),
         }
     }
@@ -302,6 +352,8 @@ impl RuleConfig {
         for (plan, policy) in &self.plans {
             rule = rule.with_plan(plan, Plan::Limit(Arc::new(limiter(policy)?)));
         }
+        rule.counts_by = Some(self.key.clone());
+        rule.plans_of_keys = self.keys.clone();
         if !self.keys.is_empty() {
             let keys = self.keys.clone();
             rule = rule.plan_of(move |_, key| keys.get(key).cloned());

@@ -1,24 +1,30 @@
 //! How rules decide a request, of one part or of several.
 
+use std::slice;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use std::{mem, slice};
 
 use smallvec::{SmallVec, smallvec};
 
 use super::in_force::InForce;
 use super::rule::{Applied, Limited};
-use super::{Rule, Rules, Verdict};
+use super::{Rule, Rules, RulesGrant, Verdict};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::{Error, Result};
+use crate::escaped::Escaped;
 use crate::limiters::joint::{
-    Asked, Charged, JointDecision, Keys, MOST_LIMITERS, Mode, Parts, Taken, check_all, peek_all,
+    Asked, Charged, JointDecision, MOST_LIMITERS, Mode, Parts, Taken, check_all, first_too_many,
+    peek_all,
 };
 use crate::limiters::{Charge, at_once};
 use crate::policies::algorithm::INTERNAL;
 
 /// What a blocked request is told to wait: no end is known.
 const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Why more rules than may decide a request are refused.
+const TOO_MANY: &str = "is one too many for a request that it applies to: at most 32 rules decide together, \
+                        and touch at most 2,000 members of logs and counters";
 
 /// A rule that applies to a part of a request, and to others that count for the same target.
 struct Applying<'a> {
@@ -38,9 +44,9 @@ impl Applying<'_> {
         })
     }
 
-    /// The part that a limiter has in the decision.
+    /// The part that its limiter has in the decision.
     fn charge(&self, limited: &Limited) -> Result<Charge> {
-        let charge = self.applied.charge(limited, self.cost()?)?;
+        let charge = limited.limiter.charge(&self.applied.key, self.cost()?)?;
         match self.applied.longest_turn {
             Some(longest) => charge.with_longest_turn(longest),
             None => Ok(charge),
@@ -91,38 +97,18 @@ type Few<T> = SmallVec<[T; 4]>;
 /// The rules that apply to a request.
 struct AllApplying<'a> {
     enforced: Few<Applying<'a>>,
-    in_shadow: Vec<Applying<'a>>,
+    in_shadow: Few<Applying<'a>>,
     /// One that is enforced, and blocks the request.
     blocks: Option<Applying<'a>>,
 }
 
-/// A limiter that is asked because a rule applies.
-struct AskedFor<'a> {
-    /// The place of the rule among those that apply.
-    applying: usize,
-    limited: &'a Limited,
-    /// Whether it is the last one of its rule.
-    is_last: bool,
-}
-
-/// What each limiter was asked for.
-fn asked(asked: Few<AskedFor<'_>>, mut applying: Few<Applying<'_>>) -> Few<Asked> {
-    let each = asked.into_iter().map(|it| {
-        let Applying {
-            place,
-            parts,
-            applied,
-            ..
-        } = &mut applying[it.applying];
-        let key = match it.is_last {
-            true => mem::take(&mut applied.key),
-            false => applied.key.clone(),
-        };
-        Asked {
-            rule: place.rule,
-            parts: parts.clone(),
-            by: (Arc::clone(&it.limited.limiter), key),
-        }
+/// What the limiters of rules were asked for, in the order of their charges.
+fn asked_for(applying: Few<Applying<'_>>) -> Few<Asked> {
+    let each = applying.into_iter().filter_map(|it| {
+        Some(Asked {
+            parts: it.parts,
+            by: (Arc::clone(&it.applied.limited?.limiter), it.applied.key),
+        })
     });
     each.collect()
 }
@@ -142,11 +128,11 @@ impl<R, E> Rules<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let two = client.policy_limiter(FixedWindow::new(2, Duration::from_secs(60)))?.with_name("two");
     /// let rules = client.rules([Rule::new(two, |it: &&str| Some(it.to_string()), |it, _| *it)])?;
-    /// assert!(matches!(rules.check_all(&["alice", "bob"]).await?, Verdict::Granted(Some(_))));
-    /// assert!(matches!(rules.check(&"bob").await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.check_all(&["alice", "bob"]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&"bob").await?, Verdict::Granted(_)));
     /// // Bob has had his two, so Alice is not charged either.
     /// assert!(matches!(rules.check_all(&["alice", "bob"]).await?, Verdict::Rejected("bob", _)));
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
     /// # Ok(()) }
     /// ```
     ///
@@ -183,7 +169,7 @@ impl<R, E> Rules<R, E> {
         let all = Self::applying(&in_force, parts);
         let limited = all.enforced.iter().filter_map(|it| it.applied.limited);
         let mut limiters = limited.map(|it| &it.limiter);
-        if in_force.has_replaced() || limiters.any(|it| it.gives_turns(INTERNAL)) {
+        if limiters.any(|it| it.gives_turns(INTERNAL)) {
             return None;
         }
         at_once(self.verdict(&in_force, all, parts))
@@ -199,15 +185,19 @@ impl<R, E> Rules<R, E> {
             let joint = self.blocked(in_force, blocks, Mode::Enforced)?;
             return Ok(in_force.rejected(parts, blocks.place, joint));
         }
-        let joint = match self.decide(in_force, all.enforced).await? {
+        let enforced = match self.decide(in_force, all.enforced).await? {
             Some((deciding, joint)) if !joint.is_granted() => {
                 return Ok(in_force.rejected(parts, deciding, joint));
             }
             decided => decided.map(|(_, joint)| joint),
         };
-        self.decide_in_shadow(in_force, &all.in_shadow, joint.as_ref())
+        let in_shadow = self
+            .decide_in_shadow(in_force, all.in_shadow, enforced.as_ref())
             .await;
-        Ok(Verdict::Granted(joint))
+        Ok(Verdict::Granted(RulesGrant {
+            enforced,
+            in_shadow,
+        }))
     }
 
     /// Returns what [`check_all`](Self::check_all) would decide, and charges nothing. Rules in shadow mode are not asked. There is no event.
@@ -220,8 +210,8 @@ impl<R, E> Rules<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let one = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(one, |it: &&str| Some(it.to_string()), |_, _| 429)])?;
-    /// assert!(matches!(rules.peek_all(&["alice"]).await?, Verdict::Granted(Some(_))));
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.peek_all(&["alice"]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
     /// assert!(matches!(rules.peek_all(&["alice"]).await?, Verdict::Rejected(429, _)));
     /// # Ok(()) }
     /// ```
@@ -239,14 +229,15 @@ impl<R, E> Rules<R, E> {
             return Ok(in_force.rejected(parts, blocks.place, joint));
         }
         if all.enforced.is_empty() {
-            return Ok(Verdict::Granted(None));
+            return Ok(Verdict::Granted(RulesGrant::default()));
         }
-        let (asked_for, charges) = in_force.charges(&all.enforced)?;
+        let charges = in_force.charges(&all.enforced);
+        let charges = charges.map_err(|refused| refused.error)?;
         let joint = peek_all(&self.registry, charges).await?;
-        let deciding = all.enforced[asked_for[joint.deciding_place()].applying].place;
-        let joint = joint.by_rule(asked(asked_for, all.enforced));
+        let deciding = all.enforced[joint.deciding_place()].place;
+        let joint = joint.by_rules(asked_for(all.enforced));
         Ok(match joint.is_granted() {
-            true => Verdict::Granted(Some(joint)),
+            true => Verdict::Granted(joint.into()),
             false => in_force.rejected(parts, deciding, joint),
         })
     }
@@ -263,9 +254,9 @@ impl<R, E> Rules<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
     /// assert_eq!(rules.release(&"alice").await?, 1);
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
     /// # Ok(()) }
     /// ```
     ///
@@ -302,7 +293,7 @@ impl<R, E> Rules<R, E> {
     fn applying<'a>(in_force: &'a InForce<R, E>, parts: &[R]) -> AllApplying<'a> {
         let mut all = AllApplying {
             enforced: SmallVec::new(),
-            in_shadow: Vec::new(),
+            in_shadow: SmallVec::new(),
             blocks: None,
         };
         for (part, request) in parts.iter().enumerate() {
@@ -318,7 +309,7 @@ impl<R, E> Rules<R, E> {
                     cost: applied.cost.into(),
                     applied,
                 };
-                if in_force.is_shadow || rule.is_shadow {
+                if in_force.has_in_shadow(rule) {
                     add(&mut all.in_shadow, applying);
                 } else if is_blocked {
                     all.blocks = Some(applying);
@@ -338,11 +329,10 @@ impl<R, E> Rules<R, E> {
         mut applying: Few<Applying<'_>>,
     ) -> Result<Option<(Place, JointDecision)>> {
         let is_alone = applying.len() == 1 && !applying[0].has_longest_turn();
-        if !applying.is_empty() && (!is_alone || in_force.has_replaced()) {
-            let (asked_for, charges) = self.charges(in_force, &applying, Mode::Enforced)?;
-            let joint = check_all(&self.registry, charges, Mode::Enforced).await?;
-            let deciding = applying[asked_for[joint.deciding_place()].applying].place;
-            let joint = joint.by_rule(asked(asked_for, applying));
+        if !applying.is_empty() && (!is_alone || applying[0].cost().is_err()) {
+            let joint = self.ask(in_force, &applying, Mode::Enforced).await?;
+            let deciding = applying[joint.deciding_place()].place;
+            let joint = joint.by_rules(asked_for(applying));
             return Ok(Some((deciding, joint)));
         }
         let Some(applying) = applying.pop() else {
@@ -360,9 +350,10 @@ impl<R, E> Rules<R, E> {
         };
         let limiter = &limited.limiter;
         let decision = match limiter.check_now(&applied.key, cost) {
-            Some(decision) => decision?,
-            None => limiter.check(&applied.key, cost).await?,
+            Some(decision) => decision,
+            None => limiter.check(&applied.key, cost).await,
         };
+        let decision = decision.inspect_err(|error| in_force.warn(&[&limited.name], error))?;
         let charged = Charged {
             parts,
             ..limited.charged(applied.key)
@@ -370,40 +361,57 @@ impl<R, E> Rules<R, E> {
         Ok(Some((place, JointDecision::of_one(charged, decision))))
     }
 
-    /// Events tell what comes of it. What the request has taken is given back if it is dropped meanwhile.
+    /// What the rules in shadow mode have charged. Events tell what they decide. What the request has taken is given back if
+    /// it is dropped meanwhile.
     async fn decide_in_shadow(
         &self,
         in_force: &InForce<R, E>,
-        applying: &[Applying<'_>],
+        applying: Few<Applying<'_>>,
         decided: Option<&JointDecision>,
-    ) {
+    ) -> Option<JointDecision> {
         if applying.is_empty() {
-            return;
+            return None;
         }
         let mut taken = Taken::nothing(&self.registry);
         if let Some(joint) = decided {
             taken.add(joint.grants());
         }
         let blocks = applying.iter().find(|it| it.applied.limited.is_none());
-        if let Some(blocks) = blocks {
-            let _ = self.blocked(in_force, blocks, Mode::Shadow);
-        } else if let Ok((_, charges)) = self.charges(in_force, applying, Mode::Shadow) {
-            let _ = Box::pin(check_all(&self.registry, charges, Mode::Shadow)).await;
-        }
+        let asked = match blocks {
+            Some(blocks) => self.blocked(in_force, blocks, Mode::Shadow),
+            None => Box::pin(self.ask(in_force, &applying, Mode::Shadow)).await,
+        };
         taken.keep();
+        let joint = asked.ok().filter(JointDecision::is_granted)?;
+        Some(joint.by_rules(asked_for(applying)))
     }
 
-    /// The charges of one decision, and what each is for, reported if they cannot be made.
-    fn charges<'a>(
+    /// What the limiters of rules decide together.
+    async fn ask(
         &self,
-        in_force: &'a InForce<R, E>,
-        applying: &[Applying<'a>],
+        in_force: &InForce<R, E>,
+        applying: &[Applying<'_>],
         mode: Mode,
-    ) -> Result<(Few<AskedFor<'a>>, Few<Charge>)> {
-        in_force.charges(applying).map_err(|error| {
-            let events = &self.registry.state.events;
-            events.joint_request().in_mode(mode).failed(error)
-        })
+    ) -> Result<JointDecision> {
+        let refused = match in_force.charges(applying) {
+            Ok(charges) => {
+                let decided = check_all(&self.registry, charges, mode).await;
+                return decided.inspect_err(|error| {
+                    let names: Vec<_> = applying.iter().map(|it| in_force.name(it)).collect();
+                    in_force.warn(&names, error);
+                });
+            }
+            Err(refused) => refused,
+        };
+        let of = |applying: &Applying<'_>| {
+            let cost = applying.cost.try_into().unwrap_or(u32::MAX);
+            (in_force.name(applying), cost)
+        };
+        let events = &self.registry.state.events;
+        let reported = events.joint_request().in_mode(mode);
+        let names: Vec<_> = refused.of.iter().map(|it| of(it).0).collect();
+        in_force.warn(&names, &refused.error);
+        Err({ reported.asking(refused.of.iter().map(of)) }.failed(refused.error))
     }
 
     /// The decision about a request of a plan that blocks, reported.
@@ -420,42 +428,70 @@ impl<R, E> Rules<R, E> {
     }
 }
 
+/// Charges that cannot be made.
+struct Refused<'a, 'b> {
+    /// The rules that it is about.
+    of: &'b [Applying<'a>],
+    error: Error,
+}
+
 impl<R, E> InForce<R, E> {
-    fn charges<'a>(&'a self, all: &[Applying<'a>]) -> Result<(Few<AskedFor<'a>>, Few<Charge>)> {
-        let (mut asked, mut charges) = (Few::<AskedFor<'_>>::new(), Few::<Charge>::new());
-        for (applying, this) in all.iter().enumerate() {
-            let Applying { place, applied, .. } = this;
-            let Some(limited) = applied.limited else {
+    /// The charges of one decision by rules that do not block, in their order.
+    fn charges<'a, 'b>(
+        &self,
+        applying: &'b [Applying<'a>],
+    ) -> Result<Few<Charge>, Refused<'a, 'b>> {
+        let mut charges = Few::<Charge>::new();
+        for (place, this) in applying.iter().enumerate() {
+            let Some(limited) = this.applied.limited else {
                 continue;
             };
-            let asked_for = |limited| AskedFor {
-                applying,
-                limited,
-                is_last: false,
-            };
-            charges.push(this.charge(limited)?);
-            asked.push(asked_for(limited));
-            for limited in self.replaced(place.rule, applied.plan) {
-                // One that could never grant the request does not know it, and no keys take part twice: what they count, another
-                // rule counts now.
-                let is_counted = |charge: &Charge| {
-                    let own = all.iter();
-                    let own = own.filter_map(|it| it.charge(it.applied.limited?).ok());
-                    let others = own.chain(charges.iter().cloned());
-                    { others }.any(|other| other.keys_of(charge) != Keys::Others)
-                };
-                if let Ok(charge) = this.charge(limited)
-                    && !is_counted(&charge)
-                {
-                    charges.push(charge);
-                    asked.push(asked_for(limited));
-                }
-            }
-            if let Some(last) = asked.last_mut() {
-                last.is_last = true;
-            }
+            charges.push(this.charge(limited).map_err(|error| Refused {
+                of: &applying[place..=place],
+                error,
+            })?);
         }
-        Ok((asked, charges))
+        // That a request has too many parts is no mistake of the rules.
+        let mut left = &charges[..];
+        for of_part in applying.chunk_by(|one, other| one.place.part == other.place.part) {
+            let (charges, others) = left.split_at(of_part.len().min(left.len()));
+            if let Some(place) = first_too_many(charges.iter().map(Charge::touches)) {
+                return Err(Refused {
+                    of: of_part,
+                    error: Error::InvalidRule {
+                        rule: self.name(&of_part[place]).to_owned(),
+                        reason: TOO_MANY,
+                    },
+                });
+            }
+            left = others;
+        }
+        Ok(charges)
+    }
+
+    fn name(&self, applying: &Applying<'_>) -> &str {
+        &self.rules[applying.place.rule].limited.name
+    }
+
+    /// Warns, once for each rule, that it refuses a request for a reason that may be a mistake in the rules.
+    fn warn(&self, rules: &[&str], error: &Error) {
+        let what = match error {
+            Error::ExceedsLimit { .. } => {
+                "a request costs more than the limit of a rule: it is never granted"
+            }
+            Error::InvalidArgument {
+                argument: "cost", ..
+            } => "a request costs more than rules can decide at once: it is never granted",
+            Error::InvalidRule { .. } => {
+                "more rules apply to a request than can decide it together: it fails"
+            }
+            _ => return,
+        };
+        if self.is_first_warning(rules) {
+            let rules = rules.join(", ");
+            // Without the error, which may have a key in it.
+            tracing::warn!(rules = %Escaped(&rules), "{what}");
+        }
     }
 
     fn rejected(&self, parts: &[R], by: Place, joint: JointDecision) -> Verdict<E> {

@@ -37,12 +37,12 @@ use crate::limiters::Registry;
 ///
 /// let file = RulesFile::new(&path).key("user", |user: &&str| Some(user.to_string()));
 /// let rules = RedissonClient::in_memory().rules_from(&file)?;
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
 /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected((), _)));
 ///
 /// std::fs::write(&path, text.replace("limit: 1", "limit: 2"))?;
 /// rules.replace_from(&file)?; // what was used still counts
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(Some(_))));
+/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
 ///
 /// std::fs::write(&path, text.replace("limit: 1", "limmit: 2"))?;
 /// let mistake = rules.replace_from(&file).unwrap_err().to_string(); // the rules in force stay
@@ -102,7 +102,7 @@ impl<R, E> RulesFile<R, E> {
     ///     .key("all", |_: &Vec<u8>| Some("all".to_owned()))
     ///     .cost("bytes", |body| body.len().try_into().unwrap_or(u32::MAX));
     /// let rules = RedissonClient::in_memory().rules_from(&file)?;
-    /// assert!(matches!(rules.check(&vec![0; 70]).await?, Verdict::Granted(Some(_))));
+    /// assert!(matches!(rules.check(&vec![0; 70]).await?, Verdict::Granted(_)));
     /// assert!(matches!(rules.check(&vec![0; 70]).await?, Verdict::Rejected((), _)));
     /// # Ok(()) }
     /// ```

@@ -1,51 +1,50 @@
-//! The rules in force, and the limiters that they have replaced and that still count.
+//! The rules in force.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::time::Instant;
-
-use super::rule::Limited;
+use super::targets::{Taken, Targets};
 use super::{ANY_KEY, Rule};
 use crate::error::{Error, Result};
-use crate::limiters::Charge;
-use crate::limiters::joint::Keys;
+use crate::policies::algorithm::INTERNAL;
 use crate::store::Store;
 
 pub(super) struct InForce<R, E> {
     pub(super) rules: Arc<[Rule<R, E>]>,
     /// Whether none of them is enforced. It is here so that it changes with the rules, in one step.
     pub(super) is_shadow: bool,
-    replaced: Vec<Replaced>,
-}
-
-/// The limiter that a rule, or a plan of it, had before. Its targets hold what was used.
-#[derive(Debug, Clone)]
-struct Replaced {
-    /// The place of the rule.
-    rule: usize,
-    plan: Option<String>,
-    limited: Limited,
-    until: Instant,
+    /// The targets of all rules so far, by their algorithms: what they hold may still be in the store.
+    targets: Arc<Taken<&'static str>>,
+    /// The rules that there was a warning about.
+    warned: Mutex<HashSet<String>>,
 }
 
 impl<R, E> InForce<R, E> {
-    /// Refuses rules that cannot decide together, whatever their targets are.
-    pub(super) fn new(
+    pub(super) fn none() -> Self {
+        Self {
+            rules: Arc::new([]),
+            is_shadow: false,
+            targets: Arc::default(),
+            warned: Mutex::default(),
+        }
+    }
+
+    /// These rules instead. Refuses rules that cannot decide together, whatever their targets are.
+    pub(super) fn replaced_by(
+        &self,
         store: &Arc<dyn Store>,
         rules: Arc<[Rule<R, E>]>,
         is_shadow: bool,
-        before: Option<&Self>,
     ) -> Result<Self> {
-        let (mut names, mut replaced) = (HashMap::new(), Vec::new());
+        let (mut rule_names, mut targets) = (HashMap::new(), (*self.targets).clone());
         for (place, rule) in rules.iter().enumerate() {
-            for (plan, limited) in rule.all_limited() {
+            for limited in rule.all_limited().map(|(_, limited)| limited) {
                 let refuse = |reason| Error::InvalidRule {
                     rule: limited.name.to_string(),
                     reason,
                 };
-                let earlier = names.insert(Arc::clone(&limited.name), place);
+                let earlier = rule_names.insert(Arc::clone(&limited.name), place);
                 if earlier.is_some_and(|earlier| earlier != place) {
                     return Err(refuse("has the name of another rule"));
                 }
@@ -57,17 +56,26 @@ impl<R, E> InForce<R, E> {
                 if !charge.is_of(store) {
                     return Err(refuse("has a limiter of another client"));
                 }
-                if let Some(before) = before {
-                    let found = before.replaced_by(rule, place, plan, &charge);
-                    replaced.extend(found.map_err(refuse)?);
+                let Targets { names, algorithm } = limited.limiter.targets(INTERNAL);
+                if targets.add(names, algorithm).is_err() {
+                    return Err(refuse(
+                        "may have the keys of another algorithm, of another rule or of one before: \
+                         give its limiter a prefix of its own",
+                    ));
                 }
             }
         }
         Ok(Self {
             rules,
             is_shadow,
-            replaced,
+            targets: Arc::new(targets),
+            warned: Mutex::default(),
         })
+    }
+
+    /// Whether one of these rules is not enforced.
+    pub(super) fn has_in_shadow(&self, rule: &Rule<R, E>) -> bool {
+        self.is_shadow || rule.is_shadow
     }
 
     /// The same rules, in shadow mode or not.
@@ -75,79 +83,19 @@ impl<R, E> InForce<R, E> {
         Self {
             rules: Arc::clone(&self.rules),
             is_shadow,
-            replaced: self.replaced.clone(),
+            targets: Arc::clone(&self.targets),
+            warned: Mutex::default(),
         }
     }
 
-    /// The limiters that count beside the one that has their place from now on, which makes this charge.
-    fn replaced_by(
-        &self,
-        rule: &Rule<R, E>,
-        place: usize,
-        plan: Option<&str>,
-        charge: &Charge,
-    ) -> Result<Vec<Replaced>, &'static str> {
-        let mut named = self.rules.iter().enumerate();
-        let named = named.find(|(_, it)| it.limited.name == rule.limited.name);
-        let Some((place_before, rule_before)) = named else {
-            return Ok(Vec::new());
-        };
-        let now = Instant::now();
-        let of_plan = rule_before.all_limited().find(|(it, _)| *it == plan);
-        let last = of_plan.and_then(|(_, limited)| {
-            let counted_for = limited.limiter.charge(ANY_KEY, 1).ok()?.counts_for()?;
-            Some(Replaced {
-                rule: place_before,
-                plan: plan.map(str::to_owned),
-                limited: limited.clone(),
-                until: now.checked_add(counted_for)?,
-            })
-        });
-        let earlier = self
-            .replaced
-            .iter()
-            .filter(|it| it.rule == place_before && it.plan.as_deref() == plan && now < it.until);
-        let mut found = Vec::new();
-        for replaced in last.into_iter().chain(earlier.cloned()) {
-            let before = replaced.limited.limiter.charge(ANY_KEY, 1);
-            match before.map_or(Keys::Others, |before| before.keys_of(charge)) {
-                Keys::Same => {}
-                Keys::OfAnotherAlgorithm => {
-                    return Err(
-                        "has another algorithm than before: give its limiter another prefix",
-                    );
-                }
-                Keys::Others => {
-                    let name = format!("{} (replaced)", rule.limited.name);
-                    found.push(Replaced {
-                        rule: place,
-                        limited: replaced.limited.with_name(name.into()),
-                        ..replaced
-                    });
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Whether a limiter that was replaced still counts.
-    pub(super) fn has_replaced(&self) -> bool {
-        !self.replaced.is_empty() && {
-            let now = Instant::now();
-            self.replaced.iter().any(|it| now < it.until)
-        }
-    }
-
-    /// Those that count beside the limiter of a rule or of its plan.
-    pub(super) fn replaced(
-        &self,
-        rule: usize,
-        plan: Option<&str>,
-    ) -> impl Iterator<Item = &Limited> {
-        let of_rule = self.replaced.iter();
-        let of_rule = of_rule.filter(move |it| it.rule == rule && it.plan.as_deref() == plan);
-        let still = of_rule.filter(|it| Instant::now() < it.until);
-        still.map(|it| &it.limited)
+    /// Whether there was no warning about one of these rules yet.
+    pub(super) fn is_first_warning(&self, rules: &[&str]) -> bool {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = rules.iter().filter(|it| !warned.contains(**it));
+        let new: Vec<_> = new.map(|it| (*it).to_owned()).collect();
+        let is_first = !new.is_empty();
+        warned.extend(new);
+        is_first
     }
 }
 
@@ -156,7 +104,6 @@ impl<R, E> fmt::Debug for InForce<R, E> {
         f.debug_struct("InForce")
             .field("rules", &self.rules)
             .field("is_shadow", &self.is_shadow)
-            .field("replaced", &self.replaced)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

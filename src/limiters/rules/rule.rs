@@ -1,16 +1,17 @@
 //! One rule: whom a request counts for, what it costs, and which limiter decides.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::smallvec;
 
+use super::ANY_KEY;
+use super::targets::Targets;
 use crate::decision::Decision;
-use crate::error::Result;
+use crate::limiters::Chargeable;
 use crate::limiters::joint::{Charged, JointDecision};
-use crate::limiters::{Charge, Chargeable};
 use crate::policies::algorithm::INTERNAL;
 
 /// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs, and the rejection of
@@ -39,6 +40,10 @@ pub struct Rule<R, E> {
     pub(super) plans: HashMap<String, Limits>,
     plans_of: Vec<PlanOf<R>>,
     pub(super) is_shadow: bool,
+    /// What a request counts by, if a configuration has given it a name.
+    pub(super) counts_by: Option<String>,
+    /// The plans of keys that a configuration has.
+    pub(super) plans_of_keys: BTreeMap<String, String>,
     targets: Vec<Target<R>>,
     cost: Cost<R>,
     longest_turn: Option<LongestTurn<R>>,
@@ -79,8 +84,10 @@ impl Limited {
         Self { limiter, name }
     }
 
-    pub(super) fn with_name(self, name: Arc<str>) -> Self {
-        Self { name, ..self }
+    /// The numbers of its limiter; they have no other form that all limiters share.
+    fn settings(&self) -> Option<String> {
+        let charge = self.limiter.charge(ANY_KEY, 1).ok()?;
+        Some(charge.settings())
     }
 
     pub(super) fn charged(&self, key: String) -> Charged {
@@ -99,18 +106,8 @@ pub(super) struct Applied<'a> {
     pub(super) cost: u32,
     /// How long the request waits for its turn, if that is bounded.
     pub(super) longest_turn: Option<Duration>,
-    /// The plan that decides, if it is not the rule's own limiter.
-    pub(super) plan: Option<&'a str>,
     /// `None` if it is blocked.
     pub(super) limited: Option<&'a Limited>,
-}
-
-impl Applied<'_> {
-    /// The part that a limiter has in the decision.
-    pub(super) fn charge(&self, limited: &Limited, cost: u32) -> Result<Charge> {
-        let charge = limited.limiter.charge(&self.key, cost)?;
-        Ok(charge.named(Arc::clone(&limited.name)))
-    }
 }
 
 type Target<R> = Box<dyn Fn(&R) -> Option<String> + Send + Sync>;
@@ -133,7 +130,7 @@ impl<R, E> Rule<R, E> {
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let for_users = |user: &Option<&str>| user.map(|user| format!("login:{user}"));
     /// let rules = client.rules([Rule::new(logins, for_users, |_, _| "too many logins")])?;
-    /// assert_eq!(rules.check(&None).await?, Verdict::Granted(None)); // the rule does not apply
+    /// assert_eq!(rules.check(&None).await?.decision(), None); // the rule does not apply
     /// # Ok(()) }
     /// ```
     pub fn new(
@@ -146,6 +143,8 @@ impl<R, E> Rule<R, E> {
             plans: HashMap::new(),
             plans_of: Vec::new(),
             is_shadow: false,
+            counts_by: None,
+            plans_of_keys: BTreeMap::new(),
             targets: vec![Box::new(target)],
             cost: Box::new(|_| 1),
             longest_turn: None,
@@ -222,7 +221,7 @@ impl<R, E> Rule<R, E> {
     ///     rules.check(&"alice"), // and this one's would be in three
     /// );
     /// for granted in [one?, two?, three?] {
-    ///     assert!(matches!(granted, Verdict::Granted(Some(_))));
+    ///     assert!(matches!(granted, Verdict::Granted(_)));
     /// }
     /// assert!(matches!(four?, Verdict::Rejected(503, _)));
     /// # Ok(()) }
@@ -238,8 +237,9 @@ impl<R, E> Rule<R, E> {
     /// Adds a plan, or replaces the one of this name: another limiter for some requests, or none. Which plan a request
     /// has is said by [`plan_of`](Self::plan_of).
     ///
-    /// The limiters of the plans are separate: give each a prefix of its own, unless they have the same algorithm. What a key
-    /// has used under one plan does not count under a plan with another prefix.
+    /// The limiters of the plans are separate: give each a prefix of its own, unless they have the same algorithm; otherwise
+    /// [`RedissonClient::rules`](crate::RedissonClient::rules) refuses them. What a key has used under one plan does not count under
+    /// a plan with another prefix.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -294,7 +294,7 @@ impl<R, E> Rule<R, E> {
     ///     .plan_of(|_, address| (address == "127.0.0.1").then(|| "allowed".to_owned()));
     /// let rules = client.rules([rule])?;
     /// for _ in 0..3 {
-    ///     assert_eq!(rules.check(&"127.0.0.1").await?, Verdict::Granted(None)); // not asked, not counted
+    ///     assert_eq!(rules.check(&"127.0.0.1").await?.decision(), None); // not asked, not counted
     /// }
     /// # Ok(()) }
     /// ```
@@ -307,8 +307,8 @@ impl<R, E> Rule<R, E> {
         self
     }
 
-    /// Lets the rule decide without being enforced: each request that the other rules grant is charged and counted as if it
-    /// were, and goes on whatever this rule says, also if it fails. An [event](crate::Event::Request) tells its decision.
+    /// Lets the rule decide without being enforced: each request that the other rules grant is charged, settled, given back and
+    /// counted as if it were, and goes on whatever this rule says, also if it fails. An [event](crate::Event::Request) tells its decision.
     ///
     /// The rules in shadow mode are asked together, with one call more for each request that the other rules grant. See also
     /// [`Rules::set_shadow`](crate::Rules::set_shadow).
@@ -329,7 +329,7 @@ impl<R, E> Rule<R, E> {
     /// let rule = Rule::new(strict, |user: &&str| Some(user.to_string()), |_, _| 429);
     /// let rules = client.rules([rule.in_shadow()])?;
     /// for _ in 0..2 {
-    ///     assert_eq!(rules.check(&"alice").await?, Verdict::Granted(None));
+    ///     assert_eq!(rules.check(&"alice").await?.decision(), None);
     /// }
     /// assert_eq!(results.try_iter().collect::<Vec<_>>(), ["granted", "denied"]);
     /// # Ok(()) }
@@ -355,25 +355,60 @@ impl<R, E> Rule<R, E> {
         std::iter::once((None, &self.limited)).chain(of_plans)
     }
 
+    /// Whether what was used under the rule of this name before does not count for this one, or not for all of its plans.
+    pub(super) fn starts_anew_after(&self, before: &Self) -> bool {
+        let plans = self.plans.keys().chain(before.plans.keys());
+        let mut plans = plans.map(|it| Some(&**it)).chain([None]);
+        self.counts_by != before.counts_by
+            || plans.any(|plan| {
+                let [now, before] = [self, before].map(|it| it.targets_of(plan));
+                now.is_some() && before.is_some() && now != before
+            })
+    }
+
+    /// The targets of a plan; `None` if it has none because it allows or blocks.
+    fn targets_of(&self, plan: Option<&str>) -> Option<Targets> {
+        let limited = match plan.and_then(|plan| self.plans.get(plan)) {
+            None => &self.limited,
+            Some(Limits::To(limited)) => limited,
+            Some(Limits::Allow | Limits::Block) => return None,
+        };
+        Some(limited.limiter.targets(INTERNAL))
+    }
+
+    /// Whether it has other limits or plans, as far as that is known.
+    pub(super) fn differs_from(&self, before: &Self) -> bool {
+        let settings = |rule: &Self| -> BTreeMap<_, _> {
+            let plans = rule.plans.iter().map(|(name, limits)| {
+                let limits = match limits {
+                    Limits::To(limited) => limited.settings(),
+                    other => Some(format!("{other:?}")),
+                };
+                (Some(name.clone()), limits)
+            });
+            plans.chain([(None, rule.limited.settings())]).collect()
+        };
+        self.plans_of_keys != before.plans_of_keys || settings(self) != settings(before)
+    }
+
     /// What the rule says about a request; `None` if it does not apply.
     pub(super) fn applied(&self, request: &R) -> Option<Applied<'_>> {
         let key = self.key(request)?;
         let plan = self.plans_of.iter().find_map(|of| {
             let name = of(request, &key)?;
-            self.plans.get_key_value(&name)
+            self.plans.get(&name)
         });
-        let (plan, limited) = match plan {
-            None => (None, Some(&self.limited)),
-            Some((_, Limits::Allow)) => return None,
-            Some((name, Limits::Block)) => (Some(&**name), None),
-            Some((name, Limits::To(limited))) => (Some(&**name), Some(limited)),
+        let limited = match plan {
+            None => Some(&self.limited),
+            Some(Limits::Allow) => return None,
+            Some(Limits::Block) => None,
+            Some(Limits::To(limited)) => Some(limited),
         };
         let cost = (self.cost)(request);
         (cost > 0 || limited.is_none()).then(|| Applied {
             cost,
             longest_turn: self.longest_turn.as_ref().map(|longest| longest(request)),
             key,
-            plan,
             limited,
         })
     }

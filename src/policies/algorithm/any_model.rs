@@ -1,6 +1,6 @@
 //! An algorithm as a trait object, so that one call holds several kinds.
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,6 @@ use crate::window::{At, SetUp};
 pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     /// The name of its function in `lua/joint.lua`.
     fn name(&self) -> &'static str;
-    /// Tells algorithms apart.
-    fn kind(&self) -> TypeId;
     fn properties(&self) -> &'static Properties;
     fn set_up(&self) -> Option<SetUp>;
     fn with_longest_turn(&self, longest: Duration) -> Option<Arc<dyn AnyModel>>;
@@ -66,10 +64,6 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
 impl<M: Model> AnyModel for M {
     fn name(&self) -> &'static str {
         M::NAME
-    }
-
-    fn kind(&self) -> TypeId {
-        TypeId::of::<M>()
     }
 
     fn properties(&self) -> &'static Properties {

@@ -116,32 +116,6 @@ async fn rules_can_be_replaced_while_the_layer_is_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_still_counts_its_limiter_before_is_stated_once() {
-    let client = RedissonClient::in_memory();
-    let rule = |limit, prefix: &str| {
-        let limiter = per_minute(&client, limit).with_prefix(prefix);
-        [Rule::new(limiter, by(Header::new("x-user")), |_, _| ())]
-    };
-    let rules = Arc::new(client.rules(rule(3, "before:")).unwrap());
-    let layer = RateLimitLayer::by_rules(Arc::clone(&rules));
-    assert_eq!(ask(&layer, of("alice")).await.status(), 200);
-    rules.replace(rule(9, "now:")).unwrap();
-    for left in [1, 0] {
-        let response = ask(&layer, of("alice")).await;
-        let time = if left == 0 { 60 } else { 0 };
-        let expected = format!(r#""user";r={left};t={time}"#);
-        assert_eq!(field(&response, "ratelimit"), Some(&*expected));
-        assert_eq!(
-            field(&response, "ratelimit-policy"),
-            Some(r#""user";q=3;w=60"#)
-        );
-    }
-    let denied = ask(&layer, of("alice")).await;
-    let body = denied.body();
-    assert!(body.ends_with(r#""violated-policies":["user"]}"#), "{body}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_layer_says_what_is_counted_and_for_whom() {
     let limiter = per_minute(&RedissonClient::in_memory(), 9);
     let layer = RateLimitLayer::new(limiter, Everyone).describe(|limit| {

@@ -53,7 +53,7 @@ async fn a_handler_gives_back_what_all_layers_have_charged() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_settles_the_charge_of_the_innermost_layer() {
     let left = left_after(async |charged: Charged| {
-        assert_eq!(charged.decision().remaining(), 15);
+        assert_eq!(charged.decision().unwrap().remaining(), 15);
         charged.settle(7).await.unwrap();
     });
     assert_eq!(left.await, [19, 13]);

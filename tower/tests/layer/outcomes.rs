@@ -212,7 +212,7 @@ async fn a_handler_sees_the_decision_and_gives_the_charge_back_once() {
             .map(|(name, it)| (name, it.remaining()))
             .collect();
         assert_eq!(names, [("api:", 3)]);
-        assert_eq!(charged.decision().remaining(), 3);
+        assert_eq!(charged.decision().unwrap().remaining(), 3);
         assert_eq!(charged.refund().await.unwrap(), 2);
         assert_eq!(charged.refund().await.unwrap(), 0);
         charged.settle(1).await.unwrap();

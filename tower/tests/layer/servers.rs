@@ -35,7 +35,7 @@ async fn a_router_of_axum_takes_the_layer() {
         }),
     );
     let left = |Extension(charged): Extension<Charged>| async move {
-        charged.decision().remaining().to_string()
+        charged.decision().unwrap().remaining().to_string()
     };
     let router = Router::new().route("/", get(left)).layer(layer);
     let ask = async |peer: [u8; 4]| {

@@ -131,29 +131,40 @@ async fn each_rule_is_settled_by_its_own_cost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_settles_each_rule() {
-    let client = RedissonClient::in_memory();
-    let rate = Rate::overall(20, MINUTE);
-    let tokens = client.keyed_rate_limiter("tokens:", rate).unwrap();
-    let calls = client.keyed_rate_limiter("calls:", rate).unwrap();
-    let rules = [
-        Rule::new(calls.clone(), by(Header::new("x-user")), |_, _| ()),
-        Rule::new(tokens.clone(), by(Header::new("x-user")), |_, _| ()).cost(|_| 5),
-    ];
-    let layer = RateLimitLayer::by_rules(Arc::new(client.rules(rules).unwrap()));
-    let layer = layer.settle(|response, rule| match rule {
-        "tokens:" => response.headers.get("x-cost")?.to_str().ok()?.parse().ok(),
-        _ => None,
-    });
-    for (cost, left) in [("7", 13), ("1", 12), ("unknown", 7)] {
-        let handler = service_fn(move |_: Request<String>| async move {
-            let response = Response::builder().header("x-cost", cost);
-            Ok::<_, Infallible>(response.body(String::new()).unwrap())
+async fn a_response_settles_each_rule_also_in_shadow_mode() {
+    for (tokens_in_shadow, all_in_shadow) in [(false, false), (true, false), (true, true)] {
+        let client = RedissonClient::in_memory();
+        let rate = Rate::overall(20, MINUTE);
+        let tokens = client.keyed_rate_limiter("tokens:", rate).unwrap();
+        let calls = client.keyed_rate_limiter("calls:", rate).unwrap();
+        let of_tokens = Rule::new(tokens.clone(), by(Header::new("x-user")), |_, _| ());
+        let of_tokens = of_tokens.cost(|_| 5);
+        let rules = client.rules([
+            Rule::new(calls.clone(), by(Header::new("x-user")), |_, _| ()),
+            match tokens_in_shadow {
+                true => of_tokens.in_shadow(),
+                false => of_tokens,
+            },
+        ]);
+        let rules = Arc::new(rules.unwrap());
+        rules.set_shadow(all_in_shadow);
+        let layer = RateLimitLayer::by_rules(rules).settle(|response, rule| match rule {
+            "tokens:" => response.headers.get("x-cost")?.to_str().ok()?.parse().ok(),
+            _ => None,
         });
-        layer.layer(handler).oneshot(of("alice")).await.unwrap();
-        assert_eq!(available(&tokens).await, left, "{cost}");
+        for (cost, left) in [("7", 13), ("1", 12), ("unknown", 7)] {
+            let handler = service_fn(move |request: Request<String>| async move {
+                let charged = request.extensions().get::<Charged>().unwrap();
+                assert_eq!(charged.decision().is_none(), all_in_shadow);
+                let response = Response::builder().header("x-cost", cost);
+                Ok::<_, Infallible>(response.body(String::new()).unwrap())
+            });
+            let response = layer.layer(handler).oneshot(of("alice")).await.unwrap();
+            assert_eq!(response.headers().contains_key("ratelimit"), !all_in_shadow);
+            assert_eq!(available(&tokens).await, left, "{cost}");
+        }
+        assert_eq!(available(&calls).await, 17);
     }
-    assert_eq!(available(&calls).await, 17);
 }
 
 #[tokio::test(start_paused = true)]

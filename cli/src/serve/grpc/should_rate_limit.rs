@@ -146,7 +146,7 @@ impl Decided {
 
     fn new(parts: &[Part], verdict: Verdict<()>, uncharged: fn(&Part) -> u64) -> Self {
         let (is_denied, joint) = match verdict {
-            Verdict::Granted(joint) => (false, joint),
+            Verdict::Granted(granted) => (false, granted.into_decision()),
             Verdict::Rejected((), joint) => (true, Some(joint)),
         };
         let of_part = |(place, part)| {
@@ -198,7 +198,7 @@ async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, 
         ..part.clone()
     };
     let (joint, uncharged) = match service.peek(slice::from_ref(&one)).await {
-        Ok(Verdict::Granted(joint)) => (joint, 1),
+        Ok(Verdict::Granted(granted)) => (granted.into_decision(), 1),
         Ok(Verdict::Rejected((), joint)) => (Some(joint), 0),
         Err(error) if is_caused_by_request(&error) => (None, 0),
         Err(error) => return Err(status(&error)),

@@ -61,7 +61,7 @@ pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Ans
 
 fn decided(verdict: &Result<Verdict<()>>) -> Answer {
     match verdict {
-        Ok(Verdict::Granted(joint)) => Answer::granted(joint.as_ref()),
+        Ok(Verdict::Granted(granted)) => Answer::granted(granted.decision()),
         Ok(Verdict::Rejected((), joint)) => Answer::denied(joint),
         Err(error) => Answer::failed(error),
     }

@@ -37,7 +37,7 @@ pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Ans
         longest_turn: service.longest_turn(None),
     };
     match service.check(std::slice::from_ref(&part)).await {
-        Ok(Verdict::Granted(joint)) => Answer::no_content(joint.as_ref()),
+        Ok(Verdict::Granted(granted)) => Answer::no_content(granted.decision()),
         Ok(Verdict::Rejected((), joint)) => Answer::denied(&joint).or_forbidden(),
         Err(error) => Answer::failed(&error).or_forbidden(),
     }

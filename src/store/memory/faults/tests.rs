@@ -17,7 +17,6 @@ use crate::window::Requests;
 use crate::{
     BreakerState, Decision, DecisionSource, Event, FailurePolicy, FixedWindow, KeyedRateLimiter,
     LimiterOptions, LocalShare, PolicyLimiter, Rate, RateLimiter, RedissonClient, Rule, Rules,
-    Verdict,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -108,9 +107,9 @@ impl Service {
             }
             Way::Rules => {
                 let verdict = self.rules.check(&"carol").await;
-                verdict.map(|verdict| match verdict {
-                    Verdict::Granted(by) => by.expect("a rule applies").deciding().1.clone(),
-                    Verdict::Rejected((), by) => by.deciding().1.clone(),
+                verdict.map(|verdict| {
+                    let joint = verdict.decision().expect("a rule applies");
+                    joint.deciding().1.clone()
                 })
             }
         };

@@ -1,0 +1,139 @@
+//! What rules decide about a request, and what they charge for it.
+
+use crate::decision::Decision;
+use crate::limiters::joint::JointDecision;
+
+/// What the rules decide about a request.
+///
+/// Like [`Decision`], it is not `#[non_exhaustive]`: granted and rejected are all there is.
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, Verdict};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let per_user = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+/// let rules = client.rules([Rule::new(per_user, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
+/// let status = |verdict| match verdict {
+///     Verdict::Granted(_) => 200,
+///     Verdict::Rejected(status, _) => status,
+/// };
+/// assert_eq!(status(rules.check(&"alice").await?), 200);
+/// assert_eq!(status(rules.check(&"alice").await?), 429);
+/// # Ok(()) }
+/// ```
+#[must_use = "a request that was rejected must not go on"]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict<E> {
+    /// All rules that apply and are enforced granted it.
+    Granted(RulesGrant),
+    /// A rule denied it, and no rule charged it: the rejection of the rule that [decides](JointDecision::deciding), and the
+    /// decision of each.
+    Rejected(E, JointDecision),
+}
+
+/// What rules have charged for a request that they granted: for [`Rules::settle`](super::Rules::settle) and
+/// [`Rules::refund`](super::Rules::refund). From a [`Verdict`].
+///
+/// ```
+/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, Verdict};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> redisson_rate_limiter::Result<()> {
+/// let client = RedissonClient::in_memory();
+/// let limiter = |name: &str| {
+///     let limiter = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
+///     redisson_rate_limiter::Result::Ok(limiter.with_name(name).with_prefix(name))
+/// };
+/// let user = |user: &&str| Some(user.to_string());
+/// let rules = client.rules([
+///     Rule::new(limiter("enforced")?, user, |_, _| 429),
+///     Rule::new(limiter("tried out")?, user, |_, _| 429).in_shadow(),
+/// ])?;
+/// let Verdict::Granted(granted) = rules.check(&"alice").await? else { panic!() };
+/// assert_eq!(granted.rules().collect::<Vec<_>>(), ["enforced", "tried out"]);
+/// let decision = granted.decision().expect("a rule is enforced");
+/// assert_eq!(decision.deciding().1.remaining(), 8);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RulesGrant {
+    pub(super) enforced: Option<JointDecision>,
+    pub(super) in_shadow: Option<JointDecision>,
+}
+
+impl<E> Verdict<E> {
+    /// The decision of the rules that apply and are enforced; `None` if there are none.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let one = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(one, |user: &Option<&str>| user.map(str::to_owned), |_, _| 429)])?;
+    /// assert_eq!(rules.check(&None).await?.decision(), None);
+    /// for is_granted in [true, false] {
+    ///     let verdict = rules.check(&Some("alice")).await?;
+    ///     assert_eq!(verdict.decision().map(JointDecision::is_granted), Some(is_granted));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn decision(&self) -> Option<&JointDecision> {
+        match self {
+            Self::Granted(granted) => granted.decision(),
+            Self::Rejected(_, joint) => Some(joint),
+        }
+    }
+}
+
+impl RulesGrant {
+    /// The decision of the rules that are enforced; `None` if none of them applies.
+    pub fn decision(&self) -> Option<&JointDecision> {
+        self.enforced.as_ref()
+    }
+
+    /// The [decision](Self::decision), by value. What rules in [shadow mode](super::Rule::in_shadow) have charged stays charged.
+    #[must_use]
+    pub fn into_decision(self) -> Option<JointDecision> {
+        self.enforced
+    }
+
+    /// The names of the rules that have charged the request, those in [shadow mode](super::Rule::in_shadow) last.
+    pub fn rules(&self) -> impl Iterator<Item = &str> {
+        let joint = self.enforced.iter().chain(&self.in_shadow);
+        let all = joint.flat_map(JointDecision::by_limiter);
+        all.filter(|(_, it)| Decision::is_granted(it))
+            .map(|(name, _)| name)
+    }
+
+    /// Whether no rule has charged the request.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// assert!(RulesGrant::default().is_empty());
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules().next().is_none()
+    }
+
+    /// What was charged, of rules of both modes.
+    pub(super) fn into_decisions(self) -> impl Iterator<Item = JointDecision> {
+        self.enforced.into_iter().chain(self.in_shadow)
+    }
+}
+
+/// What the limiters of a decision have charged: nothing if it is denied.
+impl From<JointDecision> for RulesGrant {
+    fn from(decision: JointDecision) -> Self {
+        Self {
+            enforced: Some(decision),
+            in_shadow: None,
+        }
+    }
+}
