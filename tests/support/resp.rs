@@ -11,6 +11,11 @@ impl Command {
         String::from_utf8_lossy(&self.0[0]).to_uppercase()
     }
 
+    /// Whether it sends a script's text, as where a slow server may not know it.
+    pub fn has_text(&self) -> bool {
+        self.name() == "EVAL" && self.0.get(1).is_some_and(|text| text.starts_with(b"-- "))
+    }
+
     /// A script's argument, counted from 1 as in the script; empty where it was left out.
     pub fn script_argument(&self, place: usize) -> &[u8] {
         let keys: usize = std::str::from_utf8(&self.0[2]).unwrap().parse().unwrap();
