@@ -84,7 +84,7 @@ impl Keys {
 /// What the suffixes of sibling keys consist of: names that must not collide with such a key avoid these. A client's id
 /// may follow.
 pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
-/// A key may end with one of these,
+/// A key may end with one of these (`-window` in version 0.1),
 pub(crate) const ENDS: [&str; 6] = ["-st", "-lock", "-window", "-periods", ":audit", ":call"];
 /// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many digits.
 pub(crate) const FEWEST_DIGITS: usize = 13;

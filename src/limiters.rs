@@ -263,7 +263,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// # Cancel safety
     /// As [`RateLimiter::settle`].
     async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
-        settle_by_check(self, key, grant, cost).await
+        settle_by_check(self, key, grant, cost, u32::MAX).await
     }
 }
 
@@ -303,8 +303,14 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     }
 }
 
-/// Settles a grant by what every limiter has.
-async fn settle_by_check<L>(limiter: &L, key: &str, grant: Grant, cost: u32) -> Result<()>
+/// Settles a grant by what every limiter has. A request of this limiter costs at most `largest`.
+async fn settle_by_check<L>(
+    limiter: &L,
+    key: &str,
+    grant: Grant,
+    cost: u32,
+    largest: u32,
+) -> Result<()>
 where
     L: Limiter + ?Sized,
 {
@@ -313,17 +319,28 @@ where
         match cost.cmp(&granted) {
             Ordering::Less => {
                 let excess = grant.with_permits(granted - cost);
-                limiter.refund(key, excess).await.map(|_| ())
+                limiter.refund(key, excess).await.map(|_| Ok(()))
             }
-            Ordering::Equal => Ok(()),
+            Ordering::Equal => Ok(Ok(())),
             Ordering::Greater => {
                 // The request is done, so nobody waits for its turn.
                 let take = |cost| limiter.check_without_waiting(key, cost);
-                up_to(cost - granted, take).await.map(|_| ())
+                let mut missing = cost - granted;
+                let mut taken = Ok(up_to(missing.min(largest), take).await?);
+                // From here on it is spent, even if a later part fails: the first one must not be taken again.
+                while let Ok(Decision::Granted(part)) = &taken
+                    && part.grant.permits() == missing.min(largest)
+                    && part.grant.permits() < missing
+                {
+                    missing -= part.grant.permits();
+                    taken = up_to(missing.min(largest), take).await;
+                }
+                Ok(taken.map(|_| ()))
             }
         }
     };
-    grant.spend(settle).await
+    let settled: Option<Result<()>> = grant.spend(|grant| async move { settle(grant).await.map(Some) }).await?;
+    settled.unwrap_or(Ok(()))
 }
 
 /// Checks a request of `cost`, and while it is denied the same of what is left.

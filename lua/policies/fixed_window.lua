@@ -1,14 +1,13 @@
 -- A counter for each window of time; every window starts at 0.
 --
--- KEYS    counter; with number 4 also the length of the current window
+-- KEYS    counter
 -- numbers 1  limit
 --         2  window in ms
 --         3  the unit of the clock in ms at whose start a window begins, 0 if it begins with the first request
---         4  window in ms before the policy was changed, 0 if it was not
 -- Returns 4  count, 0 in a new window
 --         5  ms until the window ends, -1 for a new one
--- Writes  the counter, with what is left of the window as its time to live. With number 4 also the length of the current
---         window, with the same time to live: so each window is adjusted to the new length once, by the first client
+-- Writes  the counter, with what is left of the window as its time to live: a window ends when its first request found that
+--         it would end, whatever length the callers have that come later
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -16,8 +15,8 @@
 --! include shared/one_target.lua
 
 --! part read
-local counter, length = KEYS[1], KEYS[2]
-local limit, window, unit, length_before = unpack_numbers('<dddd', numbers)
+local counter = KEYS[1]
+local limit, window, unit = unpack_numbers('<ddd', numbers)
 
 local text = call('get', counter)
 local count, left, is_new, expire = 0, 0, true, false
@@ -28,18 +27,11 @@ if text then
   end
   -- In its last millisecond the key still exists, but the window has ended.
   is_new = left == 0
-  if left > 0 and length_before > 0 then
-    local was = tonumber(call('get', length)) or length_before
-    if was ~= window then
-      left, expire = left + window - was, true
-      is_new = left <= 0
-    end
-  end
 end
 if is_new then
   count = 0
 end
-if is_new or left == -1 and not expire then
+if is_new or left == -1 then
   -- A peer that stopped between INCR and PEXPIRE leaves a counter that never expires.
   left, expire = unit > 0 and window - now % unit or window, true
 end
@@ -58,14 +50,8 @@ if taken > 0 and is_new then
 elseif taken > 0 then
   call('incrby', counter, taken == 1 and '1' or format('%d', taken))
 end
-if expire and (taken > 0 or denied_cost) then
-  -- A denied request corrects the window's end too.
-  if not is_new then
-    call('pexpire', counter, format('%d', left))
-  end
-  if length_before > 0 then
-    call('set', length, format('%d', window), 'px', format('%d', left))
-  end
+if expire and not is_new and (taken > 0 or denied_cost) then
+  call('pexpire', counter, format('%d', left)) -- also after a denial: nobody would end this window
 end
 return state
 --! end

@@ -391,17 +391,10 @@ impl<P: Policy> PolicyLimiter<P> {
         if request.target.model.properties().is_on_the_window {
             return self.rate_limiter(&request.target.key).reset().await;
         }
-        // A policy that replaces itself names every key that a request may use.
-        let policy = self.policy();
-        let (whole, _) = policy.after(&policy, INTERNAL)?;
-        let target = Target {
-            model: whole.model(&self.registry.client_id, INTERNAL)?.0,
-            ..request.target
-        };
         let Registry {
             store, local_store, ..
         } = &*self.registry;
-        reset(&**store, local_store, target).await
+        reset(&**store, local_store, request.target).await
     }
 
     /// The policy in force.
@@ -494,7 +487,7 @@ impl<P: Policy> PolicyLimiter<P> {
 
     /// The algorithm in force.
     fn model(&self) -> Arc<dyn AnyModel> {
-        self.policies.read(|it| Arc::clone(it.algorithm()))
+        self.policies.read(|it| Arc::clone(&it.algorithm))
     }
 
     /// The request to make, once it is found good.
@@ -525,7 +518,7 @@ impl<P: Policy> PolicyLimiter<P> {
     fn answer_now(&self, key: &str, cost: u32) -> Option<Result<Answer>> {
         let memory = self.registry.store.in_memory()?;
         self.policies.read(|in_force| {
-            let model = &**in_force.algorithm();
+            let model = &*in_force.algorithm;
             let is_shared = model.properties().is_on_the_window;
             (!is_shared).then(|| self.check_in(memory, model, key, cost))
         })
@@ -551,7 +544,7 @@ impl<P: Policy> PolicyLimiter<P> {
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
         self.policies
-            .read(|it| it.algorithm().properties().is_on_the_window)
+            .read(|it| it.algorithm.properties().is_on_the_window)
     }
 }
 
@@ -605,7 +598,10 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
         match self.limiter_of_grants(key) {
             Some(limiter) => limiter.settle(grant, cost).await,
             // The request is done: what is missing is taken, and nobody is locked out for it.
-            None => settle_by_check(&self.without_penalty(), key, grant, cost).await,
+            None => {
+                let largest = self.model().properties().largest_cost;
+                settle_by_check(&self.without_penalty(), key, grant, cost, largest).await
+            }
         }
     }
 }
@@ -628,7 +624,7 @@ impl<P: Policy> sealed::Chargeable for PolicyLimiter<P> {
 
     fn gives_turns(&self, _: Internal) -> bool {
         self.policies
-            .read(|it| it.algorithm().properties().gives_turns)
+            .read(|it| it.algorithm.properties().gives_turns)
     }
 
     fn targets(&self, _: Internal) -> Targets {

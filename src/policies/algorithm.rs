@@ -71,9 +71,8 @@ impl<M: Model> Policy for M {
 
 /// What a limiter needs to know about its policy. Cannot be named outside the crate.
 pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
-    /// This policy when it replaces `before` while requests come in, and for how long it must know about that. Refuses to
-    /// replace a policy of another algorithm.
-    fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)>;
+    /// Refuses to replace a policy of another algorithm while requests come in.
+    fn check_replaces(&self, before: &Self, _: Internal) -> Result<()>;
 
     /// The algorithm with these numbers, for the client of this id. Refuses numbers that the algorithm cannot work with.
     fn model(&self, client_id: &str, _: Internal) -> Result<Algorithm>;
@@ -86,8 +85,8 @@ pub struct Internal(());
 pub(crate) const INTERNAL: Internal = Internal(());
 
 impl<M: Model> Sealed for M {
-    fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)> {
-        Ok(Model::after(self, before))
+    fn check_replaces(&self, _before: &Self, _: Internal) -> Result<()> {
+        Ok(())
     }
 
     fn model(&self, _: &str, _: Internal) -> Result<Algorithm> {
@@ -163,11 +162,6 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
     #[cfg(feature = "redis")]
     fn left_settings(&self, _numbers: &[i64]) -> Option<Settings> {
         None
-    }
-
-    /// This policy when it replaces `before` while requests come in, and for how long it must know about that.
-    fn after(&self, _before: &Self) -> (Self, Duration) {
-        (self.clone(), Duration::ZERO)
     }
 
     /// Updates the state until requests of `cost` together can be evaluated; `most` is how many grants it may remove.

@@ -133,14 +133,10 @@ macro_rules! any_policy {
         }
 
         impl Sealed for AnyPolicy {
-            fn after(&self, before: &Self, _: Internal) -> Result<(Self, Duration)> {
-                match (self, before) {
-                    $((Self::$Policy(policy), Self::$Policy(before)) => {
-                        let (policy, time) = Model::after(policy, before);
-                        Ok((Self::$Policy(policy), time))
-                    })*
-                    (Self::SharedRate(_), Self::SharedRate(_)) => Ok((self.clone(), Duration::ZERO)),
-                    _ => Err(Error::InvalidArgument {
+            fn check_replaces(&self, before: &Self, _: Internal) -> Result<()> {
+                match self.algorithm() == before.algorithm() {
+                    true => Ok(()),
+                    false => Err(Error::InvalidArgument {
                         argument: "policy",
                         reason: "must have the same algorithm as the one before, which the state of the targets is of",
                     }),

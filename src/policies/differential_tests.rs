@@ -151,9 +151,9 @@ pub(super) fn compare<M: Compared>() {
                         let is_alike = !side.target.model.properties().is_on_the_window;
                         fixture.peek(&mut sides, &[cost], is_alike).await;
                     }
-                    Step::Reset => fixture.reset(policy.after(&policy).0, side).await,
+                    Step::Reset => fixture.reset(policy.clone(), side).await,
                     Step::ChangePolicy(to) => {
-                        policy = to.after(&policy).0;
+                        policy = to;
                         side.target.model = Arc::new(policy.clone());
                     }
                     Step::Put(state) => {

@@ -1,5 +1,5 @@
-//! Histories in which settings change: two versions of a service share a target, each replaces its policy now and then,
-//! gradually or by a new deployment, and time passes in which keys expire.
+//! Histories in which settings change: two versions of a service share a target, each replaces its policy now and then, and
+//! time passes in which keys expire.
 //!
 //! The laws, on both stores:
 //!
@@ -66,8 +66,7 @@ enum Step<M> {
     Ask(usize, Vec<u32>),
     /// One request, by the script that decides by several limiters.
     AskJointly(usize, u32),
-    /// As it replaces the policy while requests come in, or as a new deployment has it from the start.
-    Change(usize, M, bool),
+    Change(usize, M),
     /// A version gets this penalty.
     ChangePenalty(usize, Option<i64>),
     /// One request with numbers of its own, such as one that has its rate with it.
@@ -87,8 +86,7 @@ fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
         4 => pause.prop_map(Step::Pass),
         6 => (version(), prop::collection::vec(cost(), 1..3)).prop_map(|(at, it)| Step::Ask(at, it)),
         2 => (version(), cost()).prop_map(|(at, cost)| Step::AskJointly(at, cost)),
-        1 => (version(), M::versions(), any::<bool>())
-            .prop_map(|(at, to, is_gradual)| Step::Change(at, to, is_gradual)),
+        1 => (version(), M::versions()).prop_map(|(at, to)| Step::Change(at, to)),
         1 => (M::versions(), cost()).prop_map(|(policy, cost)| Step::AskOnce(policy, cost)),
         1 => (version(), prop::option::weighted(0.4, 1..12_i64))
             .prop_map(|(at, quarters)| Step::ChangePenalty(at, quarters.map(|n| n * UNIT / 4))),
@@ -143,11 +141,8 @@ fn take<M: Versioned>() {
                         age(connection.clone(), millis).await;
                         continue;
                     }
-                    Step::Change(version, to, is_gradual) => {
-                        policies[version] = match is_gradual {
-                            true => to.after(&policies[version]).0,
-                            false => to,
-                        };
+                    Step::Change(version, to) => {
+                        policies[version] = to;
                         versions[version].is_back = true;
                         continue;
                     }

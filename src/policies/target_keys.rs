@@ -19,8 +19,6 @@ pub(crate) struct TargetKeys {
     own: Option<Box<dyn Content>>,
     /// The key with `-st`.
     pub(super) start: Timed<i64>,
-    /// The key with `-window`.
-    pub(super) length: Timed<i64>,
     /// The key with `-periods`.
     pub(super) lengths: Timed<Lengths>,
     /// The keys with `-` and the last millisecond of a period.
@@ -90,7 +88,6 @@ impl TargetKeys {
             !own.is_there()
         });
         self.start.drop_expired(server);
-        self.length.drop_expired(server);
         self.lengths.drop_expired(server);
         self.counters.drop_expired(server);
         self.is_left()
@@ -99,7 +96,6 @@ impl TargetKeys {
     pub(crate) fn is_left(&self) -> bool {
         self.own.is_some()
             || self.start.get().is_some()
-            || self.length.get().is_some()
             || self.lengths.get().is_some()
             || !self.counters.is_empty()
     }

@@ -254,6 +254,7 @@ on_every_store! {
             settling_for_more_than_is_left_locks_nobody_out,
             settling_waits_for_no_turn,
             a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back,
+            what_was_used_beyond_one_calls_largest_cost_is_taken_in_parts,
         }
         per_client {
             asking_for_20_of_1_is_an_error_and_1_is_granted_afterwards,
@@ -363,8 +364,8 @@ on_every_store! {
             the_next_window_is_there_when_the_denial_said,
             what_would_exceed_the_limit_is_denied_and_not_counted,
             an_aligned_window_ends_with_the_largest_unit_that_divides_it,
-            a_changed_length_moves_the_end_of_a_window_by_the_difference_and_once,
-            a_window_with_nothing_left_after_the_change_of_its_length_is_over,
+            a_window_that_runs_ends_as_it_would_and_the_next_has_the_new_length,
+            processes_that_learn_a_new_length_in_their_own_way_keep_the_limit,
             a_changed_limit_counts_what_the_window_has_had,
             a_penalty_is_over_when_the_denial_said,
         }

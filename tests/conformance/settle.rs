@@ -2,6 +2,7 @@
 
 use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, PermitsInUse, Rate, RateLimiter,
+    SlidingWindowLog,
     TokenBucket,
 };
 
@@ -267,4 +268,17 @@ pub async fn a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back(f
         limiter.settle("key", grant, 10).await.unwrap();
         assert!(!limiter.check("key", 1).await.unwrap().is_granted());
     }
+}
+
+pub async fn what_was_used_beyond_one_calls_largest_cost_is_taken_in_parts(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let log = client.policy_limiter(SlidingWindowLog::new(2_000, HOUR));
+    let log = log.unwrap().with_prefix(format!("{}:", fixture.name()));
+    let estimate = take(&log, "key", 2).await;
+    log.settle("key", estimate.clone(), 1_203).await.unwrap(); // 500, 500 and 201 more
+    assert_eq!(log.peek("key", 1).await.unwrap().remaining(), 796);
+    log.settle("key", estimate, 2_000).await.unwrap(); // it is settled
+    let estimate = take(&log, "key", 1).await;
+    log.settle("key", estimate, 1_000).await.unwrap(); // as many as there are
+    assert!(!log.check("key", 1).await.unwrap().is_granted());
 }

@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 
-use tokio::time::Instant;
-
 use super::hot_limiters::HotLimiters;
 use crate::error::Result;
 use crate::lock::Lock;
@@ -22,35 +20,22 @@ pub(super) struct Policies<P> {
 #[derive(Clone)]
 pub(super) struct InForce<P> {
     pub(super) policy: P,
-    algorithm: Arc<dyn AnyModel>,
-    /// The same in a form that knows of the policy before, and until when that is needed.
-    moved: Option<Moved<P>>,
+    pub(super) algorithm: Arc<dyn AnyModel>,
 }
 
-#[derive(Clone)]
-struct Moved<P> {
-    policy: P,
-    algorithm: Arc<dyn AnyModel>,
-    until: Instant,
-}
-
-impl<P> InForce<P> {
-    pub(super) fn algorithm(&self) -> &Arc<dyn AnyModel> {
-        match &self.moved {
-            Some(moved) if Instant::now() < moved.until => &moved.algorithm,
-            _ => &self.algorithm,
-        }
+impl<P: Policy> InForce<P> {
+    fn new(policy: P, client_id: &str) -> Result<Self> {
+        Ok(Self {
+            algorithm: policy.model(client_id, INTERNAL)?.0,
+            policy,
+        })
     }
 }
 
 impl<P: Policy> Policies<P> {
     pub(super) fn new(policy: P, client_id: &str) -> Result<Self> {
         Ok(Self {
-            first: InForce {
-                algorithm: policy.model(client_id, INTERNAL)?.0,
-                policy,
-                moved: None,
-            },
+            first: InForce::new(policy, client_id)?,
             later: OnceLock::new(),
             leased: Lock::default(),
         })
@@ -58,30 +43,12 @@ impl<P: Policy> Policies<P> {
 
     /// Replaces the policy while requests come in.
     pub(super) fn replace(&self, policy: P, client_id: &str) -> Result<()> {
-        let algorithm = policy.model(client_id, INTERNAL)?.0;
-        let now = Instant::now();
+        let replacing = InForce::new(policy, client_id)?;
         let Self { first, later, .. } = self;
         let later = later.get_or_init(|| RwLock::new(first.clone()));
         let mut in_force = later.write().unwrap_or_else(PoisonError::into_inner);
-        let before = match &in_force.moved {
-            Some(moved) if now < moved.until => &moved.policy,
-            _ => &in_force.policy,
-        };
-        let (moved, needed_for) = policy.after(before, INTERNAL)?;
-        let algorithm_then = moved.model(client_id, INTERNAL)?.0;
-        let mut until = now.checked_add(needed_for).unwrap_or(now);
-        if let Some(earlier) = &in_force.moved {
-            until = until.max(earlier.until);
-        }
-        *in_force = InForce {
-            algorithm,
-            policy,
-            moved: Some(Moved {
-                algorithm: algorithm_then,
-                policy: moved,
-                until,
-            }),
-        };
+        replacing.policy.check_replaces(&in_force.policy, INTERNAL)?;
+        *in_force = replacing;
         drop(in_force);
         let leased: Vec<_> = self
             .leased

@@ -13,6 +13,9 @@ use super::starts::Starts;
 /// limit can be granted within the length of a window; to prevent that, use a
 /// [`SlidingWindowLog`](crate::SlidingWindowLog).
 ///
+/// A limit that changes applies at once. A length that changes is that of the next window: the one that runs ends when it
+/// would have ended.
+///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
 /// `{"algorithm":"fixed_window","limit":100,"window_ms":60000,"aligned_to_clock":true}`.
 /// `aligned_to_clock` may be left out.
@@ -38,8 +41,6 @@ pub struct FixedWindow {
     limit: u32,
     window: Duration,
     starts: Starts,
-    /// The windows' length, in ms, before the rule was changed; 0 where it was not.
-    length_before: i64,
 }
 
 impl FixedWindow {
@@ -62,7 +63,6 @@ impl FixedWindow {
             limit,
             window,
             starts: Starts::WithFirstRequest,
-            length_before: 0,
         }
     }
 }

@@ -3,50 +3,18 @@
 //! The counter's key lives as long as its window, so the store's own expiry ends it. Up to twice the limit can pass
 //! around the edge of two windows: one limit at the end of the first, another at the start of the second.
 
-use std::mem::take;
 use std::time::Duration;
 
 use super::FixedWindow;
 use crate::error::{Result, at_least_one};
-use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Model, State, Unusable};
+use crate::policies::algorithm::{Model, Unusable};
 use crate::policies::answer::{Answer, Outcome};
-use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
-/// The requests of one window.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Counter {
-    count: Timed<i64>,
-    /// The length of this window, where the rule was changed.
-    length: Timed<i64>,
-}
-
-impl State for Counter {
-    fn drop_expired(&mut self, server: i64) -> bool {
-        self.count.drop_expired(server);
-        self.length.drop_expired(server);
-        self.count.get().is_some()
-    }
-
-    fn has_own_key(&self) -> bool {
-        self.count.get().is_some()
-    }
-
-    fn open(keys: &mut TargetKeys) -> Option<Self> {
-        Some(Self {
-            count: keys.take_own()?,
-            length: std::mem::take(&mut keys.length),
-        })
-    }
-
-    fn close(&mut self, keys: &mut TargetKeys) {
-        keys.put_own(take(&mut self.count));
-        keys.length = take(&mut self.length);
-    }
-}
+/// The count of one window, which is over when its key expires.
+pub(crate) type Counter = Timed<i64>;
 
 struct Open {
     count: i64,
@@ -79,53 +47,28 @@ impl FixedWindow {
         self.starts.of(self.window_millis(), now) + self.window_millis() - now
     }
 
-    /// The count, what is left of the window, and whether the counter has that time to live already.
+    /// The window at this time.
     #[inline]
     fn open(&self, state: &Counter, at: At) -> Open {
-        let Some(&count) = state.count.get() else {
+        let Some(&count) = state.get() else {
             return Open::new(self.new_left(at.now));
         };
-        let Some(end) = state.count.expires_at() else {
-            // A peer was interrupted between counting and expiring: nobody would ever end this window.
-            let left = self.new_left(at.now);
-            return Open {
-                count,
-                left,
-                is_new: false,
-                expire: true,
-            };
-        };
-        let left = end - at.server;
-        if left == 0 {
+        match state.expires_at().map(|end| end - at.server) {
             // The store still has the key, but the window is over.
-            return Open::new(self.new_left(at.now));
-        }
-        let was = state.length.get().copied().unwrap_or(self.length_before);
-        if self.length_before == 0 || was == self.window_millis() {
-            return Open {
+            Some(0) => Open::new(self.new_left(at.now)),
+            Some(left) => Open {
                 count,
                 left,
                 is_new: false,
                 expire: false,
-            };
-        }
-        match left + self.window_millis() - was {
-            ..=0 => Open::new(self.new_left(at.now)),
-            left => Open {
+            },
+            // A peer was interrupted between counting and expiring: nobody would ever end this window.
+            None => Open {
                 count,
-                left,
+                left: self.new_left(at.now),
                 is_new: false,
                 expire: true,
             },
-        }
-    }
-
-    #[inline]
-    fn expire(&self, state: &mut Counter, end: i64) {
-        state.count.expire_at(end);
-        if self.length_before > 0 {
-            state.length.set(self.window_millis());
-            state.length.expire_at(end);
         }
     }
 }
@@ -147,35 +90,13 @@ impl Model for FixedWindow {
         Some(self.window_millis())
     }
 
-    fn keys(&self, target: &str) -> Vec<String> {
-        let mut keys = vec![target.to_owned()];
-        if self.length_before > 0 {
-            keys.push(sibling(target, "-window"));
-        }
-        keys
-    }
-
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.limit),
             self.window_millis(),
             self.starts.unit(self.window_millis()),
-            self.length_before,
         ]
-    }
-
-    fn after(&self, before: &Self) -> (Self, Duration) {
-        // Windows that nobody has moved yet have the length of the first rule.
-        let length_before = match before.length_before {
-            0 => before.window_millis(),
-            length => length,
-        };
-        let moved = Self {
-            length_before,
-            ..*self
-        };
-        (moved, before.window)
     }
 
     #[cfg(feature = "redis")]
@@ -185,8 +106,8 @@ impl Model for FixedWindow {
         };
         let mut state = Counter::default();
         if left >= 0 {
-            state.count.set(count);
-            self.expire(&mut state, at.server + left);
+            state.set(count);
+            state.expire_at(at.server + left);
         }
         Some(state)
     }
@@ -218,19 +139,19 @@ impl Model for FixedWindow {
     #[inline]
     fn charge(&self, state: &mut Counter, at: At, _call_id: &CallId, cost: i64) {
         let open = self.open(state, at);
-        match state.count.get_mut() {
+        match state.get_mut() {
             Some(count) if !open.is_new => *count += cost,
-            _ => state.count.set(cost),
+            _ => state.set(cost),
         }
         if open.expire {
-            self.expire(state, at.server + open.left);
+            state.expire_at(at.server + open.left);
         }
     }
 
     fn deny(&self, state: &mut Counter, at: At) {
         let open = self.open(state, at);
         if open.expire {
-            self.expire(state, at.server + open.left);
+            state.expire_at(at.server + open.left);
         }
     }
 }
@@ -263,21 +184,16 @@ mod tests {
         }
 
         fn states() -> BoxedStrategy<Counter> {
-            (-3..20_i64, times_to_live(), prop::option::of(1..9_i64))
-                .prop_map(|(count, time_to_live, length)| Counter {
-                    count: timed(count, time_to_live),
-                    length: length
-                        .map_or_else(Timed::default, |n| timed(n * TTL_UNIT, time_to_live)),
-                })
+            (-3..20_i64, times_to_live())
+                .prop_map(|(count, time_to_live)| timed(count, time_to_live))
                 .boxed()
         }
 
         fn show(state: &Counter, target: &str) -> Keyspace {
-            let number = |number: &i64| Content::Text(number.to_string());
             let mut keyspace = Keyspace::new();
-            show_key(&mut keyspace, target.to_owned(), &state.count, number);
-            let length = sibling(target, "-window");
-            show_key(&mut keyspace, length, &state.length, number);
+            show_key(&mut keyspace, target.to_owned(), state, |count| {
+                Content::Text(count.to_string())
+            });
             keyspace
         }
 

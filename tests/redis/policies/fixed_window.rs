@@ -5,8 +5,6 @@ use redisson_rate_limiter::FixedWindow;
 use crate::fixture::{Fixture, HOUR, NAME, SECOND, denied, passed};
 use crate::keys::{self, assert_lives_for};
 
-const LENGTH: &str = "{limiter}-window";
-
 #[tokio::test]
 async fn the_count_is_a_string_whose_time_to_live_only_the_first_request_sets() {
     let mut fixture = Fixture::start().await;
@@ -73,36 +71,16 @@ async fn an_aligned_window_lives_until_the_unit_is_over() {
 }
 
 #[tokio::test]
-async fn a_changed_window_is_moved_once_and_a_sibling_key_has_its_length() {
-    let mut fixture = Fixture::start().await;
-    let limiters = [
-        fixture.by(FixedWindow::new(5, HOUR)).await,
-        fixture.by(FixedWindow::new(5, HOUR)).await,
-    ];
-    let since = keys::time(&mut fixture.raw).await;
-    assert!(passed(&limiters[0], 1).await);
-    for limiter in &limiters {
-        limiter.set_policy(FixedWindow::new(5, 2 * HOUR)).unwrap();
-        for _ in 0..2 {
-            assert!(passed(limiter, 1).await);
-            assert_eq!(fixture.text(LENGTH).await.as_deref(), Some("7200000"));
-            assert_lives_for(&mut fixture.raw, NAME, 7_200_000, since).await;
-            assert_lives_for(&mut fixture.raw, LENGTH, 7_200_000, since).await;
-        }
-    }
-    assert_eq!(fixture.text(NAME).await.as_deref(), Some("5"));
-    assert_eq!(keys::names(&mut fixture.raw).await, [NAME, LENGTH]);
-}
-
-#[tokio::test]
-async fn a_denial_moves_a_window_whose_length_was_changed_too() {
+async fn a_changed_length_writes_no_key_and_no_time_to_live() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.by(FixedWindow::new(5, HOUR)).await;
-    let since = keys::time(&mut fixture.raw).await;
-    assert!(passed(&limiter, 5).await);
+    assert!(passed(&limiter, 4).await);
+    let expires = fixture.expires(NAME).await;
     limiter.set_policy(FixedWindow::new(5, HOUR / 2)).unwrap();
+    assert!(passed(&limiter, 1).await);
     assert_eq!(denied(&limiter, 1).await.0, 0);
-    assert_lives_for(&mut fixture.raw, NAME, 1_800_000, since).await;
+    assert_eq!(fixture.expires(NAME).await, expires);
+    assert_eq!(keys::names(&mut fixture.raw).await, [NAME]);
 }
 
 #[tokio::test]
