@@ -32,12 +32,11 @@ end
 if not (level and start) then
   return redis.error_reply('BADSTATE the level or the time of the last drain is not an integer')
 end
+-- Only a clock that was wrong can have written a start that is further ahead than a whole bucket takes to drain.
+local is_first = not start_text or start - now > ceil(limit / quantity) * period
 local start_moved = true
-if not start_text then
-  level = 0
-  if clock_unit > 0 then
-    start = now - now % clock_unit
-  end
+if is_first then
+  level, start = 0, clock_unit > 0 and now - now % clock_unit or now
 else
   level = max(level, 0)
   local periods = max(floor((now - start) / period), 0)
@@ -54,7 +53,7 @@ local room = limit - level
 --! include shared/grant_runs.lua
 
 --! part state
-local state = pack('<dddddd', server_now, now, 0, level, start, start_text and 0 or 1)
+local state = pack('<dddddd', server_now, now, 0, level, start, is_first and 1 or 0)
 --! end
 
 --! part write

@@ -33,13 +33,12 @@ end
 if not (tokens and start) then
   return redis.error_reply('BADSTATE the tokens or the time of the last refill is not an integer')
 end
+-- Only a clock that was wrong can have written a start that is further ahead than a whole bucket takes to fill.
+local is_first = not start_text or start - now > ceil(limit / quantity) * period
 local start_moved = true
-if not start_text then
+if is_first then
   -- It lives longer than the bucket takes to fill, so the bucket is full.
-  tokens = limit
-  if clock_unit > 0 then
-    start = now - now % clock_unit
-  end
+  tokens, start = limit, clock_unit > 0 and now - now % clock_unit or now
 else
   tokens = max(min(tokens, limit), 0)
   local periods = max(floor((now - start) / period), 0)

@@ -36,7 +36,8 @@ if fields[1] and fields[2] then
   remain = max(min(remain, limit), 0)
   fraction = min(max(fraction, 0), quota - 1)
   local elapsed = max(second - timestamp, 0)
-  if elapsed >= ceil(((limit - remain) * period + fraction) / quota) then
+  -- Only a clock that was wrong can have written a time that is further ahead than the bucket takes to fill.
+  if elapsed >= ceil(((limit - remain) * period + fraction) / quota) or timestamp - second > ceil(limit * period / quota) then
     remain, timestamp, fraction = limit, second, 0
   else
     -- Only whole tokens are added, and the remaining time is kept: in the long run the quota is exact.

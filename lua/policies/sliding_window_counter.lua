@@ -32,12 +32,17 @@
 local start_key, lengths_key, counters = KEYS[1], KEYS[2], KEYS[3]
 local limit, window, period, unit = unpack_numbers('<dddd', numbers)
 
-local text = call('get', start_key)
+local start_text = call('get', start_key)
 local start = unit > 0 and now - now % unit or now
-if text then
-  start = whole(text)
-  if not start or start > LARGEST / 2 or start < -LARGEST / 2 then
+local is_started = false
+if start_text then
+  local stored = whole(start_text)
+  if not stored or stored > LARGEST / 2 or stored < -LARGEST / 2 then
     return redis.error_reply('BADSTATE the start of the first period is not a time')
+  end
+  -- Only a clock that was wrong can have written a start that is further ahead than the window.
+  if stored <= now + window then
+    start, is_started = stored, true
   end
 end
 
@@ -69,9 +74,11 @@ if lengths and not is_known then
     if not (last >= -LARGEST and last <= LARGEST and last % 1 == 0) then
       return redis.error_reply('BADSTATE the end of the newest period of a length is not a time')
     end
+    -- No period ends later, but by a clock that was wrong.
+    local latest = now + 2 * its_window
     if its_window == window and its_period == period then
-      is_known = last >= current
-    elseif #others < MOST_LENGTHS - 1 then
+      is_known = last >= current and last <= latest
+    elseif #others < MOST_LENGTHS - 1 and last <= latest then
       others[#others + 1] = { its_window, its_period, last }
     end
   end
@@ -141,7 +148,7 @@ for place = 2, count do
     end
   end
 end
-local is_first = not (text and stored[current_place]) -- of its period
+local is_first = not (is_started and stored[current_place]) -- of its period
 
 -- MGET returns nil for keys of another type.
 if (is_first or not is_known) and found < count and call('exists', unpack(names)) ~= found then
@@ -168,7 +175,7 @@ if last_found then
   last_found = min(last_found, current)
   needed = from_end + last_found + (current - last_found) % period -- the end of the period of this length that holds it
 end
-local lasting, is_there, is_renewed, extended = start_key, text, false, needed
+local lasting, is_there, is_renewed, extended = start_key, start_text, false, needed
 --! include shared/life.lua
 if is_extended then
   for place = 1, count do

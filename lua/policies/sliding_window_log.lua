@@ -10,8 +10,8 @@
 --            of members newer than it, and its score; left out if that member is one of this call's own. If the call leaves
 --            nothing, and denies no request that costs 1, the same for a further one
 -- Writes  a member for each unit of cost, with the time as its score, so that a peer that counts the live members counts
---         the same; for each of them, removes up to three that have expired, the oldest first; the log's time to live, two
---         windows, in which a peer that sets none may have added to it. As shared/life.lua says, it is never shortened, and
+--         the same; for each of them, removes up to three that have expired, the oldest first, or up to 500 that are further
+--         ahead than the window; the log's time to live, two windows, in which a peer that sets none may have added to it. As shared/life.lua says, it is never shortened, and
 --         lasts until the newest has expired
 --
 -- A member is the 16 bytes of the call id and the unit's number within the call, from 1, as a big-endian u32. The costs of
@@ -23,20 +23,28 @@
 
 --! part read
 local REMOVED = 3 -- expired members that each new one removes at most. LARGEST_COST in src/policies belongs to it
+local MOST_FAR = 500 -- members that are too far ahead, which a call removes at most; or as many as expired ones, if these are more
 
 local log = KEYS[1]
 local limit, window = unpack_numbers('<dd', numbers)
 local horizon = format('%d', now - window) -- members with at most this score have expired
 
 local used = call('zcount', log, '(' .. horizon, '+inf')
-local last_score, ahead = nil, 0
+local last_score, ahead, far = nil, 0, 0
 if used > 0 then
   last_score = ceil(tonumber(call('zrevrange', log, '0', '0', 'withscores')[2]))
   if last_score >= LARGEST then
     return redis.error_reply('BADSTATE a score of the log is not a time')
   end
-  if last_score > now then
-    ahead = call('zcount', log, '(' .. format('%d', now), '+inf')
+  if last_score > now + window then
+    -- Only a clock that was wrong can have written a score that is further ahead than the window: these do not count.
+    far = call('zcount', log, '(' .. format('%d', now + window), '+inf')
+    used = used - far
+    local newest = format('%d', far)
+    last_score = used > 0 and ceil(tonumber(call('zrevrange', log, newest, newest, 'withscores')[2])) or nil
+  end
+  if last_score and last_score > now then
+    ahead = call('zcount', log, '(' .. format('%d', now), format('%d', now + window))
   end
 end
 local room = limit - used
@@ -57,7 +65,7 @@ while denied_cost or is_full do
   local stay = limit - denied_cost
   local newer = stay < ahead and stay or stay - denied_taken -- what this call takes is older than those ahead of now
   if stay < ahead or newer >= ahead then
-    local place = format('%d', newer)
+    local place = format('%d', far + newer)
     local score = call('zrevrange', log, place, place, 'withscores')[2]
     last_to_go = last_to_go .. pack('<dd', newer, ceil(tonumber(score)))
   end
@@ -84,9 +92,14 @@ if taken > 0 then
     end
     call('zadd', log, unpack(members))
   end
-  local expired = call('zcard', log) - used - taken
-  if expired > 0 then
-    call('zremrangebyrank', log, '0', format('%d', min(expired, REMOVED * taken) - 1))
+  local expired, removed = call('zcard', log) - used - taken - far, REMOVED * taken
+  if far > 0 then
+    local newest = min(far, max(removed, MOST_FAR))
+    call('zremrangebyrank', log, format('%d', -newest), '-1')
+    removed = removed - newest
+  end
+  if expired > 0 and removed > 0 then
+    call('zremrangebyrank', log, '0', format('%d', min(expired, removed) - 1))
   end
   needed = max(needed, 2 * window)
 end

@@ -33,7 +33,8 @@ if fields[1] and fields[2] then
   tokens = min(tokens, limit)
   fraction = min(max(fraction, 0), rate - 1)
   local elapsed = max(now - refilled_at, 0)
-  if elapsed >= ceil(((limit - tokens) * 1000 + fraction) / rate) then
+  -- Only a clock that was wrong can have written a time that is further ahead than the bucket takes to fill.
+  if elapsed >= ceil(((limit - tokens) * 1000 + fraction) / rate) or refilled_at - now > ceil(limit * 1000 / rate) then
     tokens, refilled_at, fraction = limit, now, 0
   else
     -- Only whole tokens are added, and the remaining time is kept: in the long run the rate is exact.

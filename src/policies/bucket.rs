@@ -46,6 +46,8 @@ impl State for Bucket {
 pub(super) struct Flow {
     pub(super) quantity: i64,
     pub(super) period: i64,
+    /// What flows until a bucket that was used up is as new.
+    pub(super) whole: i64,
     pub(super) starts: Starts,
     /// How much longer the level lives than the start, in ms.
     pub(super) level_lives_longer: i64,
@@ -66,7 +68,9 @@ impl Flow {
     /// The bucket at `now`; `used` computes from a level how much is in use.
     #[inline(always)]
     pub(super) fn open(&self, state: &Bucket, now: i64, used: impl Fn(i64) -> i64) -> Open {
-        let Some(&start) = state.start.get() else {
+        let start = state.start.get().copied();
+        // Only a clock that was wrong can have written a start that is further ahead than the whole of it takes to flow.
+        let Some(start) = start.filter(|start| start - now <= self.time_for(self.whole)) else {
             return Open {
                 used: 0,
                 start: self.starts.of(self.period, now),

@@ -82,9 +82,11 @@ impl Found {
             last: current,
         } = self.own;
         for series in all {
+            // No period ends later, but by a clock that was wrong.
+            let may_be = series.last <= now + 2 * series.window;
             if series.window == window && series.period == period {
-                self.is_known = series.last >= current;
-            } else if self.others.len() < MOST_LENGTHS - 1 {
+                self.is_known = series.last >= current && may_be;
+            } else if self.others.len() < MOST_LENGTHS - 1 && may_be {
                 self.others.push(*series);
             }
         }

@@ -44,6 +44,9 @@ impl Refill {
         let Some(stored) = stored else {
             return full;
         };
+        if stored.refilled_at - now > self.units_to_fill() {
+            return full; // only a clock that was wrong can have written this
+        }
         let left = stored.left.min(capacity);
         let fraction = stored.fraction.clamp(0, rate - 1);
         let elapsed = (now - stored.refilled_at).max(0);
@@ -70,8 +73,13 @@ impl Refill {
     /// The time in which an empty bucket fills.
     #[inline]
     pub(super) fn time_to_fill(&self) -> i64 {
-        let tokens = self.capacity.saturating_mul(self.period);
-        div_ceil(tokens, self.rate.max(1)).saturating_mul(self.unit)
+        self.units_to_fill().saturating_mul(self.unit)
+    }
+
+    /// The same in the unit of the times of [`Tokens`].
+    #[inline(always)]
+    fn units_to_fill(&self) -> i64 {
+        div_ceil(self.capacity.saturating_mul(self.period), self.rate.max(1))
     }
 
     /// The time until there are so many tokens.

@@ -65,6 +65,7 @@ mod waiting;
 mod waiting_for_a_key;
 mod with_rate;
 mod worked_example;
+mod wrong_clock;
 
 on_every_store! {
     with_their_own_runtimes {
@@ -112,6 +113,10 @@ on_every_store! {
             a_request_whose_future_is_dropped_is_told_as_cancelled,
             a_handler_that_panics_harms_no_request,
             a_handler_may_use_the_client_and_its_limiters,
+        }
+        wrong_clock {
+            what_is_further_ahead_than_the_window_does_not_count,
+            what_is_less_far_ahead_counts,
         }
         freed_elsewhere {
             a_waiter_is_served_as_another_client_releases_permits,

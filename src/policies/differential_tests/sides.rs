@@ -81,9 +81,13 @@ impl Sides {
         let of_now = |score: &i64| *score == now;
         let before = self.members.iter().map(|(score, _)| *score).filter(of_now);
         let written = scores.iter().copied().filter(of_now).count() - before.count();
-        // The oldest leave first, and among equal ones the first by their bytes.
+        // The oldest leave first, and among equal ones the first by their bytes. But those that are too far ahead leave.
+        let newest = scores.iter().max().map_or(i64::MIN, |&newest| newest.max(now));
         let left = self.members.len() + written - scores.len();
-        self.members.drain(..left);
+        let stay = self.members.partition_point(|(score, _)| *score <= newest);
+        let far = (self.members.len() - stay).min(left);
+        self.members.truncate(self.members.len() - far);
+        self.members.drain(..left - far);
         let units = 1..=u32::try_from(written).unwrap();
         let names = units.map(|unit| [&call_id[..], &unit.to_be_bytes()].concat());
         self.members.extend(names.map(|name| (now, name)));

@@ -38,6 +38,7 @@ impl LeakyBucket {
         Flow {
             quantity: i64::from(self.quantity),
             period: self.period_millis(),
+            whole: self.largest_cost(),
             starts: self.starts,
             level_lives_longer: 0,
         }
@@ -209,7 +210,8 @@ mod tests {
 
         fn states() -> BoxedStrategy<Bucket> {
             let value = prop::option::of((-3..40_i64, times_to_live()));
-            let start = prop::option::of((-9 * TTL_UNIT..TTL_UNIT, times_to_live()));
+            let starts = prop_oneof![8 => -9 * TTL_UNIT..TTL_UNIT, 1 => TTL_UNIT..40 * TTL_UNIT];
+            let start = prop::option::of((starts, times_to_live()));
             (value, start)
                 .prop_map(|(value, start)| Bucket {
                     level: value.map_or_else(Timed::default, |(value, ttl)| timed(value, ttl)),

@@ -41,6 +41,7 @@ impl PenaltyTokenBucket {
         Flow {
             quantity: i64::from(self.quantity),
             period: self.period_millis(),
+            whole: i64::from(self.capacity),
             starts: self.starts,
             level_lives_longer: TOKENS_LIVE_LONGER,
         }
@@ -184,7 +185,8 @@ mod tests {
 
         fn states() -> BoxedStrategy<Bucket> {
             let tokens = prop::option::of((-3..40_i64, times_to_live()));
-            let start = prop::option::of((-9 * TTL_UNIT..TTL_UNIT, times_to_live()));
+            let starts = prop_oneof![8 => -9 * TTL_UNIT..TTL_UNIT, 1 => TTL_UNIT..40 * TTL_UNIT];
+            let start = prop::option::of((starts, times_to_live()));
             (tokens, start)
                 .prop_map(|(tokens, start)| Bucket {
                     level: tokens.map_or_else(Timed::default, |(tokens, ttl)| timed(tokens, ttl)),

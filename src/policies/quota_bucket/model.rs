@@ -177,7 +177,8 @@ mod tests {
         }
 
         fn states() -> BoxedStrategy<Bucket> {
-            let tokens = (-3..50_i64, -2_000..1_000_i64, 0..9_i64);
+            let times = prop_oneof![8 => -2_000..1_000_i64, 1 => 500..20_000_i64];
+            let tokens = (-3..50_i64, times, 0..9_i64);
             let numbers = (1..40_i64, 1..20_i64, 1..900_i64);
             (tokens, numbers, times_to_live())
                 .prop_map(|((remain, at, fraction), numbers, time_to_live)| {

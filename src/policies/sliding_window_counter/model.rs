@@ -73,6 +73,8 @@ struct Open {
     limit: i64,
     now: i64,
     start: i64,
+    /// Whether the start is stored.
+    is_started: bool,
     /// The end of the current one.
     current: i64,
     /// The window holds periods that end after it.
@@ -232,7 +234,7 @@ impl Open {
     fn charge(&self, state: &mut Periods, server: i64, cost: i64) {
         self.extend(state, server);
         let counter = state.counters.of(self.current);
-        let is_first = state.start.get().is_none() || counter.get().is_none();
+        let is_first = !self.is_started || counter.get().is_none();
         *counter.get_or_set(|| 0) += cost;
         if is_first {
             // Longer than two windows where the first period is still ahead.
@@ -262,8 +264,9 @@ impl SlidingWindowCounter {
     #[inline]
     fn open(&self, state: &Periods, now: i64) -> Open {
         let (window, period) = self.millis();
-        let new_start = || self.starts.of(window, now);
-        let start = state.start.get().copied().unwrap_or_else(new_start);
+        // Only a clock that was wrong can have written a start that is further ahead than the window.
+        let stored = state.start.get().filter(|&&start| start <= now + window);
+        let start = stored.map_or_else(|| self.starts.of(window, now), |start| *start);
         let current = current_end(start, period, now);
         let own = Series {
             window,
@@ -274,6 +277,7 @@ impl SlidingWindowCounter {
             limit: i64::from(self.limit),
             now,
             start,
+            is_started: stored.is_some(),
             current,
             floor: current - window,
             window,

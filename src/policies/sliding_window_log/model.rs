@@ -4,6 +4,7 @@
 
 #[cfg(feature = "redis")]
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use super::SlidingWindowLog;
 use crate::error::{Error, Result, at_least_one};
@@ -17,6 +18,9 @@ use crate::window::{At, ByScore, Scored, Timed};
 const LARGEST_LIMIT: u32 = 20_000;
 /// How many expired members each new one removes at most. With as many as it adds a log would never shrink.
 const REMOVED: u32 = 3;
+
+/// How many members that are too far ahead a call removes at most, or as many as expired ones, if these are more.
+const MOST_FAR: u32 = 500;
 
 /// The most that the requests of one call may cost together.
 const LARGEST_COST: u32 = MOST_TOUCHED / (1 + REMOVED);
@@ -60,10 +64,46 @@ impl Requests {
         }
     }
 
-    /// The cost of the first entries.
-    fn cost_of_first(&self, count: usize) -> i64 {
-        let first = self.entries.range(0..count);
-        first.map(|entry| i64::from(entry.members)).sum()
+    fn cost_of(&self, places: Range<usize>) -> i64 {
+        let entries = self.entries.range(places);
+        entries.map(|entry| i64::from(entry.members)).sum()
+    }
+
+    /// The newest score up to `latest`.
+    fn newest(&self, latest: i64) -> Option<i64> {
+        self.entries.score_at(self.end(latest).checked_sub(1)?)
+    }
+
+    /// The place behind the newest entry that is scored up to `latest`.
+    fn end(&self, latest: i64) -> usize {
+        match self.entries.newest() {
+            Some(newest) if newest > latest => self.entries.expired(latest),
+            _ => self.entries.len(),
+        }
+    }
+
+    /// Removes the newest members that are scored after `latest`, at most so many. Returns how many.
+    fn remove_far(&mut self, latest: i64, most: u32) -> u32 {
+        let (mut left, mut kept) = (most, self.entries.len());
+        for place in (self.end(latest)..kept).rev() {
+            let members = self.cost_of(place..place + 1) as u32;
+            if members > left {
+                if let Some(score) = self.entries.score_at(place)
+                    && let Some(entry) = self.entries.with_score(score)
+                {
+                    entry.members -= left;
+                    self.sum -= i64::from(left);
+                    left = 0;
+                }
+                break;
+            }
+            left -= members;
+            kept = place;
+        }
+        let places = kept..self.entries.len();
+        self.sum -= self.cost_of(places.clone());
+        self.entries.drain(places);
+        most - left
     }
 
     /// Removes the oldest members that are scored up to `horizon`, at most so many.
@@ -77,7 +117,7 @@ impl Requests {
             left -= entry.members;
             whole += 1;
         }
-        self.sum -= self.cost_of_first(whole);
+        self.sum -= self.cost_of(0..whole);
         self.entries.drain(0..whole);
         if whole < expired
             && let Some(score) = self.entries.score_at(0)
@@ -97,10 +137,15 @@ impl SlidingWindowLog {
 
     /// When all members have expired, by the server's clock.
     fn all_expired_at(&self, state: &Log, at: At) -> i64 {
-        let newest = state.get().and_then(|log| log.entries.newest());
+        let newest = state.get().and_then(|log| log.newest(self.latest(at.now)));
         newest.map_or(at.server, |newest| {
             at.server + newest + self.window_millis() - at.now
         })
+    }
+
+    /// Only a clock that was wrong can have written a later score: those do not count.
+    fn latest(&self, now: i64) -> i64 {
+        now + self.window_millis()
     }
 
     /// Requests up to here are over.
@@ -189,20 +234,17 @@ impl Model for SlidingWindowLog {
         static NONE: Requests = Requests::new();
         let log = state.get().unwrap_or(&NONE);
         let over = log.entries.expired(self.horizon(at.now));
-        let used = log.sum - log.cost_of_first(over);
+        let end = log.end(self.latest(at.now));
+        let used = log.sum - log.cost_of(0..over) - log.cost_of(end..log.entries.len());
         // The newest is over only if all are.
-        let newest = if over < log.entries.len() {
-            log.entries.newest()
-        } else {
-            None
-        };
+        let newest = if over < end { log.newest(self.latest(at.now)) } else { None };
 
         let limit = i64::from(self.limit);
         let remaining = limit - used;
         let until_over = |score| score + self.window_millis() - at.now;
         // Until so many more members than there is room for are over, the oldest first.
         let until_gone = |mut missing: i64| {
-            let mut live = log.entries.range(over..log.entries.len());
+            let mut live = log.entries.range(over..end);
             let last_to_go = live.find(|entry| {
                 missing -= i64::from(entry.members);
                 missing <= 0
@@ -244,7 +286,9 @@ impl Model for SlidingWindowLog {
         let log = state.get_or_set(Requests::new);
         // It was granted, so that it is within the limit.
         let cost = cost as u32;
-        log.remove_expired(self.horizon(at.now), cost.saturating_mul(REMOVED));
+        let removed = cost.saturating_mul(REMOVED);
+        let far = log.remove_far(self.latest(at.now), removed.max(MOST_FAR));
+        log.remove_expired(self.horizon(at.now), removed.saturating_sub(far));
         log.add(at.now, cost);
         let two_windows = 2 * self.window_millis();
         state.expire_at(state.life(needed, at.server + two_windows));
@@ -282,7 +326,11 @@ mod tests {
         }
 
         fn states() -> BoxedStrategy<Log> {
-            let scores = prop_oneof![-700_000..50_000_i64, (-14..2_i64).prop_map(|n| n * 50_000)];
+            let scores = prop_oneof![
+                6 => -700_000..50_000_i64,
+                6 => (-14..2_i64).prop_map(|n| n * 50_000),
+                1 => 150_000..2_000_000_i64,
+            ];
             (prop::collection::vec(scores, 1..12), times_to_live())
                 .prop_map(|(scores, time_to_live)| {
                     let mut requests = Requests::new();
