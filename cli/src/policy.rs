@@ -39,6 +39,9 @@ pub(crate) struct PolicyArguments {
     /// The most that a bucket holds
     #[arg(long, value_name = "N", requires = "policy")]
     capacity: Option<u64>,
+    /// The most that is granted at once after a pause
+    #[arg(long, value_name = "N", requires = "policy")]
+    burst: Option<u64>,
     /// Periods begin with the clock's, not with the first request
     #[arg(long, requires = "policy")]
     aligned_to_clock: bool,
@@ -67,6 +70,7 @@ impl PolicyArguments {
             ("quota", self.quota),
             ("per_second", self.per_second),
             ("capacity", self.capacity),
+            ("burst", self.burst),
         ];
         for (field, number) in numbers {
             if let Some(number) = number {

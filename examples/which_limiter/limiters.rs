@@ -89,6 +89,7 @@ fn shown(client: &RedissonClient, policy: AnyPolicy) -> Result<Shown> {
             Edges::Every(period),
         ),
         AnyPolicy::FixedWindow(_) => with("10 in each window of 1 s", Edges::Reset),
+        AnyPolicy::Gcra(_) => with("10 a second, up to 10 at once", Edges::Nowhere),
         AnyPolicy::TokenBucket(_) => with("10 tokens, 10 more a second", Edges::Nowhere),
         AnyPolicy::QuotaBucket(_) => with(
             "10 tokens, 10 more in each period of 1 s",

@@ -14,6 +14,7 @@ macro_rules! policies {
             quota_bucket: QuotaBucket,
             leaky_bucket: LeakyBucket,
             penalty_token_bucket: PenaltyTokenBucket,
+            gcra: Gcra,
         }
     };
 }

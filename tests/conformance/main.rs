@@ -24,6 +24,7 @@ mod existing_scripts;
 mod fixed_window;
 mod fixture;
 mod freed_elsewhere;
+mod gcra;
 mod joint;
 mod key_types;
 mod keyed;
@@ -434,6 +435,13 @@ on_every_store! {
             rules_grant_a_request_when_it_may_proceed,
             the_wait_for_a_turn_is_part_of_the_time_that_is_told,
             a_request_that_was_granted_has_its_turn_though_its_client_is_closed,
+        }
+        gcra {
+            a_burst_is_granted_at_once_and_comes_back_at_the_rate,
+            a_decision_states_the_burst_what_is_left_and_when_all_is_back,
+            no_more_than_the_rate_comes_back_however_it_divides_the_period,
+            what_was_taken_counts_on_by_other_numbers,
+            a_new_policy_of_each_unit_has_its_emission_interval,
         }
         penalty_token_bucket {
             a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over,

@@ -1,8 +1,9 @@
-//! A clock that was wrong, ahead of the time, and is right again: what it has written says nothing. Of the policies whose state
-//! has times; the windows of a `FixedWindow` end by the store's own clock, and an RRateLimiter is Redisson's.
+//! A clock that was wrong, ahead of the time, and is right again: what it has written says nothing. What a `FixedWindow` and a
+//! `Gcra` count ends by the store's own clock, with the time to live that a grant gave it; and an RRateLimiter is Redisson's.
 
 use std::time::Duration;
 
+use redisson_rate_limiter::AnyPolicy::{FixedWindow, Gcra, SharedRate};
 use redisson_rate_limiter::{AnyPolicy, PolicyLimiter};
 
 use crate::fixture::Fixture;
@@ -15,9 +16,7 @@ const NOW: i64 = 100_000_000;
 /// A limiter of each such policy, with a key of its own.
 async fn each(fixture: &Fixture) -> Vec<(PolicyLimiter<AnyPolicy>, String)> {
     let client = fixture.client("client").await;
-    let with_times = |policy: &AnyPolicy| {
-        !matches!(policy, AnyPolicy::FixedWindow(_) | AnyPolicy::SharedRate(_))
-    };
+    let with_times = |policy: &AnyPolicy| !matches!(policy, FixedWindow(_) | Gcra(_) | SharedRate(_));
     AnyPolicy::examples(LIMIT, WINDOW)
         .filter(with_times)
         .map(|policy| {

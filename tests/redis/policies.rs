@@ -3,6 +3,7 @@
 mod batching;
 mod cluster_slots;
 mod fixed_window;
+mod gcra;
 mod key_names;
 mod key_types;
 mod leaky_bucket;

@@ -63,13 +63,13 @@ pub(crate) struct Clients {
 }
 
 impl Kind {
-    /// Whether it looks like a key of this algorithm. A level and a counter are both a number with a time to live.
+    /// Whether it looks like a key of this algorithm. A level, a counter and an arrival time are a number with a time to live.
     pub(crate) fn may_be(&self, algorithm: &str) -> bool {
         match self {
             Self::Rate(_) => false,
             Self::Policy("bucket" | "fixed_window", _) => matches!(
                 algorithm,
-                "fixed_window" | "leaky_bucket" | "penalty_token_bucket"
+                "fixed_window" | "leaky_bucket" | "penalty_token_bucket" | "gcra"
             ),
             Self::Policy(policy, _) => *policy == algorithm,
         }

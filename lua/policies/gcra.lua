@@ -1,0 +1,43 @@
+-- A rate with bursts, by the generic cell rate algorithm: each unit of cost moves the theoretical arrival time by the emission
+-- interval, from now on at the earliest, and a request is granted where that stays within the burst.
+--
+-- KEYS    theoretical arrival time in us since the epoch
+-- numbers 1  burst, the most that is granted at once
+--         2  emission interval in us: the time in which a unit comes back
+-- Returns 4  theoretical arrival time in us, now if nothing is in use
+-- Writes  at a grant the arrival time, with the time until then as its time to live: all that it counts is back then,
+--         whatever numbers the callers have
+
+--! include shared/limits.lua
+--! include shared/policy.lua
+--! include shared/whole.lua
+--! include shared/one_target.lua
+
+--! part read
+local key, limit, interval = KEYS[1], unpack_numbers('<dd', numbers)
+
+local text, now_us = call('get', key), now * 1000
+local arrival = now_us
+if text then
+  arrival = whole(text)
+  if not arrival then
+    return redis.error_reply('BADSTATE the arrival time is not an integer')
+  end
+  arrival = max(arrival, now_us)
+end
+local room = floor((now_us + limit * interval - arrival) / interval)
+--! end
+
+--! include shared/grant_runs.lua
+
+--! part state
+local state = pack('<dddd', server_now, now, 0, arrival)
+--! end
+
+--! part write
+if taken > 0 then
+  local next_arrival = arrival + taken * interval
+  call('set', key, format('%d', next_arrival), 'px', format('%d', ceil((next_arrival - now_us) / 1000)))
+end
+return state
+--! end
