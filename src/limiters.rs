@@ -314,20 +314,20 @@ async fn settle_by_check<L>(
 where
     L: Limiter + ?Sized,
 {
+    // The inner result is that of later parts: the grant is spent by the first one, which must not be taken again.
     let settle = |grant: Grant| async move {
         let granted = grant.permits();
-        match cost.cmp(&granted) {
+        let later: Result<()> = match cost.cmp(&granted) {
             Ordering::Less => {
                 let excess = grant.with_permits(granted - cost);
-                limiter.refund(key, excess).await.map(|_| Ok(()))
+                limiter.refund(key, excess).await.map(|_| Ok(()))?
             }
-            Ordering::Equal => Ok(Ok(())),
+            Ordering::Equal => Ok(()),
             Ordering::Greater => {
                 // The request is done, so nobody waits for its turn.
                 let take = |cost| limiter.check_without_waiting(key, cost);
                 let mut missing = cost - granted;
                 let mut taken = Ok(up_to(missing.min(largest), take).await?);
-                // From here on it is spent, even if a later part fails: the first one must not be taken again.
                 while let Ok(Decision::Granted(part)) = &taken
                     && part.grant.permits() == missing.min(largest)
                     && part.grant.permits() < missing
@@ -335,12 +335,12 @@ where
                     missing -= part.grant.permits();
                     taken = up_to(missing.min(largest), take).await;
                 }
-                Ok(taken.map(|_| ()))
+                taken.map(|_| ())
             }
-        }
+        };
+        Ok(Some(later))
     };
-    let settled: Option<Result<()>> = grant.spend(|grant| async move { settle(grant).await.map(Some) }).await?;
-    settled.unwrap_or(Ok(()))
+    grant.spend(settle).await?.unwrap_or(Ok(()))
 }
 
 /// Checks a request of `cost`, and while it is denied the same of what is left.

@@ -49,6 +49,14 @@ mod tests {
             r#"{"limit":100,"window_ms":60000}"#,
         );
         round_trips(
+            FixedWindow::calendar_year(100),
+            r#"{"limit":100,"calendar":"year"}"#,
+        );
+        round_trips(
+            AnyPolicy::from(FixedWindow::calendar_month(1_000).with_utc_offset_minutes(540)),
+            r#"{"algorithm":"fixed_window","limit":1000,"calendar":"month","utc_offset":"+09:00"}"#,
+        );
+        round_trips(
             AnyPolicy::from(TokenBucket::per_second(10)),
             r#"{"algorithm":"token_bucket","per_second":10,"capacity":10}"#,
         );
@@ -103,6 +111,31 @@ mod tests {
             "at least 1 ms",
         );
         is_refused::<FixedWindow>(r#"{"limit":0,"window_ms":1000}"#, "`limit`");
+        for (json, reason) in [
+            (r#"{"limit":1}"#, "missing field `window_ms`"),
+            (
+                r#"{"limit":1,"window_ms":1,"calendar":"day"}"#,
+                "exclude each other",
+            ),
+            (
+                r#"{"limit":1,"calendar":"decade"}"#,
+                "unknown variant `decade`",
+            ),
+            (
+                r#"{"limit":1,"calendar":"day","aligned_to_clock":true}"#,
+                "exclude each other",
+            ),
+            (
+                r#"{"limit":1,"window_ms":1,"utc_offset":"+09:00"}"#,
+                "needs a `calendar`",
+            ),
+            (
+                r#"{"limit":1,"calendar":"day","utc_offset":"9"}"#,
+                "must be like",
+            ),
+        ] {
+            is_refused::<FixedWindow>(json, reason);
+        }
         is_refused::<QuotaBucket>(r#"{"quantity":0,"period_ms":1000}"#, "`quantity`");
         is_refused::<FixedWindow>(
             r#"{"limit":1,"window_ms":1500,"aligned_to_clock":true}"#,

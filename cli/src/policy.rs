@@ -42,6 +42,22 @@ pub(crate) struct PolicyArguments {
     /// The most that is granted at once after a pause
     #[arg(long, value_name = "N", requires = "policy")]
     burst: Option<u64>,
+    /// The windows are those of the calendar: hour, day, week, month or year
+    #[arg(
+        long,
+        value_name = "UNIT",
+        requires = "policy",
+        conflicts_with = "window"
+    )]
+    calendar: Option<String>,
+    /// By how much the calendar's clock is ahead of UTC, such as +09:00
+    #[arg(
+        long,
+        value_name = "OFFSET",
+        requires = "calendar",
+        allow_hyphen_values = true
+    )]
+    utc_offset: Option<String>,
     /// Periods begin with the clock's, not with the first request
     #[arg(long, requires = "policy")]
     aligned_to_clock: bool,
@@ -75,6 +91,14 @@ impl PolicyArguments {
         for (field, number) in numbers {
             if let Some(number) = number {
                 fields.insert(field.to_owned(), number.into());
+            }
+        }
+        for (field, text) in [
+            ("calendar", &self.calendar),
+            ("utc_offset", &self.utc_offset),
+        ] {
+            if let Some(text) = text {
+                fields.insert(field.to_owned(), text.as_str().into());
             }
         }
         if self.aligned_to_clock {

@@ -3,11 +3,14 @@
 -- KEYS    counter
 -- numbers 1  limit
 --         2  window in ms
---         3  the unit of the clock in ms at whose start a window begins, 0 if it begins with the first request
+--         3  the unit of the clock in ms at whose start a window begins, 0 if it begins with the
+--            first request; -1 for windows of a month of the calendar, -12 of a year
+--         4  by how many ms the clock of the calendar's windows is ahead of UTC; for weeks, which
+--            begin on Mondays, three days more. Left out for windows that are not the calendar's
 -- Returns 4  count, 0 in a new window
 --         5  ms until the window ends, -1 for a new one
--- Writes  the counter, with what is left of the window as its time to live: a window ends when its first request found that
---         it would end, whatever length the callers have that come later
+-- Writes  the counter, with what is left of the window as its time to live: a window ends when its
+--         first request found that it would end, whatever length the callers have that come later
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -17,6 +20,7 @@
 --! part read
 local counter = KEYS[1]
 local limit, window, unit = unpack_numbers('<ddd', numbers)
+local offset = #numbers > 24 and unpack_numbers('<d', numbers, 25) or 0
 
 local text = call('get', counter)
 local count, left, is_new, expire = 0, 0, true, false
@@ -33,7 +37,31 @@ if is_new then
 end
 if is_new or left == -1 then
   -- A peer that stopped between INCR and PEXPIRE leaves a counter that never expires.
-  left, expire = unit > 0 and window - now % unit or window, true
+  left, expire = unit > 0 and window - (now + offset) % unit or window, true
+  if unit < 0 then
+    -- The days since 1970-01-01, and their year: the first that is tried is at most two too late.
+    local DAY = 86400000
+    local days, year, first = floor((now + offset) / DAY), nil, nil
+    year = 1972 + floor(days / 365.2425)
+    repeat
+      year = year - 1
+      local before = year - 1 -- of the years up to this, 477 until 1970 had a day more
+      local leap_days = floor(before / 4) - floor(before / 100) + floor(before / 400) - 477
+      first = 365 * (year - 1970) + leap_days
+    until first <= days
+    local leap = (year % 4 == 0 and year % 100 ~= 0 or year % 400 == 0) and 1 or 0
+    local rest = days - first -- days of the year that are over
+    if unit == -12 then
+      rest = rest - 365 - leap
+    else
+      local month = 0
+      repeat
+        month = month + 1
+        rest = rest - (month == 2 and 28 + leap or 30 + (month + floor(month / 8)) % 2)
+      until rest < 0
+    end
+    left = -rest * DAY - (now + offset) % DAY
+  end
 end
 local room = limit - count
 --! end

@@ -1,12 +1,12 @@
--- A rate with bursts, by the generic cell rate algorithm: each unit of cost moves the theoretical arrival time by the emission
--- interval, from now on at the earliest, and a request is granted where that stays within the burst.
+-- A rate with bursts, by one number: the theoretical arrival time, which each unit of cost moves by
+-- the emission interval, from now on at the earliest, as far as the burst allows.
 --
 -- KEYS    theoretical arrival time in us since the epoch
 -- numbers 1  burst, the most that is granted at once
 --         2  emission interval in us: the time in which a unit comes back
 -- Returns 4  theoretical arrival time in us, now if nothing is in use
--- Writes  at a grant the arrival time, with the time until then as its time to live: all that it counts is back then,
---         whatever numbers the callers have
+-- Writes  at a grant the arrival time, with the time until then as its time to live: all that it
+--         counts is back then, whatever numbers the callers have
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -37,7 +37,8 @@ local state = pack('<dddd', server_now, now, 0, arrival)
 --! part write
 if taken > 0 then
   local next_arrival = arrival + taken * interval
-  call('set', key, format('%d', next_arrival), 'px', format('%d', ceil((next_arrival - now_us) / 1000)))
+  local lives = ceil((next_arrival - now_us) / 1000)
+  call('set', key, format('%d', next_arrival), 'px', format('%d', lives))
 end
 return state
 --! end

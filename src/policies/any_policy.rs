@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::algorithm::{Algorithm, Internal, Model, Policy, Sealed};
+use super::algorithm::{Algorithm, Internal, Policy, Sealed};
 use super::example::Example;
 use super::shared_rate::SharedRate;
 use crate::error::{Error, Result};

@@ -138,6 +138,68 @@ pub async fn processes_that_learn_a_new_length_in_their_own_way_keep_the_limit(f
     }
 }
 
+pub async fn a_window_of_the_calendar_ends_with_its_unit_at_its_offset(fixture: Fixture) {
+    let day = 24 * HOUR;
+    // 2024-02-29 15:00:00.001 UTC, a Thursday.
+    fixture.at(1_709_218_800_001);
+    let tokyo = 9 * 60; // 2024-03-01 00:00:00.001
+    for (place, (policy, left, window)) in [
+        (FixedWindow::calendar_hour(1), HOUR, HOUR),
+        (
+            FixedWindow::calendar_hour(1).with_utc_offset_minutes(-210),
+            HOUR / 2,
+            HOUR,
+        ),
+        (FixedWindow::calendar_day(1), 9 * HOUR, day),
+        (
+            FixedWindow::calendar_day(1).with_utc_offset_minutes(tokyo),
+            day,
+            day,
+        ),
+        (FixedWindow::calendar_week(1), 3 * day + 9 * HOUR, 7 * day),
+        (FixedWindow::calendar_month(1), 9 * HOUR, 29 * day),
+        (
+            FixedWindow::calendar_month(1).with_utc_offset_minutes(tokyo),
+            31 * day,
+            31 * day,
+        ),
+        (
+            FixedWindow::calendar_year(1),
+            306 * day + 9 * HOUR,
+            366 * day,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let limiter = limiter(&fixture, policy).await;
+        let key = format!("{{{}}}{place}", fixture.name());
+        let since = Instant::now();
+        let decision = limiter.check(&key, 1).await.unwrap();
+        assert!(decision.is_granted());
+        assert_eq!(decision.window(), window, "{}", limiter.policy());
+        assert_left_of(left - ms(1), decision.reset(), since);
+        let (_, retry_after) = denied(&limiter, &key, 1).await;
+        assert_left_of(left - ms(1), retry_after, since);
+    }
+}
+
+pub async fn a_plan_that_changes_in_the_middle_of_a_month_keeps_what_was_used(fixture: Fixture) {
+    fixture.at(1_709_218_800_000);
+    let limiter = limiter(&fixture, FixedWindow::calendar_month(10)).await;
+    assert!(passed(&limiter, fixture.name(), 8).await);
+    limiter.set_policy(FixedWindow::calendar_month(5)).unwrap();
+    assert_eq!(denied(&limiter, fixture.name(), 1).await.0, 0);
+    limiter
+        .set_policy(FixedWindow::calendar_month(100))
+        .unwrap();
+    let decision = limiter.check(fixture.name(), 1).await.unwrap();
+    assert_eq!(decision.remaining(), 91);
+    // By another unit too, until the month that runs is over.
+    limiter.set_policy(FixedWindow::calendar_day(9)).unwrap();
+    assert_eq!(denied(&limiter, fixture.name(), 1).await.0, 0);
+}
+
 pub async fn a_changed_limit_counts_what_the_window_has_had(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(2, MINUTE)).await;
     assert!(passed(&limiter, fixture.name(), 2).await);

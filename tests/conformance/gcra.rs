@@ -30,7 +30,14 @@ pub async fn a_burst_is_granted_at_once_and_comes_back_at_the_rate(fixture: Fixt
     assert!(passed(&limiter, fixture.name(), 100).await);
     let error = limiter.check(fixture.name(), 101).await;
     assert!(
-        matches!(error, Err(Error::ExceedsLimit { requested: 101, limit: 100, .. })),
+        matches!(
+            error,
+            Err(Error::ExceedsLimit {
+                requested: 101,
+                limit: 100,
+                ..
+            })
+        ),
         "{error:?}"
     );
 }
@@ -59,7 +66,11 @@ pub async fn a_decision_states_the_burst_what_is_left_and_when_all_is_back(fixtu
 
 pub async fn no_more_than_the_rate_comes_back_however_it_divides_the_period(fixture: Fixture) {
     for (place, quantity) in [1, 3, 7, 999, 1_001, 700_000].into_iter().enumerate() {
-        let limiter = limiter(&fixture, Gcra::per_second(quantity).with_burst(2 * quantity)).await;
+        let limiter = limiter(
+            &fixture,
+            Gcra::per_second(quantity).with_burst(2 * quantity),
+        )
+        .await;
         let key = format!("{{{}}}{place}", fixture.name());
         fixture.at(1_000_000);
         assert!(passed(&limiter, &key, 2 * quantity).await);
@@ -73,7 +84,10 @@ pub async fn no_more_than_the_rate_comes_back_however_it_divides_the_period(fixt
             taken += here as i64;
             let interval = limiter.policy().emission_interval().as_micros() as i64;
             assert_eq!(taken, 37_000 * step / interval, "{quantity}");
-            assert!(taken <= 37 * step * i64::from(quantity) / 1_000, "{quantity}");
+            assert!(
+                taken <= 37 * step * i64::from(quantity) / 1_000,
+                "{quantity}"
+            );
         }
     }
 }

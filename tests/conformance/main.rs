@@ -372,6 +372,8 @@ on_every_store! {
             an_aligned_window_ends_with_the_largest_unit_that_divides_it,
             a_window_that_runs_ends_as_it_would_and_the_next_has_the_new_length,
             processes_that_learn_a_new_length_in_their_own_way_keep_the_limit,
+            a_window_of_the_calendar_ends_with_its_unit_at_its_offset,
+            a_plan_that_changes_in_the_middle_of_a_month_keeps_what_was_used,
             a_changed_limit_counts_what_the_window_has_had,
             a_penalty_is_over_when_the_denial_said,
         }

@@ -2,8 +2,7 @@
 
 use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, PermitsInUse, Rate, RateLimiter,
-    SlidingWindowLog,
-    TokenBucket,
+    SlidingWindowLog, TokenBucket,
 };
 
 use crate::every_policy::every_policy;

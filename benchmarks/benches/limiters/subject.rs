@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use benchmarks::LARGEST_LOG;
 use redisson_rate_limiter::{
-    Decision, FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, Rate,
-    RateLimiter, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    Decision, FixedWindow, Gcra, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
+    Rate, RateLimiter, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 /// A limiter.
@@ -36,7 +36,7 @@ const SHORT: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Subject {
-    pub fn all() -> [Self; 9] {
+    pub fn all() -> [Self; 10] {
         let subject = |name, make: Make| Self {
             name,
             make: Some(make),
@@ -66,6 +66,10 @@ impl Subject {
             subject("FixedWindow", |client, rule| {
                 let (limit, window) = rule.window();
                 of(client, FixedWindow::new(limit, window))
+            }),
+            subject("Gcra", |client, rule| match rule {
+                Rule::Scarce => of(client, Gcra::per_minute(1).with_burst(SCARCE)),
+                Rule::Plenty => of(client, Gcra::per_second(PLENTY).with_burst(u32::MAX)),
             }),
             subject("TokenBucket", |client, rule| match rule {
                 Rule::Scarce => of(client, TokenBucket::per_second(1).with_capacity(SCARCE)),

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use benchmarks::LARGEST_LOG;
 use redis::{Cmd, Script, cmd};
 use redisson_rate_limiter::{
-    FixedWindow, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket, RedissonClient,
-    Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    FixedWindow, Gcra, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
+    RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 
 pub struct Subject {
@@ -33,7 +33,7 @@ fn log(limit: u32) -> (u32, Duration) {
     }
 }
 
-pub fn all() -> [Subject; 7] {
+pub fn all() -> [Subject; 8] {
     [
         Subject {
             name: "FixedWindow",
@@ -76,6 +76,14 @@ pub fn all() -> [Subject; 7] {
             by_hand: include_str!("by_hand/token_bucket.lua"),
             keys: |target| vec![target.to_owned()],
             numbers: |limit| vec![limit.into(), 1],
+            names_calls: false,
+        },
+        Subject {
+            name: "Gcra",
+            make: |client, limit| of(client, Gcra::per_second(1).with_burst(limit)),
+            by_hand: include_str!("by_hand/gcra.lua"),
+            keys: |target| vec![target.to_owned()],
+            numbers: |limit| vec![limit.into(), 1_000_000],
             names_calls: false,
         },
         Subject {

@@ -1,4 +1,5 @@
-//! Leases of the limiters of keys: permits that are taken ahead, so that requests are decided without a call.
+//! Leases of the limiters of keys: permits that are taken ahead, so that requests are decided
+//! without a call.
 
 use std::sync::Arc;
 use std::time::Duration;

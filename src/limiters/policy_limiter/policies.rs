@@ -47,7 +47,9 @@ impl<P: Policy> Policies<P> {
         let Self { first, later, .. } = self;
         let later = later.get_or_init(|| RwLock::new(first.clone()));
         let mut in_force = later.write().unwrap_or_else(PoisonError::into_inner);
-        replacing.policy.check_replaces(&in_force.policy, INTERNAL)?;
+        replacing
+            .policy
+            .check_replaces(&in_force.policy, INTERNAL)?;
         *in_force = replacing;
         drop(in_force);
         let leased: Vec<_> = self

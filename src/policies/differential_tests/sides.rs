@@ -82,7 +82,10 @@ impl Sides {
         let before = self.members.iter().map(|(score, _)| *score).filter(of_now);
         let written = scores.iter().copied().filter(of_now).count() - before.count();
         // The oldest leave first, and among equal ones the first by their bytes. But those that are too far ahead leave.
-        let newest = scores.iter().max().map_or(i64::MIN, |&newest| newest.max(now));
+        let newest = scores
+            .iter()
+            .max()
+            .map_or(i64::MIN, |&newest| newest.max(now));
         let left = self.members.len() + written - scores.len();
         let stay = self.members.partition_point(|(score, _)| *score <= newest);
         let far = (self.members.len() - stay).min(left);

@@ -1,9 +1,8 @@
 //! A counter that starts anew with each window.
 //!
-//! The counter's key lives as long as its window, so the store's own expiry ends it. Up to twice the limit can pass
-//! around the edge of two windows: one limit at the end of the first, another at the start of the second.
-
-use std::time::Duration;
+//! The counter's key lives as long as its window, so the store's own expiry ends it. Up to twice
+//! the limit can pass around the edge of two windows: one limit at the end of the first, another at
+//! the start of the second.
 
 use super::FixedWindow;
 use crate::error::{Result, at_least_one};
@@ -44,7 +43,22 @@ impl FixedWindow {
 
     /// Milliseconds that a window which begins with a request at `now` lasts from then.
     fn new_left(&self, now: i64) -> i64 {
-        self.starts.of(self.window_millis(), now) + self.window_millis() - now
+        match self.calendar {
+            Some(calendar) => calendar.window_at(now).end - now,
+            None => self.starts.of(self.window_millis(), now) + self.window_millis() - now,
+        }
+    }
+
+    /// The length of a window at this time, in ms.
+    #[inline]
+    fn length_at(&self, now: i64) -> i64 {
+        match self.calendar {
+            Some(calendar) => {
+                let window = calendar.window_at(now);
+                window.end - window.start
+            }
+            None => self.window_millis(),
+        }
     }
 
     /// The window at this time.
@@ -62,7 +76,8 @@ impl FixedWindow {
                 is_new: false,
                 expire: false,
             },
-            // A peer was interrupted between counting and expiring: nobody would ever end this window.
+            // A peer was interrupted between counting and expiring: nobody would ever end this
+            // window.
             None => Open {
                 count,
                 left: self.new_left(at.now),
@@ -78,6 +93,9 @@ impl Model for FixedWindow {
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
+        if let Some(calendar) = self.calendar {
+            return calendar.validate();
+        }
         let window = whole_millis(self.window, "window")?;
         self.starts.validate(window, "window")
     }
@@ -92,11 +110,11 @@ impl Model for FixedWindow {
 
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
-        vec![
-            i64::from(self.limit),
-            self.window_millis(),
-            self.starts.unit(self.window_millis()),
-        ]
+        let (limit, window) = (i64::from(self.limit), self.window_millis());
+        match self.calendar {
+            Some(calendar) => vec![limit, window, calendar.unit.number(), calendar.offset()],
+            None => vec![limit, window, self.starts.unit(window)],
+        }
     }
 
     #[cfg(feature = "redis")]
@@ -123,7 +141,7 @@ impl Model for FixedWindow {
         Ok(Answer {
             outcome: Outcome::of(granted),
             limit,
-            window: self.window_millis(),
+            window: self.length_at(at.now),
             remaining,
             retry_after: open.left,
             available_in: if remaining == 0 { open.left } else { 0 },
@@ -158,8 +176,11 @@ impl Model for FixedWindow {
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
+    use super::super::calendar::Unit;
     use super::*;
     use crate::policies::differential_tests::{
         Compared, Content, Keyspace, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
@@ -179,6 +200,7 @@ mod tests {
                 3 => (1..20_u32, 1..9_i64).prop_map(move |(limit, n)| policy(limit, n * TTL_UNIT)),
                 1 => (1..20_u32, 1..4_i64)
                     .prop_map(move |(limit, n)| policy(limit, n * DAY).aligned_to_clock()),
+                2 => by_calendar(),
             ]
             .boxed()
         }
@@ -203,12 +225,31 @@ mod tests {
         }
     }
 
+    fn by_calendar() -> impl Strategy<Value = FixedWindow> {
+        let units = [Unit::Day, Unit::Week, Unit::Month, Unit::Year];
+        let unit = prop::sample::select(units.to_vec());
+        (1..20_u32, unit, -1_439..1_440_i32).prop_map(|(limit, unit, minutes)| {
+            FixedWindow::by_calendar(limit, unit).with_utc_offset_minutes(minutes)
+        })
+    }
+
     impl WithNumbers for FixedWindow {
         fn with_numbers(numbers: &[i64]) -> Self {
-            let policy = Self::new(number(numbers[0]), millis(numbers[1]));
-            match numbers[2] {
-                0 => policy,
-                _ => policy.aligned_to_clock(),
+            let &[limit, window, unit, ref offset @ ..] = numbers else {
+                panic!("{numbers:?}");
+            };
+            let policy = Self::new(number(limit), millis(window));
+            match (unit, offset) {
+                (0, []) => policy,
+                (_, []) => policy.aligned_to_clock(),
+                (_, offset) => {
+                    let units = [Unit::Hour, Unit::Day, Unit::Week, Unit::Month, Unit::Year];
+                    let unit = units.into_iter().find(|it| it.number() == unit).unwrap();
+                    let policy = Self::by_calendar(number(limit), unit);
+                    let since_monday = policy.calendar.unwrap().offset();
+                    let minutes = (offset[0] - since_monday) / 60_000;
+                    policy.with_utc_offset_minutes(i32::try_from(minutes).unwrap())
+                }
             }
         }
     }

@@ -6,21 +6,25 @@ use std::time::Duration;
 
 use super::example::Example;
 
-/// A rate with bursts: `quantity` in each `period`, spread evenly, and up to `burst` at once after a pause. The generic cell
-/// rate algorithm of ITU-T I.371, which gateways and redis-cell use.
+/// A rate with bursts: `quantity` in each `period`, spread evenly, and up to `burst` at once after
+/// a pause. The generic cell rate algorithm of ITU-T I.371, which gateways and redis-cell use.
 ///
-/// It decides as a [`TokenBucket`](crate::TokenBucket) of `burst` tokens does which come in one by one, and keeps one number
-/// for each target: the theoretical arrival time, until which what was taken has come back. So it is the cheapest limit with a
-/// rate there is, for any period, and a good choice for a limit for each user.
+/// It decides as a [`TokenBucket`](crate::TokenBucket) of `burst` tokens does which come in one by
+/// one, and keeps one number for each target: the theoretical arrival time, until which what was
+/// taken has come back. So it is the cheapest limit with a rate there is, for any period, and a
+/// good choice for a limit for each user.
 ///
-/// A permit comes back in the [emission interval](Self::emission_interval), `period / quantity`, rounded up to whole
-/// microseconds: targets never get more than the rate, and less by under 1 us a permit. The clock is read to the millisecond.
+/// A permit comes back in the [emission interval](Self::emission_interval), `period / quantity`,
+/// rounded up to whole microseconds: targets never get more than the rate, and less by under 1 us a
+/// permit. The clock is read to the millisecond.
 ///
-/// State: the string `key`, the theoretical arrival time in whole microseconds since the epoch. It expires at that time, as far
-/// as the store's clock is that of the requests. A denial writes nothing.
+/// State: the string `key`, the theoretical arrival time in whole microseconds since the epoch. It
+/// expires at that time, as far as the store's clock is that of the requests. A denial writes
+/// nothing.
 ///
-/// After a change of the policy, what was taken is still taken until the same time: a lower rate applies to what is taken from
-/// then on, and a smaller burst grants nothing until so much has come back.
+/// After a change of the policy, what was taken is still taken until the same time: a lower rate
+/// applies to what is taken from then on, and a smaller burst grants nothing until so much has come
+/// back.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
 /// `{"algorithm":"gcra","quantity":10,"period_ms":1000,"burst":100}`.
@@ -51,8 +55,8 @@ pub struct Gcra {
 }
 
 impl Gcra {
-    /// `quantity` (at least 1) in each `period` (whole milliseconds, at least 1), and as much at once. A permit that comes back
-    /// in less than a microsecond is refused.
+    /// `quantity` (at least 1) in each `period` (whole milliseconds, at least 1), and as much at
+    /// once. A permit that comes back in less than a microsecond is refused.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -112,8 +116,8 @@ impl Gcra {
         Self::new(quantity, Duration::from_secs(3_600))
     }
 
-    /// Sets how much a target may take at once after a pause, at least 1: the largest cost of a request. All of it must be back
-    /// within 2^52 us.
+    /// Sets how much a target may take at once after a pause, at least 1: the largest cost of a
+    /// request. All of it must be back within 2^52 us.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -125,7 +129,8 @@ impl Gcra {
         Self { burst, ..self }
     }
 
-    /// The time in which a permit comes back: the period divided by the quantity, rounded up to whole microseconds.
+    /// The time in which a permit comes back: the period divided by the quantity, rounded up to
+    /// whole microseconds.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -1,6 +1,7 @@
-//! One number for each target: the theoretical arrival time, until which what was taken has come back. Each unit of cost moves
-//! it by the emission interval, from now on at the earliest; a request is granted where it stays within the burst. Times are in
-//! microseconds, but for those of answers and times to live, and for the clock, which is read to the millisecond.
+//! One number for each target: the theoretical arrival time, until which what was taken has come
+//! back. Each unit of cost moves it by the emission interval, from now on at the earliest; a
+//! request is granted where it stays within the burst. Times are in microseconds, but for those of
+//! answers and times to live, and for the clock, which is read to the millisecond.
 //!
 //! The key expires at the arrival time, which no policy needs longer, whatever its numbers.
 
@@ -18,7 +19,10 @@ pub(crate) type Arrival = Timed<i64>;
 impl Gcra {
     #[inline]
     pub(super) fn interval_micros(&self) -> i64 {
-        let micros = self.period.as_micros().div_ceil(u128::from(self.quantity.max(1)));
+        let micros = self
+            .period
+            .as_micros()
+            .div_ceil(u128::from(self.quantity.max(1)));
         i64::try_from(micros).unwrap_or(i64::MAX) // refused where it does not fit
     }
 
@@ -50,10 +54,16 @@ impl Model for Gcra {
         at_least_one(self.burst, "burst")?;
         whole_millis(self.period, "period")?;
         if u128::from(self.quantity) > self.period.as_micros() {
-            return refuse("quantity", "must be less: at most one for each microsecond of the period");
+            return refuse(
+                "quantity",
+                "must be less: at most one for each microsecond of the period",
+            );
         }
         if self.tolerance() > LONGEST {
-            return refuse("burst", "must be less: all of it would be back only after 2^52 us");
+            return refuse(
+                "burst",
+                "must be less: all of it would be back only after 2^52 us",
+            );
         }
         Ok(())
     }
@@ -85,7 +95,10 @@ impl Model for Gcra {
     fn evaluate(&self, state: &Arrival, at: At, cost: i64) -> Result<Answer, Unusable> {
         let (interval, tolerance) = (self.interval_micros(), self.tolerance());
         let room = micros(at.now) + tolerance - Self::arrival(state, at.now);
-        let until_there_are = |wanted: i64| div_ceil(wanted * interval - room, 1_000).max(0);
+        let until_there_are = |wanted: i64| {
+            let missing = wanted.saturating_mul(interval).saturating_sub(room);
+            div_ceil(missing, 1_000).max(0)
+        };
         Ok(Answer::of_tokens(
             i64::from(self.burst),
             div_ceil(tolerance, 1_000),
@@ -118,7 +131,8 @@ mod tests {
 
     impl Compared for Gcra {
         fn policies() -> BoxedStrategy<Self> {
-            // Of some the emission interval is no whole number of microseconds, but at least TTL_UNIT.
+            // Of some the emission interval is no whole number of microseconds, but at least
+            // TTL_UNIT.
             (1..20_u32, 1..4_u32, 1..4_i64, 0..3_i64)
                 .prop_map(|(burst, quantity, n, more)| {
                     let period = n * i64::from(quantity) * TTL_UNIT + more;
@@ -173,7 +187,10 @@ mod tests {
         };
         assert_eq!(refused(Gcra::per_second(0)), "quantity");
         assert_eq!(refused(Gcra::per_second(1_000_001)), "quantity");
-        assert_eq!(refused(Gcra::new(1_001, Duration::from_millis(1))), "quantity");
+        assert_eq!(
+            refused(Gcra::new(1_001, Duration::from_millis(1))),
+            "quantity"
+        );
         assert_eq!(refused(Gcra::per_second(1).with_burst(0)), "burst");
         for period in [Duration::ZERO, Duration::from_micros(1_500), Duration::MAX] {
             assert_eq!(refused(Gcra::new(1, period)), "period");

@@ -237,7 +237,11 @@ impl Model for SlidingWindowLog {
         let end = log.end(self.latest(at.now));
         let used = log.sum - log.cost_of(0..over) - log.cost_of(end..log.entries.len());
         // The newest is over only if all are.
-        let newest = if over < end { log.newest(self.latest(at.now)) } else { None };
+        let newest = if over < end {
+            log.newest(self.latest(at.now))
+        } else {
+            None
+        };
 
         let limit = i64::from(self.limit);
         let remaining = limit - used;

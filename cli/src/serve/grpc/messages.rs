@@ -85,6 +85,9 @@ pub(crate) enum Unit {
     Minute = 2,
     Hour = 3,
     Day = 4,
+    Month = 5,
+    Year = 6,
+    Week = 7,
 }
 
 /// `google.protobuf.Duration`

@@ -251,11 +251,15 @@ fn of_rule(name: &str, decision: &Decision, uncharged: u64) -> DescriptorStatus 
 
 /// `None` where the failure policy decided. The unit is unknown if the window is not one of those that the protocol has.
 fn current_limit(name: &str, decision: &Decision) -> Option<RateLimit> {
+    const DAY: u128 = 86_400_000;
     let unit = match decision.window().as_millis() {
         1_000 => Unit::Second,
         60_000 => Unit::Minute,
         3_600_000 => Unit::Hour,
-        86_400_000 => Unit::Day,
+        DAY => Unit::Day,
+        week if week == 7 * DAY => Unit::Week,
+        month if month % DAY == 0 && (28..=31).contains(&(month / DAY)) => Unit::Month,
+        year if year == 365 * DAY || year == 366 * DAY => Unit::Year,
         _ => Unit::Unknown,
     };
     (decision.limit() > 0).then(|| RateLimit {

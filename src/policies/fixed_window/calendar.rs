@@ -1,0 +1,271 @@
+//! Windows of the calendar, in a time zone of a fixed offset: the dates are those of the Gregorian
+//! calendar, before it was in use too. `lua/policies/fixed_window.lua` has the same arithmetic.
+
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::policies::starts::DAY;
+
+const HOUR: i64 = 60 * 60 * 1_000;
+const WEEK: i64 = 7 * DAY;
+/// Weeks begin on Mondays; 1970-01-01 was a Thursday.
+const EPOCH_SINCE_MONDAY: i64 = 3 * DAY;
+
+/// Offsets from UTC are shorter than a day, in minutes.
+const LARGEST_OFFSET: i32 = 24 * 60 - 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub(super) enum Unit {
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+/// A window is a unit of the calendar, as clocks show it that are ahead of UTC by the offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Calendar {
+    pub(super) unit: Unit,
+    pub(super) offset_minutes: i32,
+}
+
+impl Unit {
+    /// The longest, in ms.
+    pub(super) fn longest(self) -> i64 {
+        match self {
+            Self::Hour => HOUR,
+            Self::Day => DAY,
+            Self::Week => WEEK,
+            Self::Month => 31 * DAY,
+            Self::Year => 366 * DAY,
+        }
+    }
+
+    /// As the script has it: the length in ms of one that is always as long, or else minus the
+    /// number of its months.
+    #[cfg(feature = "redis")]
+    pub(super) fn number(self) -> i64 {
+        match self {
+            Self::Hour | Self::Day | Self::Week => self.longest(),
+            Self::Month => -1,
+            Self::Year => -12,
+        }
+    }
+}
+
+impl Calendar {
+    pub(super) fn validate(self) -> Result<()> {
+        match self.offset_minutes.abs() <= LARGEST_OFFSET {
+            true => Ok(()),
+            false => Err(Error::InvalidArgument {
+                argument: "utc_offset_minutes",
+                reason: "must be less than a day",
+            }),
+        }
+    }
+
+    /// By how much the clocks of the windows are ahead of one whose units of constant length begin
+    /// with zero, in ms.
+    pub(super) fn offset(self) -> i64 {
+        let since_monday = if self.unit == Unit::Week {
+            EPOCH_SINCE_MONDAY
+        } else {
+            0
+        };
+        i64::from(self.offset_minutes) * 60_000 + since_monday
+    }
+
+    /// The window of this time: both in ms since the epoch.
+    pub(super) fn window_at(self, now: i64) -> Range<i64> {
+        let local = now + self.offset();
+        let local = match self.unit {
+            Unit::Hour | Unit::Day | Unit::Week => {
+                let start = local - local.rem_euclid(self.unit.longest());
+                start..start + self.unit.longest()
+            }
+            Unit::Month => in_ms(month_of(local.div_euclid(DAY))),
+            Unit::Year => in_ms(year_of(local.div_euclid(DAY)).1),
+        };
+        local.start - self.offset()..local.end - self.offset()
+    }
+}
+
+fn in_ms(days: Range<i64>) -> Range<i64> {
+    days.start * DAY..days.end * DAY
+}
+
+/// The first day of a year, in days since 1970-01-01.
+fn first_day(year: i64) -> i64 {
+    let before = year - 1;
+    let leap_days = before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400);
+    365 * (year - 1970) + leap_days - 477 // so many until 1970
+}
+
+/// The year of a day, and its days.
+fn year_of(day: i64) -> (i64, Range<i64>) {
+    // 146,097 days in 400 years; the first estimate is late.
+    let mut year = 1971 + (day * 400).div_euclid(146_097);
+    while first_day(year) > day {
+        year -= 1;
+    }
+    (year, first_day(year)..first_day(year + 1))
+}
+
+/// The days of the month of a day.
+fn month_of(day: i64) -> Range<i64> {
+    let (_, year) = year_of(day);
+    let february = year.end - year.start - 337;
+    let mut first = year.start;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < first + length {
+            return first..first + length;
+        }
+        first += length;
+    }
+    first..year.end
+}
+
+/// What a policy that prints itself adds.
+impl fmt::Display for Calendar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.unit {
+            Unit::Hour => "hour",
+            Unit::Day => "day",
+            Unit::Week => "week",
+            Unit::Month => "month",
+            Unit::Year => "year",
+        };
+        write!(f, "calendar {unit}")?;
+        match self.offset_minutes {
+            0 => Ok(()),
+            minutes => write!(f, ", UTC{}", OffsetText(minutes)),
+        }
+    }
+}
+
+/// An offset as ISO 8601 writes it, such as `+09:00`.
+pub(super) struct OffsetText(pub(super) i32);
+
+impl fmt::Display for OffsetText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { '-' } else { '+' };
+        let minutes = self.0.unsigned_abs();
+        write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+    }
+}
+
+/// The minutes of an offset in the form of ISO 8601, `+09:00`.
+#[cfg(feature = "serde")]
+pub(super) fn read_offset(text: &str) -> Option<i32> {
+    let (sign, digits) = match text.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let (hours, minutes) = digits.split_once(':')?;
+    let number = |text: &str, most: i32| {
+        let is_two_digits = text.len() == 2 && text.bytes().all(|it| it.is_ascii_digit());
+        let number = text.parse().ok().filter(|_| is_two_digits);
+        number.filter(|&number: &i32| number <= most)
+    };
+    Some(sign * (60 * number(hours, 23)? + number(minutes, 59)?))
+}
+
+pub(super) fn duration(millis: i64) -> Duration {
+    Duration::from_millis(millis.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use time::{Date, Month, OffsetDateTime, UtcOffset};
+
+    use super::*;
+
+    /// The window that the crate `time` computes.
+    fn by_the_crate(calendar: Calendar, now: i64) -> Range<i64> {
+        let offset = UtcOffset::from_whole_seconds(calendar.offset_minutes * 60).unwrap();
+        let now = OffsetDateTime::from_unix_timestamp_nanos(i128::from(now) * 1_000_000).unwrap();
+        let now = now.to_offset(offset);
+        let midnight = |date: Date| date.midnight().assume_offset(offset);
+        let (year, month) = (now.year(), now.month());
+        let on = |year, month| midnight(Date::from_calendar_date(year, month, 1).unwrap());
+        let (start, end) = match calendar.unit {
+            Unit::Hour => {
+                let start = now.replace_time(time::Time::from_hms(now.hour(), 0, 0).unwrap());
+                (start, start + time::Duration::HOUR)
+            }
+            Unit::Day => (
+                midnight(now.date()),
+                midnight(now.date().next_day().unwrap()),
+            ),
+            Unit::Week => {
+                let (year, week, _) = now.to_iso_week_date();
+                let monday = Date::from_iso_week_date(year, week, time::Weekday::Monday).unwrap();
+                (midnight(monday), midnight(monday) + time::Duration::WEEK)
+            }
+            Unit::Month => {
+                let next = if month == Month::December {
+                    year + 1
+                } else {
+                    year
+                };
+                (on(year, month), on(next, month.next()))
+            }
+            Unit::Year => (on(year, Month::January), on(year + 1, Month::January)),
+        };
+        let millis = |time: OffsetDateTime| (time.unix_timestamp_nanos() / 1_000_000) as i64;
+        millis(start)..millis(end)
+    }
+
+    const UNITS: [Unit; 5] = [Unit::Hour, Unit::Day, Unit::Week, Unit::Month, Unit::Year];
+
+    #[test]
+    fn each_day_of_four_centuries_is_in_the_windows_of_the_crate_time() {
+        for unit in UNITS {
+            for (day, offset_minutes) in
+                (0..146_097).zip([0, 540, -210, 1_439, -1_439].iter().cycle())
+            {
+                let calendar = Calendar {
+                    unit,
+                    offset_minutes: *offset_minutes,
+                };
+                for now in [day * DAY, day * DAY + DAY - 1] {
+                    let window = calendar.window_at(now);
+                    assert!(window.contains(&now));
+                    assert_eq!(window, by_the_crate(calendar, now), "{calendar} {now}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_time_and_offset_is_in_the_window_of_the_crate_time(
+            now in -12_219_292_800_000_i64..253_000_000_000_000,
+            unit in prop::sample::select(&UNITS),
+            offset_minutes in -LARGEST_OFFSET..=LARGEST_OFFSET,
+        ) {
+            let calendar = Calendar { unit, offset_minutes };
+            prop_assert_eq!(calendar.window_at(now), by_the_crate(calendar, now));
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "serde")]
+    fn an_offset_is_read_as_it_is_written_and_in_no_other_form() {
+        for minutes in -LARGEST_OFFSET..=LARGEST_OFFSET {
+            assert_eq!(read_offset(&OffsetText(minutes).to_string()), Some(minutes));
+        }
+        for text in [
+            "", "+", "9", "09:00", "+9:00", "+0900", "+24:00", "+09:60", "+-9:00", "é09:00", "Z",
+        ] {
+            assert_eq!(read_offset(text), None, "{text}");
+        }
+    }
+}
