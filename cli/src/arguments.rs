@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::commands::doctor::DoctorArguments;
+use crate::commands::explain::ExplainArguments;
 use crate::commands::list::ListArguments;
 use crate::commands::show::ShowArguments;
 use crate::commands::watch::WatchArguments;
@@ -23,7 +24,7 @@ use crate::store::StoreArguments;
 #[command(
     name = "rratelimiter",
     version,
-    after_help = "Exit codes: 0 granted or done, 1 denied or no such limiter, 2 usage, 3 store. Those of `run` are the command's.",
+    after_help = "Exit codes: 0 granted or done, 1 denied, 2 usage or no such limiter, 3 store. Those of `run` are the command's.",
     after_long_help = "\
 Examples:
   rratelimiter set orders:api 5/s                      give a limiter its rate
@@ -34,8 +35,8 @@ Examples:
 
 Exit codes:
   0  granted, or done
-  1  denied, or there is no such limiter
-  2  usage: an argument, or a limiter that has no rate
+  1  denied, kept, or nothing found
+  2  usage: an argument, or there is no such limiter
   3  the store: it is away, refuses, or holds something else
   `run` ends with the exit code of its command; 126 and 127 as in a shell where that cannot be started."
 )]
@@ -224,6 +225,8 @@ Examples:
     List(ListArguments),
     /// Show what a limiter holds, who took it and when it comes back
     Show(ShowArguments),
+    /// Explain why a limiter denies, who holds its permits and when they come back
+    Explain(ExplainArguments),
     /// Find what is wrong with limiters and their servers, and mend it with --fix
     Doctor(DoctorArguments),
     /// Watch limiters as they are used, live

@@ -1,6 +1,7 @@
 //! What each command does. A command that waits ends at a signal, and gives back what it took.
 
 pub(crate) mod doctor;
+pub(crate) mod explain;
 mod hash_key;
 mod life;
 pub(crate) mod list;
@@ -81,6 +82,7 @@ async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failu
         OnStore::Doctor(arguments) => doctor::doctor(context, &arguments).await,
         OnStore::Watch(arguments) => watch::watch(context, &arguments).await,
         OnStore::Show(arguments) => show::show(context, &arguments).await,
+        OnStore::Explain(arguments) => explain::explain(context, &arguments).await,
     }
 }
 

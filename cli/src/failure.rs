@@ -87,6 +87,19 @@ impl Failure {
         kinds.iter().any(|kind| kind.as_str() == self.kind)
     }
 
+    /// Whether something may listen there, and has said nothing.
+    pub(crate) fn is_silence(&self) -> bool {
+        self.message.contains("does not answer")
+    }
+
+    /// With what to know, or to do next, behind the reason.
+    pub(crate) fn then(self, what: &str) -> Self {
+        Self {
+            message: format!("{}; {what}", self.message),
+            ..self
+        }
+    }
+
     /// With what could not be done before the reason.
     pub(crate) fn after(self, what: &str) -> Self {
         Self {
@@ -139,12 +152,47 @@ impl From<Error> for Failure {
         if error.kind() == ErrorKind::NotInitialized {
             message += "; `rratelimiter set NAME RATE` gives it a rate";
         }
+        if let Some(hint) = hint(&message) {
+            message += &format!("; {hint}");
+        }
         Self {
             exit_code,
             kind: error.kind().as_str(),
             message,
         }
     }
+}
+
+/// What to do about what a server said.
+fn hint(message: &str) -> Option<&'static str> {
+    const HINTS: [(&str, &str); 6] = [
+        (
+            "NOAUTH",
+            "it asks for a password: put it into REDIS_URL, or into the file of --password-file",
+        ),
+        (
+            "WRONGPASS",
+            "check the password in REDIS_URL, or in the file of --password-file, and --user",
+        ),
+        (
+            "READONLY",
+            "it is a replica: use the URL of the primary, of Sentinels or of a cluster",
+        ),
+        (
+            "InvalidContentType",
+            "its port may speak no TLS: then the URL begins with redis://",
+        ),
+        (
+            "UnknownIssuer",
+            "--ca-file names the certificates that sign the server's",
+        ),
+        (
+            "NOPERM",
+            "docs/connections.md has the permissions that limiters need; `doctor` says which are missing",
+        ),
+    ];
+    let found = HINTS.iter().find(|(said, _)| message.contains(said));
+    found.map(|(_, hint)| *hint)
 }
 
 /// Without control characters. What is escaped already stays as it is.

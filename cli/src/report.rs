@@ -7,7 +7,9 @@ use std::time::Duration;
 use redisson_rate_limiter::{Decision, TimeToLive};
 use serde_json::{Value, json};
 
-/// Permits are not there, or there is no such limiter.
+use crate::failure::USAGE;
+
+/// Permits are not there, or what was asked about is not so.
 pub(crate) const DENIED: u8 = 1;
 
 #[derive(Debug)]
@@ -51,11 +53,10 @@ impl Report {
 
     /// There is no limiter of this name.
     pub(crate) fn missing(name: &str, json: Value) -> Self {
-        Self::either(
-            false,
-            format!("there is no limiter {}", name.escape_debug()),
-            json,
-        )
+        Self {
+            exit_code: USAGE,
+            ..Self::new(format!("there is no limiter {}", name.escape_debug()), json)
+        }
     }
 
     pub(crate) fn with_exit_code(self, exit_code: u8) -> Self {

@@ -76,7 +76,16 @@ impl StoreArguments {
         if self.client_id.is_none() {
             builder = builder.client_id(own_client_id());
         }
-        Ok(builder.connect(url).await?)
+        let connected = builder.connect(url).await.map_err(Failure::from);
+        connected.map_err(|failure| match self.url {
+            Some(_) if url.starts_with("rediss") && failure.is_silence() => {
+                failure.then("its port may speak no TLS: then the URL begins with redis://")
+            }
+            Some(_) => failure,
+            None => failure.then(
+                "neither --url nor REDIS_URL says where the server is, so this one was tried",
+            ),
+        })
     }
 
     pub(crate) fn url(&self) -> Option<&str> {

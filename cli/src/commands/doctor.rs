@@ -9,6 +9,8 @@ mod progress;
 mod server;
 mod unproven;
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -17,9 +19,10 @@ use crate::failure::Failure;
 use crate::inspect::scan::is_pattern;
 use crate::inspect::tally::Place;
 use crate::output::Output;
-use crate::report::{Report, number_of};
+use crate::rate::duration;
+use crate::report::{Report, millis, number_of};
 use crate::terminal::{Color, shown};
-use finding::{Code, Finding, Fix};
+use finding::{Code, Finding, Fix, Severity};
 pub(crate) use places::as_pattern;
 use places::{Found, Places};
 use progress::Progress;
@@ -31,9 +34,11 @@ Examples:
   rratelimiter doctor 'orders:*' > ticket.txt
   rratelimiter doctor orders:api --fix            asks before each limiter
   rratelimiter doctor '*' --fix --yes --legacy migrate
+  rratelimiter doctor --ignore server-old-version  for cron
   rratelimiter doctor --json | jq -r '.findings[]?.code' | sort | uniq -c
 
-Each finding has a code that does not change. Exit code 1 if something is left that is more than a note. Every step is a script of \
+Each finding has a code that does not change. The exit code is 4 if a limit does not hold, 1 if anything else is left that is more \
+than a note, and else 0. Every step is a script of \
 bounded work that changes nothing if the limiter has changed since it was read. To learn whether the user has the permissions it uses \
 ACL DRYRUN, or else makes a limiter of its own beside the first, `NAME:doctor:…`, which it removes.")]
 pub(crate) struct DoctorArguments {
@@ -52,6 +57,27 @@ pub(crate) struct DoctorArguments {
     /// What becomes of grants by Redisson before 3.17
     #[arg(long, value_name = "WHAT", default_value = "count")]
     legacy: Legacy,
+    /// For how long a client must have taken nothing before its keys are removed
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1d")]
+    idle: Duration,
+    /// Print the notes too
+    #[arg(long)]
+    notes: bool,
+    /// Say and fix nothing of this code; may be given several times
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = code)]
+    ignore: Vec<Code>,
+}
+
+fn code(text: &str) -> Result<Code, String> {
+    Code::parse(text).ok_or_else(|| "no finding has this code".to_owned())
+}
+
+/// What decides what is a finding, and whether it is fixed.
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    legacy: Legacy,
+    /// In ms.
+    idle: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,6 +88,15 @@ pub(crate) enum Legacy {
     Migrate,
     /// They are removed
     Remove,
+}
+
+/// A finding, and what it is about.
+struct Told {
+    /// `orders`, or `orders, client a`.
+    of: String,
+    name: String,
+    finding: Finding,
+    is_fixed: bool,
 }
 
 /// A run.
@@ -76,6 +111,10 @@ struct Doctor<'a> {
     fixed: u64,
     /// More than notes.
     problems: u64,
+    /// The worst of what is left.
+    worst: Severity,
+    /// What a text says at the end, the worst first.
+    told: Vec<Told>,
     /// Keys that the user of the connection may not read.
     unread: u64,
 }
@@ -102,6 +141,8 @@ pub(super) async fn doctor(
         findings: 0,
         fixed: 0,
         problems: 0,
+        worst: Severity::Note,
+        told: Vec::new(),
         unread: 0,
     };
     doctor.run().await
@@ -109,6 +150,15 @@ pub(super) async fn doctor(
 
 impl Doctor<'_> {
     async fn run(mut self) -> Result<Report, Failure> {
+        if let Err(failure) = self.look().await {
+            self.progress.clear();
+            self.report()?; // what was found until then
+            return Err(failure);
+        }
+        self.summary()
+    }
+
+    async fn look(&mut self) -> Result<(), Failure> {
         let name = self.context.store.full_name(&self.arguments.name);
         let version = env!("CARGO_PKG_VERSION");
         let mode = if self.arguments.fix {
@@ -148,7 +198,7 @@ impl Doctor<'_> {
         {
             self.print_permissions(&name, finding)?;
         }
-        self.summary()
+        Ok(())
     }
 
     /// Looks at each limiter that the pattern matches, and returns the name of the first.
@@ -205,9 +255,6 @@ impl Doctor<'_> {
             let findings: Vec<_> = { examined.findings.into_iter() }
                 .map(|it| (it, false))
                 .collect();
-            if findings.is_empty() {
-                self.output.text("  nothing found")?;
-            }
             self.print("server", &examined.address, None, &findings)?;
         }
         Ok(())
@@ -231,7 +278,12 @@ impl Doctor<'_> {
     async fn limiter(&mut self, place: &Place) -> Result<(), Failure> {
         self.limiters += u64::from(place.client.is_none());
         let legacy = self.arguments.legacy;
-        let mut findings = limiter::examine(self.context, place, legacy).await?;
+        let options = Options {
+            legacy,
+            idle: i64::try_from(millis(self.arguments.idle)).unwrap_or(i64::MAX),
+        };
+        let mut findings = limiter::examine(self.context, place, options).await?;
+        findings.retain(|it| !self.arguments.ignore.contains(&it.code));
         self.progress.show(self.limiters, self.findings);
         if findings.is_empty() {
             return Ok(());
@@ -262,7 +314,7 @@ impl Doctor<'_> {
             unproven::ask_and_remove(self.context, place).await?
         };
         let left = match are_fixed {
-            true => limiter::examine(self.context, place, legacy).await?,
+            true => limiter::examine(self.context, place, options).await?,
             false => Vec::new(),
         };
         let is_left = |it: &Finding| left.iter().any(|other| other.code == it.code);
@@ -288,7 +340,7 @@ impl Doctor<'_> {
         self.output.flush()?;
         for finding in { findings.iter() }.filter(|it| it.fix.is_some()) {
             eprintln!("{}: {}", finding.code.as_str(), finding.text);
-            eprintln!("  {}", finding.remedy());
+            eprintln!("  {}", finding.remedy(&place.name));
         }
         let question = format!("Fix {}? [y/N/a for all]", shown(&place.name, 100));
         let answer = super::life::ask(&question)?;
@@ -303,37 +355,33 @@ impl Doctor<'_> {
         client: Option<&str>,
         findings: &[(Finding, bool)],
     ) -> Result<(), Failure> {
-        let terminal = self.output.terminal;
-        if kind == "limiter" {
-            let of = client.map_or_else(String::new, |id| format!(", client {}", shown(id, 60)));
-            let line = format!("limiter {}{of}", shown(name, 100));
-            self.output.text(terminal.paint(Color::Bold, &line))?;
+        let findings: Vec<_> = { findings.iter() }
+            .filter(|(it, _)| !self.arguments.ignore.contains(&it.code))
+            .collect();
+        if findings.is_empty() {
+            return Ok(());
         }
-        for (finding, is_fixed) in findings {
+        let client_of = client.map_or_else(String::new, |id| format!(", client {}", shown(id, 60)));
+        for (finding, is_fixed) in &findings {
             self.findings += 1;
             self.fixed += u64::from(*is_fixed);
-            self.problems += u64::from(!is_fixed && !finding.code.is_note());
-            let (color, mark) = match (is_fixed, finding.code.is_note()) {
-                (true, _) => (Color::Good, "fixed"),
-                (_, true) => (Color::Dim, "note"),
-                _ => (Color::Bad, "found"),
-            };
-            let text = format!("  {mark} {}: {}", finding.code.as_str(), finding.text);
-            let mut lines = terminal.lines(&text, 8);
-            lines[0] = lines[0].replacen(mark, &terminal.paint(color, mark), 1);
-            let remedy = format!("        {}", finding.remedy());
+            self.problems += u64::from(!is_fixed && !finding.severity.is_note());
             if !is_fixed {
-                let of_remedy = terminal.lines(&remedy, 8).into_iter();
-                lines.extend(of_remedy.map(|it| terminal.paint(Color::Dim, &it)));
+                self.worst = self.worst.min(finding.severity);
             }
-            for line in lines {
-                self.output.text(line)?;
+            if !self.output.is_json {
+                self.told.push(Told {
+                    of: format!("{}{client_of}", shown(name, 100)),
+                    name: name.to_owned(),
+                    finding: finding.clone(),
+                    is_fixed: *is_fixed,
+                });
             }
         }
         self.output.json(|| {
             let findings: Vec<_> = { findings.iter() }
                 .map(|(finding, is_fixed)| {
-                    let mut json = finding.to_json();
+                    let mut json = finding.to_json(name);
                     json["is_fixed"] = (*is_fixed).into();
                     json
                 })
@@ -343,7 +391,68 @@ impl Doctor<'_> {
         self.output.flush()
     }
 
+    /// What was found, the worst first.
+    fn report(&mut self) -> Result<(), Failure> {
+        let told = std::mem::take(&mut self.told);
+        for severity in Severity::ALL {
+            let of_it: Vec<_> = told
+                .iter()
+                .filter(|it| it.finding.severity == severity)
+                .collect();
+            if of_it.is_empty() {
+                continue;
+            }
+            if severity == Severity::Note && !self.arguments.notes {
+                let notes = number_of(of_it.len() as u64, "note");
+                self.output
+                    .text(format!("\n{notes}: --notes prints them"))?;
+                continue;
+            }
+            let heading = format!("\n{}: {}", severity.heading(), of_it.len());
+            let heading = self.output.terminal.paint(Color::Bold, &heading);
+            self.output.text(heading)?;
+            for told in of_it {
+                self.tell(told)?;
+            }
+        }
+        self.output.flush()
+    }
+
+    fn tell(&mut self, told: &Told) -> Result<(), Failure> {
+        let terminal = self.output.terminal;
+        let finding = &told.finding;
+        let (color, mark) = match (told.is_fixed, finding.severity.is_note()) {
+            (true, _) => (Color::Good, "fixed"),
+            (_, true) => (Color::Dim, "note"),
+            _ => (Color::Bad, "found"),
+        };
+        let text = format!(
+            "  {mark} {}: {}: {}",
+            finding.code.as_str(),
+            told.of,
+            finding.text
+        );
+        let mut lines = terminal.lines(&text, 8);
+        lines[0] = lines[0].replacen(mark, &terminal.paint(color, mark), 1);
+        let remedy = match (told.is_fixed, &finding.change) {
+            (true, Some(change)) => format!("        set {change}"),
+            (true, None) => String::new(),
+            (false, _) => format!("        {}", finding.remedy(&told.name)),
+        };
+        if !remedy.is_empty() {
+            let of_remedy = terminal.lines(&remedy, 8).into_iter();
+            lines.extend(of_remedy.map(|it| terminal.paint(Color::Dim, &it)));
+        }
+        lines
+            .into_iter()
+            .try_for_each(|line| self.output.text(line))
+    }
+
     fn summary(mut self) -> Result<Report, Failure> {
+        /// A limit does not hold.
+        const BROKEN: u8 = 4;
+        self.report()?;
+        let worst = self.worst;
         let Self {
             limiters,
             findings,
@@ -367,6 +476,10 @@ impl Doctor<'_> {
             json!({ "kind": "summary", "limiters": limiters, "found": findings, "fixed": fixed, "left": problems })
         })?;
         self.output.flush()?;
-        Ok(Report::printed(problems == 0))
+        let report = Report::printed(problems == 0);
+        Ok(match worst {
+            Severity::Broken => report.with_exit_code(BROKEN),
+            _ => report,
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! `show`: what a limiter holds, and when it comes back.
 
-mod grants;
+pub(crate) mod grants;
 mod print;
 mod timeline;
 

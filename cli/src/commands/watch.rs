@@ -1,6 +1,7 @@
 //! `watch`: limiters as they are used, live.
 
 mod history;
+mod keys;
 #[cfg(test)]
 #[path = "../../tests/cli/pseudo_terminal.rs"]
 mod pseudo_terminal;
@@ -156,16 +157,16 @@ async fn show(
                 },
             };
             let mut history = locked(&history);
-            match input {
-                Input::Quit => return Ok(0),
-                Input::HungUp => return Ok(HANGUP),
-                Input::Up => history.select(-1),
-                Input::Down => history.select(1),
-                Input::Sort => history.order = history.order.next(),
-                Input::Redraw => {}
+            if let Some(exit_code) = keys::press(&mut history, input) {
+                return Ok(exit_code);
             }
         };
-        locked(&history).note(round);
+        let mut history = locked(&history);
+        // What a person looks at stays, and is sampled from there on.
+        if !history.view.is_paused {
+            history.note(round);
+        }
+        drop(history);
         next = (next + every).max(Instant::now());
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Tally {
     pub(crate) live: i64,
     /// What grants before 3.17 hold, which are not among the others.
     pub(crate) legacy: i64,
+    /// The score of the oldest of them.
+    pub(crate) oldest_legacy: i64,
     pub(crate) without_permits: u64,
     pub(crate) by_generation: BTreeMap<Generation, (u64, i64)>,
     pub(crate) newest: i64,
@@ -50,6 +52,7 @@ impl Tally {
             permits: 0,
             live: 0,
             legacy: 0,
+            oldest_legacy: i64::MAX,
             without_permits: 0,
             by_generation: BTreeMap::new(),
             newest: i64::MIN,
@@ -72,9 +75,15 @@ impl Tally {
         *permits += i64::from(member.permits);
         if member.generation.is_legacy() {
             self.legacy += i64::from(member.permits);
+            self.oldest_legacy = self.oldest_legacy.min(grant.score);
         }
         let is_read = !member.generation.is_legacy() && member.generation != Generation::Malformed;
         self.without_permits += u64::from(is_read && held == 0 && !member.is_fence());
+    }
+
+    /// In how many ms the first grant before 3.17 expires; negative if it has.
+    pub(crate) fn legacy_until(&self) -> i64 {
+        self.oldest_legacy.saturating_sub(self.horizon)
     }
 
     fn has(&self, generation: Generation) -> bool {

@@ -37,7 +37,7 @@ const COMMANDS: [(&str, i32); 17] = [
         0,
     ),
     ("delete orders --yes", 0),
-    ("show orders", 1),
+    ("show orders", 2),
 ];
 
 fn assert_each_command_works(url: &str, more: &str) {

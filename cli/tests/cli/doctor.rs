@@ -45,7 +45,7 @@ fn assert_found_and_fixed(cli: &Cli, arguments: &str, code: &str) {
     let dry = cli.run(&format!("doctor --json {arguments}"));
     let codes: Vec<_> = found(&dry).into_iter().map(|(_, code, _)| code).collect();
     assert!(codes.iter().any(|it| it == code), "{code}: {dry:?}");
-    assert_eq!(dry.code, 1, "{code}: {dry:?}");
+    assert!([1, 4].contains(&dry.code), "{code}: {dry:?}");
     assert_eq!(cli.redis(&["DBSIZE"]), before, "a dry run writes nothing");
     let fixed = cli.run(&format!("doctor --json --fix --yes {arguments}"));
     assert!(found(&fixed).iter().all(|it| it.2), "{code}: {fixed:?}");
@@ -458,7 +458,7 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
         cli.now() + 60_000,
         &member(&[1; 16], 4),
     );
-    let dry = cli.run("doctor --json orders");
+    let dry = cli.run("doctor --json orders --idle 1s");
     let codes: Vec<_> = found(&dry)
         .into_iter()
         .map(|(of, code, _)| (of, code))
@@ -468,7 +468,14 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
     let mut codes = codes;
     codes.sort();
     assert_eq!(codes, expected);
-    cli.run("doctor orders --fix --yes");
+    let young = cli.run("doctor orders --fix --yes");
+    assert!(
+        !young.out.contains("idle-client"),
+        "it is a note for a day: {young:?}"
+    );
+    let keys = cli.redis(&["EXISTS", "{orders}:value:dead", "{orders}:permits:dead"]);
+    assert_eq!(keys, redis::Value::Int(2));
+    cli.run("doctor orders --fix --yes --idle 1s");
     let keys = cli.redis(&["EXISTS", "{orders}:value:dead", "{orders}:permits:dead"]);
     assert_eq!(keys, redis::Value::Int(0));
     let keys = cli.redis(&["EXISTS", "{orders}:value:live", "{orders}:permits:live"]);
@@ -481,7 +488,7 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
         &member(&[1; 16], 4),
     );
     cli.redis(&["SET", "{orders}:value:dead", "5"]);
-    cli.run("doctor orders --fix --yes");
+    cli.run("doctor orders --fix --yes --idle 1s");
     let keys = cli.redis(&["EXISTS", "{orders}:value:dead", "{orders}:permits:dead"]);
     assert_eq!(keys, redis::Value::Int(0));
 }
@@ -718,4 +725,54 @@ fn a_keep_alive_below_the_interval_is_told_and_makes_nothing_vanish() {
     for key in ["orders", "{orders}:value", "{orders}:permits"] {
         assert_eq!(cli.redis(&["PTTL", key]), redis::Value::Int(-1), "{key}");
     }
+}
+
+#[test]
+fn the_worst_comes_first_with_what_a_mend_changes_and_the_command_to_type() {
+    let cli = Cli::start();
+    for name in ["lost", "many"] {
+        cli.run(&format!("set {name} 10/1h"));
+        cli.run(&format!("try {name} 4"));
+    }
+    cli.redis(&["SET", "{lost}:value", "3"]);
+    cli.redis(&["SET", "{many}:value", "8"]);
+    let fields = ["rate", "x", "interval", "1000", "type", "0"];
+    cli.redis(&[&["HSET", "it's bad"][..], &fields].concat());
+    cli.redis(&["SET", "{cart}:value", "3"]);
+    let ran = cli.run("doctor");
+    assert_eq!(ran.code, 4, "{ran:?}");
+    let at = |text: &str| {
+        ran.out
+            .find(text)
+            .unwrap_or_else(|| panic!("{text}: {}", ran.out))
+    };
+    let parts = [
+        "The limit does not hold: 1",
+        "found permits-too-many: many: 2 permits too many",
+        "--fix sets the value: 8 -> 8, the permits in use: 4 -> 2",
+        "Permits are lost, or keys are kept for nobody: 1",
+        "found permits-lost: lost: 3 permits never come back",
+        "--fix sets the value: 3 -> 6",
+        "To be mended by hand: 1",
+        "`rratelimiter set 'it'\\''s bad' RATE` gives it a rate",
+        "Not touched, as it may be another program's: 1",
+        "{cart}:value may be another program's",
+        "--notes prints them",
+    ];
+    let places = parts.map(at);
+    assert!(places.is_sorted(), "{}", ran.out);
+    assert!(!ran.out.contains("server-"), "{}", ran.out);
+    assert!(
+        cli.run("doctor --notes")
+            .out
+            .contains("note server-not-persistent")
+    );
+    let ignoring = "doctor --ignore permits-too-many,settings-unreadable";
+    assert_eq!(cli.run(ignoring).code, 1, "permits are lost");
+    let fixed = cli.run(&format!("{ignoring} --fix --yes"));
+    assert!(fixed.out.contains("set the value: 3 -> 6"), "{fixed:?}");
+    assert_eq!(fixed.code, 0);
+    let many = &cli.json("show many")["permits"][0];
+    assert_eq!(many["drift"], json!(2), "what is ignored is not fixed");
+    assert_eq!(cli.run("doctor --ignore no-such").code, 2);
 }

@@ -3,6 +3,7 @@
 mod connections;
 mod doctor;
 mod doctor_of_servers;
+mod explain;
 mod list;
 mod operations;
 mod pseudo_terminal;

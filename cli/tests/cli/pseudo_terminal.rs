@@ -22,6 +22,11 @@ pub struct PseudoTerminal {
     pub output: String,
     /// How much of its letters was found.
     found: usize,
+    size: (u16, u16),
+}
+
+fn size_of(cells: u16) -> std::num::NonZero<u16> {
+    cells.try_into().unwrap()
 }
 
 fn size(width: u16, height: u16) -> Winsize {
@@ -75,6 +80,7 @@ impl PseudoTerminal {
             name,
             output: String::new(),
             found: 0,
+            size: (width, height),
         }
     }
 
@@ -87,6 +93,7 @@ impl PseudoTerminal {
     }
 
     pub fn resize(&mut self, width: u16, height: u16) {
+        self.size = (width, height);
         tcsetwinsize(self.person(), size(width, height)).unwrap();
     }
 
@@ -132,6 +139,23 @@ impl PseudoTerminal {
                 return;
             }
             assert!(self.read(), "it ended without {text:?}: {:?}", self.output);
+        }
+    }
+
+    /// Reads until the screen shows this text: a picture is written in parts.
+    pub fn until_seen(&mut self, text: &str) {
+        let (mut read, mut screen) = (
+            0,
+            vt100::Parser::new(size_of(self.size.1), size_of(self.size.0), 0),
+        );
+        loop {
+            screen.process(&self.output.as_bytes()[read..]);
+            read = self.output.len();
+            let seen = screen.screen().contents();
+            if seen.contains(text) {
+                return;
+            }
+            assert!(self.read(), "it ended without {text:?} in:\n{seen}");
         }
     }
 

@@ -114,7 +114,8 @@ fn expire_removes_a_limiter_only_if_the_answer_is_yes() {
 
 /// The question to fix `orders`, and the answer after these commands of others.
 fn fixed_after(cli: &Cli, commands: &[&str]) -> String {
-    let mut terminal = PseudoTerminal::start(&cli.command("doctor orders --fix"), 100, 24);
+    let doctor = cli.command("doctor orders --fix --idle 1s --notes");
+    let mut terminal = PseudoTerminal::start(&doctor, 100, 24);
     terminal.until("Fix orders? [y/N/a for all]");
     for command in commands {
         assert_eq!(cli.run(command).code, 0, "{command}");

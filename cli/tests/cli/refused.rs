@@ -166,9 +166,38 @@ fn a_policy_deletes_no_key_that_it_does_not_count_in() {
         "quota-bucket --quota 9 --period 1h --capacity 9",
         "leaky-bucket --quantity 1 --period 1h --capacity 9",
     ] {
-        for (command, code) in [("try", 0), ("delete --yes", 0), ("delete --yes", 1)] {
+        for (command, code) in [("try", 0), ("delete --yes", 0), ("delete --yes", 2)] {
             let ran = cli.run(&format!("{command} alice --policy {policy}"));
             assert_eq!(ran.code, code, "{command} {policy}: {ran:?}");
         }
     }
+}
+
+#[test]
+fn an_error_says_what_to_do_next() {
+    let server = Server::start_with(&["--requirepass", "hunter2"]);
+    let at = |url: &str| {
+        let mut command = program("available orders");
+        Ran::from(output(command.env("REDIS_URL", url)))
+    };
+    let asks = at(&format!("redis://127.0.0.1:{}", server.port()));
+    assert!(
+        asks.code == 3 && asks.err.contains("--password-file"),
+        "{asks:?}"
+    );
+    let wrong = at(&format!("redis://:wrong@127.0.0.1:{}", server.port()));
+    assert!(
+        wrong.code == 3 && wrong.err.contains("check the password"),
+        "{wrong:?}"
+    );
+    let plain = at(&format!("rediss://127.0.0.1:{}", server.port()));
+    assert!(
+        plain.code == 3 && plain.err.contains("may speak no TLS"),
+        "{plain:?}"
+    );
+    let missing = Cli::start().run("available orders");
+    assert!(
+        missing.code == 2 && missing.err.contains("`rratelimiter set"),
+        "{missing:?}"
+    );
 }

@@ -242,7 +242,7 @@ fn colours_are_for_terminals_and_for_those_who_force_them() {
     };
     assert!(show(&[("CLICOLOR_FORCE", "1")]).contains("\x1b["));
     assert!(!show(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).contains('\x1b'));
-    assert_eq!(cli.run("show no-such").code, 1);
+    assert_eq!(cli.run("show no-such").code, 2);
     cli.redis(&[
         "HSET",
         "evil\x1b[2J",

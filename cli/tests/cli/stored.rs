@@ -26,8 +26,9 @@ const TEXTS: [&str; 18] = [
     "9223372036854775807",
     "99999999999999999999",
 ];
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "config NAME",
+    "explain NAME",
     "show NAME",
     "list",
     "list --sort use",

@@ -292,3 +292,55 @@ fn a_terminal_that_nobody_reads_holds_up_neither_samples_nor_a_signal() {
     terminal.ended();
     assert_left(&terminal);
 }
+
+/// The terminal library reads input by level: by edge, a key that came with a resize waited for the next event.
+#[test]
+fn a_key_right_after_a_resize_is_read_at_once() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    let mut terminal = PseudoTerminal::start(&cli.command("watch --every 50ms"), 100, 24);
+    terminal.until("4 of 4 left");
+    for round in 0..60 {
+        let width = 100 + round % 2;
+        terminal.resize(width - 40, 24);
+        terminal.resize(width, 24);
+        let (key, order) = if round % 2 == 0 {
+            ("n", "by name")
+        } else {
+            ("u", "by use")
+        };
+        terminal.type_in(key);
+        terminal.until_seen(order);
+    }
+    terminal.resize(10, 3);
+    terminal.resize(120, 40);
+    terminal.type_in("q");
+    assert_eq!(terminal.ended(), Some(0));
+}
+
+#[test]
+fn a_person_filters_pauses_and_looks_closer() {
+    let cli = Cli::start();
+    cli.run("set orders 4/1h");
+    cli.run("set quota 4/1h");
+    cli.redis(&["SET", "{quota}:value", "1"]);
+    let mut terminal = PseudoTerminal::start(&cli.command("watch --every 50ms"), 120, 24);
+    terminal.until_seen("2 limiters, 1 sick");
+    terminal.type_in("/q");
+    terminal.until_seen("/q_");
+    terminal.type_in("\r");
+    terminal.until_seen("with `q`");
+    terminal.type_in("\r");
+    terminal.until_seen("3 permits lost: they never come back");
+    terminal.type_in("p");
+    terminal.until_seen("paused: p goes on");
+    terminal.type_in("p");
+    terminal.until_seen("calls a second");
+    terminal.type_in("?");
+    terminal.until_seen("only names with a text");
+    terminal.type_in("\x1b");
+    terminal.until_seen("with `q`");
+    terminal.type_in("q");
+    assert_eq!(terminal.ended(), Some(0));
+    assert_left(&terminal);
+}

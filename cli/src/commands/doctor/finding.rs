@@ -4,6 +4,55 @@ use serde_json::{Value, json};
 
 use crate::inspect::grants::{Reading, Seen};
 
+/// The worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    /// More is granted than the rate, or calls fail, now or once something expires.
+    Broken,
+    /// Less is granted, or keys are kept for nobody.
+    Wasted,
+    /// What only a person can mend.
+    ByHand,
+    /// What may be another program's.
+    NotProven,
+    /// What the operator should know, but need not change.
+    Note,
+}
+
+impl Severity {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Broken,
+        Self::Wasted,
+        Self::ByHand,
+        Self::NotProven,
+        Self::Note,
+    ];
+
+    pub(super) fn heading(self) -> &'static str {
+        match self {
+            Self::Broken => "The limit does not hold",
+            Self::Wasted => "Permits are lost, or keys are kept for nobody",
+            Self::ByHand => "To be mended by hand",
+            Self::NotProven => "Not touched, as it may be another program's",
+            Self::Note => "Notes",
+        }
+    }
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Broken => "broken",
+            Self::Wasted => "wasted",
+            Self::ByHand => "by_hand",
+            Self::NotProven => "not_proven",
+            Self::Note => "note",
+        }
+    }
+
+    pub(super) fn is_note(self) -> bool {
+        self >= Self::NotProven
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Code {
     PermitsLost,
@@ -38,6 +87,38 @@ pub(super) enum Code {
 }
 
 impl Code {
+    const ALL: [Self; 29] = [
+        Self::PermitsLost,
+        Self::PermitsTooMany,
+        Self::ValueMissing,
+        Self::ValueUnreadable,
+        Self::MalformedMembers,
+        Self::LegacyMembers,
+        Self::MembersWithoutPermits,
+        Self::SettingsUnreadable,
+        Self::Stopped,
+        Self::KeepAliveTooShort,
+        Self::WrongType,
+        Self::NotProven,
+        Self::KeysLeftBehind,
+        Self::KeysOfOtherType,
+        Self::IdleClient,
+        Self::NoTimeToLive,
+        Self::SeveralSlots,
+        Self::ClockAhead,
+        Self::NotChecked,
+        Self::NoLimiter,
+        Self::MayEvict,
+        Self::FreesInline,
+        Self::NotPersistent,
+        Self::ReplicasMayLag,
+        Self::OldVersion,
+        Self::Unmaintained,
+        Self::NotPermitted,
+        Self::IsReplica,
+        Self::SettingsHidden,
+    ];
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::PermitsLost => "permits-lost",
@@ -72,18 +153,32 @@ impl Code {
         }
     }
 
-    /// What the operator should know, but need not change.
-    pub(super) fn is_note(self) -> bool {
-        matches!(
-            self,
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == text)
+    }
+
+    fn severity(self) -> Severity {
+        match self {
+            Self::PermitsTooMany
+            | Self::ValueMissing
+            | Self::ValueUnreadable
+            | Self::MalformedMembers
+            | Self::MembersWithoutPermits
+            | Self::LegacyMembers => Severity::Broken,
+            Self::PermitsLost
+            | Self::KeysLeftBehind
+            | Self::KeysOfOtherType
+            | Self::IdleClient
+            | Self::NoTimeToLive => Severity::Wasted,
+            Self::NotProven => Severity::NotProven,
             Self::FreesInline
-                | Self::NotPersistent
-                | Self::SettingsHidden
-                | Self::NotChecked
-                | Self::NotProven
-                | Self::Stopped
-                | Self::Unmaintained
-        )
+            | Self::NotPersistent
+            | Self::SettingsHidden
+            | Self::NotChecked
+            | Self::Unmaintained
+            | Self::Stopped => Severity::Note,
+            _ => Severity::ByHand,
+        }
     }
 
     /// What `--fix` does, or how a person mends it.
@@ -161,6 +256,9 @@ pub(super) struct Finding {
     /// What is so.
     pub(super) text: String,
     pub(super) fix: Option<Fix>,
+    pub(super) severity: Severity,
+    /// What `--fix` changes, as in `the value: 7 -> 10`.
+    pub(super) change: Option<String>,
 }
 
 impl Finding {
@@ -169,6 +267,8 @@ impl Finding {
             code,
             text: text.into(),
             fix: None,
+            severity: code.severity(),
+            change: None,
         }
     }
 
@@ -187,14 +287,47 @@ impl Finding {
         }
     }
 
-    pub(super) fn remedy(&self) -> String {
-        format!("--fix {}", self.code.remedy()).replace("--fix nothing: ", "by hand: ")
+    /// Only a note, and not fixed.
+    pub(super) fn only_noted(self) -> Self {
+        Self {
+            fix: None,
+            severity: Severity::Note,
+            ..self
+        }
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    pub(super) fn changing(self, change: String) -> Self {
+        Self {
+            change: Some(change),
+            ..self
+        }
+    }
+
+    /// What `--fix` does to the limiter of this name, or what a person does.
+    pub(super) fn remedy(&self, name: &str) -> String {
+        if let Some(change) = self.fix.as_ref().and(self.change.as_ref()) {
+            return format!("--fix sets {change}");
+        }
+        let remedy = format!("--fix {}", self.code.remedy());
+        let remedy = remedy.replace("--fix nothing: ", "by hand: ");
+        remedy.replace("NAME", &in_shell(name))
+    }
+
+    pub(super) fn to_json(&self, name: &str) -> Value {
         json!({
-            "code": self.code.as_str(), "text": self.text, "is_note": self.code.is_note(),
-            "is_fixable": self.fix.is_some(), "remedy": self.remedy(),
+            "code": self.code.as_str(), "text": self.text, "is_note": self.severity.is_note(),
+            "severity": self.severity.as_str(), "change": self.change,
+            "is_fixable": self.fix.is_some(), "remedy": self.remedy(name),
         })
+    }
+}
+
+/// A name as a word of a shell.
+fn in_shell(name: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || ":._-/@".contains(it);
+    let escaped = name.escape_debug().to_string();
+    match !name.is_empty() && name.chars().all(is_plain) {
+        true => escaped,
+        false => format!("'{}'", escaped.replace("\\'", "'").replace('\'', "'\\''")),
     }
 }

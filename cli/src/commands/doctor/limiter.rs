@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Legacy;
 use super::finding::{Code, Finding, Fix};
+use super::{Legacy, Options};
 use crate::commands::Context;
 use crate::commands::show::in_words;
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ pub(super) fn settled(rate: i64, value: Option<i64>, tally: &Tally) -> Settled {
 pub(super) async fn examine(
     context: &Context,
     place: &Place,
-    legacy: Legacy,
+    options: Options,
 ) -> Result<Vec<Finding>, Failure> {
     let spread = spread(&place.name);
     let (reading, tally) = match read_tally(context, place).await {
@@ -49,11 +49,12 @@ pub(super) async fn examine(
         // A cluster does not read it.
         Err(failure) => return spread.map(|it| vec![it]).ok_or(failure),
     };
-    let found = find(place, &reading, &tally, legacy);
+    let found = find(place, &reading, &tally, options);
     Ok(spread.into_iter().chain(found).collect())
 }
 
-fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<Finding> {
+fn find(place: &Place, reading: &Reading, tally: &Tally, options: Options) -> Vec<Finding> {
+    let legacy = options.legacy;
     let stored = &reading.stored;
     let settings = &stored.settings;
     if stored.types[0] != "hash" || !settings.are_a_limiters() {
@@ -107,7 +108,12 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, legacy: Legacy) -> Vec<
     if is_of_client && has_keys && !has_life && tally.newest <= tally.horizon {
         let ago = in_words(tally.now.saturating_sub(tally.newest));
         let text = format!("the client took its last permit {ago} ago, and its keys never expire");
-        findings.push(Finding::new(Code::IdleClient, text).fixed_by_removal(reading));
+        let finding = Finding::new(Code::IdleClient, text).fixed_by_removal(reading);
+        let is_old = tally.now.saturating_sub(tally.newest) >= options.idle;
+        findings.push(match is_old {
+            true => finding,
+            false => finding.only_noted(),
+        });
     }
     findings
 }
@@ -206,7 +212,11 @@ fn members(tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
                 number_of(*number, "grant"),
                 number_of(permits.unsigned_abs(), "permit"),
             );
-            let text = format!("{grants} of {permits} by {generation}");
+            let by = in_words(tally.legacy_until().max(0));
+            let text = format!(
+                "{grants} of {permits} by {generation}: Redisson from 3.17 on may grant billions \
+                 once they have expired, from {by} on"
+            );
             let finding = Finding::new(Code::LegacyMembers, text);
             findings.push(match legacy {
                 Legacy::Count => finding,
@@ -245,15 +255,11 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
             if sum < rate {
                 let lost = number_of(sum.abs_diff(rate), "permit");
                 let come = if sum == rate - 1 { "comes" } else { "come" };
-                let text = format!(
-                    "{lost} never {come} back: the value is {value}, {in_use}, as after a call that Redisson sent again"
-                );
+                let text = format!("{lost} never {come} back: the value is {value}, {in_use}");
                 Finding::new(Code::PermitsLost, text)
             } else if sum > rate {
                 let more = number_of(sum.abs_diff(rate), "permit");
-                let text = format!(
-                    "{more} too many: the value is {value}{is_above}, {in_use}, as after a release by Redisson"
-                );
+                let text = format!("{more} too many: the value is {value}{is_above}, {in_use}");
                 Finding::new(Code::PermitsTooMany, text)
             } else {
                 return;
@@ -271,6 +277,24 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
     } else if has_legacy && legacy == Legacy::Count {
         finding // the value has to match what becomes of them
     } else {
+        let after = settled(rate, stored.value(), tally);
+        let value = match stored.value.as_str() {
+            "" => "none",
+            value => value,
+        };
+        let mut change = format!(
+            "the value: {} -> {}",
+            value.escape_debug(),
+            after.left + after.to_take
+        );
+        if after.to_take > 0 {
+            let in_use = (tally.live, tally.live - after.to_take);
+            change += &format!(", the permits in use: {} -> {}", in_use.0, in_use.1);
+        }
+        let finding = match has_legacy {
+            true => finding, // it depends on what becomes of them
+            false => finding.changing(change),
+        };
         finding.fixed_by(Fix::Value)
     });
 }

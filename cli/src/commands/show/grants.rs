@@ -8,41 +8,41 @@ use crate::inspect::grants::{Grant, Stored};
 use crate::inspect::member::Generation;
 
 /// How many parts of the window are told apart.
-pub(super) const PARTS: usize = 240;
+pub(crate) const PARTS: usize = 240;
 /// How many of the next returns and of the takers are kept.
-pub(super) const KEPT: usize = 8;
+pub(crate) const KEPT: usize = 8;
 /// Calls of one process whose ids are this close: it makes them one after another.
 const NEAR: u64 = 1 << 20;
 
 #[derive(Debug)]
-pub(super) struct Noted {
+pub(crate) struct Noted {
     now: i64,
     interval: i64,
     /// Permits of all grants, and of those that have not come back.
-    pub(super) permits: u64,
-    pub(super) live: u64,
-    pub(super) generations: BTreeMap<Generation, u64>,
+    pub(crate) permits: u64,
+    pub(crate) live: u64,
+    pub(crate) generations: BTreeMap<Generation, u64>,
     /// The fences of leases, which are stored beside the grants and hold nothing.
-    pub(super) fences: u64,
+    pub(crate) fences: u64,
     /// Permits that come back in each part of the window, from now on.
-    pub(super) parts: Vec<u64>,
+    pub(crate) parts: Vec<u64>,
     /// Those that come back after it: of leases, reservations and clients whose clock is ahead.
-    pub(super) later: u64,
+    pub(crate) later: u64,
     /// The next times at which permits come back, in ms from now, and how many.
-    pub(super) returns: Vec<(i64, u64)>,
+    pub(crate) returns: Vec<(i64, u64)>,
     /// By how much the newest score is ahead of the server's clock, in ms.
-    pub(super) ahead: i64,
+    pub(crate) ahead: i64,
     takers: BTreeMap<u64, Taker>,
 }
 
 /// A process of the Rust crate.
 #[derive(Debug, Clone)]
-pub(super) struct Taker {
+pub(crate) struct Taker {
     last: u64,
-    pub(super) grants: u64,
-    pub(super) permits: u64,
+    pub(crate) grants: u64,
+    pub(crate) permits: u64,
     /// As those of all.
-    pub(super) parts: Box<[u64; PARTS]>,
+    pub(crate) parts: Box<[u64; PARTS]>,
 }
 
 impl Default for Taker {
@@ -57,7 +57,7 @@ impl Default for Taker {
 }
 
 impl Noted {
-    pub(super) fn new(stored: &Stored, now: i64) -> Self {
+    pub(crate) fn new(stored: &Stored, now: i64) -> Self {
         let (_, interval) = stored.settings.numbers().unwrap_or((0, 1));
         Self {
             now,
@@ -75,7 +75,7 @@ impl Noted {
     }
 
     /// The next grant; they come with the oldest first.
-    pub(super) fn note(&mut self, grant: Grant) {
+    pub(crate) fn note(&mut self, grant: Grant) {
         let held = grant.member.counted();
         if grant.member.is_fence() {
             self.fences += 1;
@@ -140,7 +140,7 @@ impl Noted {
     }
 
     /// The processes of the Rust crate that hold the most, and what all others hold: Redisson's grants, and single ones.
-    pub(super) fn takers(&self) -> (Vec<(u64, Taker)>, u64) {
+    pub(crate) fn takers(&self) -> (Vec<(u64, Taker)>, u64) {
         let told = self.takers.iter().filter(|(_, taker)| taker.grants > 1);
         let mut told: Vec<_> = told.map(|(id, taker)| (*id, taker.clone())).collect();
         told.sort_by_key(|(_, taker)| std::cmp::Reverse(taker.permits));
@@ -149,7 +149,7 @@ impl Noted {
         (told, self.live.saturating_sub(by_them))
     }
 
-    pub(super) fn generations_to_json(&self) -> Value {
+    pub(crate) fn generations_to_json(&self) -> Value {
         let met = self.generations.iter();
         Value::Object(
             met.map(|(it, number)| (it.as_str().to_owned(), (*number).into()))
@@ -157,13 +157,13 @@ impl Noted {
         )
     }
 
-    pub(super) fn returns_to_json(&self) -> Value {
+    pub(crate) fn returns_to_json(&self) -> Value {
         let next = self.returns.iter();
         next.map(|(at, permits)| json!({ "in_ms": at, "permits": permits }))
             .collect()
     }
 
-    pub(super) fn takers_to_json(&self) -> Value {
+    pub(crate) fn takers_to_json(&self) -> Value {
         let (told, others) = self.takers();
         let told: Vec<_> = { told.iter() }
             .map(|(id, it)| json!({ "process": format!("{id:016x}"), "grants": it.grants, "permits": it.permits }))

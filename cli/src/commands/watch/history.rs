@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::commands::list::share_in_use;
+use crate::commands::list::{HOT, share_in_use};
 use crate::failure::Failure;
 use crate::inspect::sample::{Kind, RateSample, Sample};
 
@@ -77,6 +77,7 @@ pub(crate) enum Order {
     Use,
     Grants,
     Name,
+    Health,
 }
 
 impl Order {
@@ -84,7 +85,8 @@ impl Order {
         match self {
             Self::Use => Self::Grants,
             Self::Grants => Self::Name,
-            Self::Name => Self::Use,
+            Self::Name => Self::Health,
+            Self::Health => Self::Use,
         }
     }
 
@@ -93,8 +95,28 @@ impl Order {
             Self::Use => "use",
             Self::Grants => "grants",
             Self::Name => "name",
+            Self::Health => "health",
         }
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) limiters: usize,
+    pub(crate) hot: usize,
+    pub(crate) sick: usize,
+    pub(crate) passed_over: usize,
+}
+
+/// What a person has asked to see.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    /// Only names with this text.
+    pub(crate) filter: String,
+    pub(crate) is_filtering: bool,
+    pub(crate) is_paused: bool,
+    pub(crate) has_details: bool,
+    pub(crate) has_help: bool,
 }
 
 /// The limiters that are watched, at most so many: the hottest that were found.
@@ -104,6 +126,9 @@ pub(crate) struct History {
     every: Duration,
     limiters: BTreeMap<String, Watched>,
     pub(crate) order: Order,
+    pub(crate) view: View,
+    /// Limiters that were found and are not watched, as others are hotter.
+    pub(crate) passed_over: usize,
     selected: Option<String>,
     /// Why the last round failed, and how many did in a row.
     pub(crate) error: Option<(String, u64)>,
@@ -119,6 +144,8 @@ impl History {
             every,
             limiters: BTreeMap::new(),
             order: Order::Use,
+            view: View::default(),
+            passed_over: 0,
             selected: None,
             error: None,
             calls_per_second: 0.0,
@@ -130,6 +157,8 @@ impl History {
         let every = self.every.as_secs_f64().max(0.001);
         self.calls_per_second = round.calls as f64 / every;
         self.busy = round.took.as_secs_f64() / every;
+        // A round that walks over the keys finds those that were passed over again.
+        let is_whole = round.samples.len() > self.limiters.len();
         for name in round.missing {
             self.limiters.remove(&name);
         }
@@ -156,6 +185,11 @@ impl History {
             watched.push(&rate);
             self.limiters.insert(sample.name, watched);
         }
+        let found = self.limiters.len();
+        self.passed_over = match found.saturating_sub(self.most) {
+            0 if !is_whole => self.passed_over,
+            more => more,
+        };
         while self.limiters.len() > self.most
             && let Some(coolest) = self
                 .in_order_of(Order::Use)
@@ -176,8 +210,23 @@ impl History {
         self.limiters.iter().map(of).collect()
     }
 
+    /// Those whose names have the text that is looked for.
     pub(crate) fn in_order(&self) -> Vec<(&String, &Watched)> {
-        self.in_order_of(self.order)
+        let mut all = self.in_order_of(self.order);
+        all.retain(|(name, _)| name.contains(&self.view.filter));
+        all
+    }
+
+    /// How many limiters there are, how many are hot, sick, and not shown.
+    pub(crate) fn totals(&self) -> Totals {
+        let is_hot = |it: &&Watched| share_in_use(&it.latest).is_some_and(|it| it >= HOT);
+        let sick = { self.limiters.values() }.filter(|it| it.latest.health.is_sick());
+        Totals {
+            limiters: self.limiters.len() + self.passed_over,
+            hot: self.limiters.values().filter(is_hot).count(),
+            sick: sick.count(),
+            passed_over: self.passed_over,
+        }
     }
 
     fn in_order_of(&self, order: Order) -> Vec<(&String, &Watched)> {
@@ -186,6 +235,7 @@ impl History {
             Order::Use => share_in_use(&it.latest).unwrap_or(-1.0),
             Order::Grants => it.per_second,
             Order::Name => 0.0,
+            Order::Health => -f64::from(it.latest.health.rank()),
         };
         // By name where they are equally hot.
         all.sort_by(|(_, one), (_, other)| hotness(other).total_cmp(&hotness(one)));

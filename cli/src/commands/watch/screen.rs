@@ -115,7 +115,10 @@ pub(super) enum Input {
     HungUp,
     Up,
     Down,
-    Sort,
+    Enter,
+    Escape,
+    Backspace,
+    Key(char),
     Redraw,
 }
 
@@ -154,11 +157,12 @@ fn input_of(event: &Event) -> Option<Input> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     Some(match key.code {
         KeyCode::Char('c' | 'd') if is_control => Input::Quit,
-        KeyCode::Char('q') | KeyCode::Esc => Input::Quit,
-        KeyCode::Up | KeyCode::Char('k') => Input::Up,
-        KeyCode::Down | KeyCode::Char('j') => Input::Down,
-        KeyCode::Char('s') => Input::Sort,
-        KeyCode::Char('r') => Input::Redraw,
+        KeyCode::Esc => Input::Escape,
+        KeyCode::Up => Input::Up,
+        KeyCode::Down => Input::Down,
+        KeyCode::Enter => Input::Enter,
+        KeyCode::Backspace => Input::Backspace,
+        KeyCode::Char(it) => Input::Key(it),
         _ => return None,
     })
 }

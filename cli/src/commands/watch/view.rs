@@ -4,21 +4,31 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
 use super::history::{History, Watched};
-use crate::commands::list::share_in_use;
+use super::keys::KEYS;
+use crate::commands::list::layout::health;
+use crate::commands::list::{HOT, percent, share_in_use};
 use crate::report::{lasting, number_of};
-use crate::terminal::{Terminal, shown};
+use crate::terminal::{Terminal, compact, shown};
 
 const CHARTS: u16 = 10;
 const BAR: usize = 12;
 
 pub(super) fn draw(frame: &mut Frame<'_>, history: &History, pattern: &str, terminal: &Terminal) {
-    let charts = if frame.area().height >= CHARTS + 8 {
-        CHARTS
-    } else {
-        0
+    if history.view.has_help {
+        let lines = KEYS
+            .iter()
+            .map(|(key, what)| Line::from(format!("{key:<10}{what}")));
+        let help = Paragraph::new(lines.collect::<Vec<_>>()).wrap(Wrap { trim: false });
+        frame.render_widget(help.block(Block::bordered().title("keys")), frame.area());
+        return;
+    }
+    let charts = match frame.area().height {
+        height if height >= CHARTS + 8 => CHARTS,
+        height if height >= 8 && history.view.has_details => height - 6,
+        _ => 0,
     };
     let areas = [
         Constraint::Length(1),
@@ -29,16 +39,76 @@ pub(super) fn draw(frame: &mut Frame<'_>, history: &History, pattern: &str, term
     ];
     let [head, cost, table, charts, keys] = Layout::vertical(areas).areas(frame.area());
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let title = format!("{}  by {}", shown(pattern, 60), history.order.as_str());
-    frame.render_widget(Paragraph::new(title).style(bold), head);
+    frame.render_widget(Paragraph::new(title(history, pattern)).style(bold), head);
     frame.render_widget(Paragraph::new(cost_line(history, terminal)), cost);
     draw_table(frame, table, history, terminal);
     let place = history.selected();
     if let Some((name, watched)) = history.in_order().get(place) {
-        draw_charts(frame, charts, name, watched, terminal);
+        match history.view.has_details {
+            true => draw_details(frame, charts, name, watched),
+            false => draw_charts(frame, charts, name, watched, terminal),
+        }
     }
-    let text = "q quit   up/down select   s sort   r redraw";
+    let text = match history.view.is_filtering {
+        true => format!(
+            "/{}_   Enter ends, Esc clears",
+            shown(&history.view.filter, 40)
+        ),
+        false => "q quit  / filter  s sort  p pause  Enter details  ? keys".to_owned(),
+    };
     frame.render_widget(Paragraph::new(text), keys);
+}
+
+/// As in `3 limiters, 1 hot, 1 sick  orders*  by use`.
+fn title(history: &History, pattern: &str) -> String {
+    let totals = history.totals();
+    let mut title = number_of(totals.limiters as u64, "limiter");
+    let numbers = [
+        (totals.hot, "hot"),
+        (totals.sick, "sick"),
+        (totals.passed_over, "not shown"),
+    ];
+    for (number, word) in numbers.into_iter().filter(|(number, _)| *number > 0) {
+        title += &format!(", {number} {word}");
+    }
+    title += &format!("  {}  by {}", shown(pattern, 40), history.order.as_str());
+    if !history.view.filter.is_empty() {
+        title += &format!("  with `{}`", shown(&history.view.filter, 30));
+    }
+    title
+}
+
+/// What is known of a limiter, without its grants.
+fn draw_details(frame: &mut Frame<'_>, area: Rect, name: &str, watched: &Watched) {
+    let sample = &watched.latest;
+    let number = |it: Option<u64>| it.map_or_else(|| "not known".to_owned(), |it| it.to_string());
+    let next = sample
+        .next_return
+        .map_or_else(|| "nothing".to_owned(), lasting);
+    let health = sample.health.text();
+    let lines = [
+        sample.settings.in_words(),
+        format!(
+            "health      {}",
+            health.unwrap_or_else(|| sample.health.word().to_owned())
+        ),
+        format!("available   {}", number(sample.available)),
+        format!(
+            "in use      {}, in {}",
+            number(sample.in_use()),
+            number_of(sample.grants, "grant")
+        ),
+        format!("next return {next}"),
+        format!(
+            "empty       {:.0}% of the samples",
+            watched.share_empty() * 100.0
+        ),
+        "`rratelimiter explain NAME` and `rratelimiter doctor NAME` say more".to_owned(),
+    ];
+    let lines: Vec<_> = lines.into_iter().map(Line::from).collect();
+    let name = shown(name, usize::from(area.width.saturating_sub(2)));
+    let details = Paragraph::new(lines).wrap(Wrap { trim: false });
+    frame.render_widget(details.block(Block::bordered().title(name)), area);
 }
 
 fn colored(terminal: &Terminal, color: Color) -> Style {
@@ -51,9 +121,13 @@ fn colored(terminal: &Terminal, color: Color) -> Style {
 fn cost_line<'a>(history: &History, terminal: &Terminal) -> Line<'a> {
     if let Some((error, times)) = &history.error {
         let times = number_of(*times, "time");
-        let text = format!("no answer, tried {times}: {}", shown(error, 300));
+        let text = format!("stale: no answer, tried {times}: {}", shown(error, 300));
         let style = colored(terminal, Color::Red).add_modifier(Modifier::BOLD);
         return Line::styled(text, style);
+    }
+    if history.view.is_paused {
+        let style = colored(terminal, Color::Yellow).add_modifier(Modifier::BOLD);
+        return Line::styled("paused: p goes on", style);
     }
     let text = format!(
         "sampling: {:.0} calls a second, under way {:.2} % of the time",
@@ -64,30 +138,39 @@ fn cost_line<'a>(history: &History, terminal: &Terminal) -> Line<'a> {
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, history: &History, terminal: &Terminal) {
-    let rows = history
-        .in_order()
+    let width = area.width;
+    let shown_columns: Vec<_> = { COLUMNS.iter().enumerate() }
+        .filter(|(_, (_, _, from))| width >= *from)
+        .map(|(place, _)| place)
+        .collect();
+    let others: u16 = shown_columns
+        .iter()
+        .map(|place| COLUMNS[*place].1 + 1)
+        .sum();
+    let names = usize::from(width.saturating_sub(others + 2)).max(4);
+    let all = history.in_order();
+    let rows = all.into_iter().map(|(name, it)| {
+        let cells = cells(it, terminal);
+        let mark = health(&it.latest).0;
+        let name = format!("{mark} {}", shown(name, names));
+        let row = { shown_columns.iter() }.map(|place| Cell::from(cells[*place].clone()));
+        let row = Row::new([Cell::from(name)].into_iter().chain(row));
+        // What was not sampled in the last round may be otherwise by now.
+        match it.is_new && history.error.is_none() && !history.view.is_paused {
+            true => row,
+            false => row.style(Style::new().add_modifier(Modifier::DIM)),
+        }
+    });
+    let columns = shown_columns.iter().map(|place| COLUMNS[*place]);
+    let widths = [Constraint::Min(6)].into_iter();
+    let widths = widths.chain(
+        columns
+            .clone()
+            .map(|(_, width, _)| Constraint::Length(width)),
+    );
+    let heads = ["  limiter"]
         .into_iter()
-        .map(|(name, it)| row(name, it, terminal));
-    let widths = [
-        Constraint::Min(12),
-        Constraint::Length(14),
-        Constraint::Length(10),
-        Constraint::Length(BAR as u16),
-        Constraint::Length(5),
-        Constraint::Length(10),
-        Constraint::Length(12),
-        Constraint::Length(6),
-    ];
-    let heads = [
-        "limiter",
-        "rate",
-        "available",
-        "",
-        "use",
-        "granted/s",
-        "next return",
-        "empty",
-    ];
+        .chain(columns.map(|(head, ..)| head));
     let heads = Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD));
     let table = Table::new(rows, widths)
         .header(heads)
@@ -96,34 +179,51 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, history: &History, terminal: &T
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn row<'a>(name: &str, it: &Watched, terminal: &Terminal) -> Row<'a> {
+/// Each with its width, and how wide a terminal must be for it.
+const COLUMNS: [(&str, u16, u16); 8] = [
+    ("rate", 12, 60),
+    ("available", 10, 74),
+    ("", BAR as u16, 110),
+    ("use", 5, 0),
+    ("granted/s", 9, 50),
+    ("next return", 12, 96),
+    ("empty", 5, 90),
+    ("health", 11, 34),
+];
+
+fn cells<'a>(it: &Watched, terminal: &Terminal) -> [Span<'a>; 8] {
     let sample = &it.latest;
-    let rate = format!("{}/{}", sample.permits, lasting(sample.interval));
     let next = sample.next_return.map_or_else(|| "-".to_owned(), lasting);
     let share = share_in_use(sample);
-    let (available, percent, bar) = match (sample.available, share) {
+    let (available, used, bar) = match (sample.available, share) {
         (Some(available), Some(share)) => {
             let bar = terminal.bar(sample.in_use().unwrap_or(0), sample.permits, BAR);
-            (available.to_string(), format!("{:.0}%", share * 100.0), bar)
+            (compact(available), percent(share), bar)
         }
         _ if sample.is_per_client() => ("per client".to_owned(), String::new(), String::new()),
         _ => ("not known".to_owned(), String::new(), String::new()),
     };
     let color = match share {
         Some(share) if share >= 1.0 => Color::Red,
-        Some(share) if share >= 0.8 => Color::Yellow,
+        Some(share) if share >= HOT => Color::Yellow,
         _ => Color::Green,
     };
-    Row::new([
-        Cell::from(shown(name, 200)),
-        Cell::from(rate),
-        Cell::from(available),
-        Cell::from(Span::styled(bar, colored(terminal, color))),
-        Cell::from(percent),
-        Cell::from(format!("{:.1}", it.per_second)),
-        Cell::from(next),
-        Cell::from(format!("{:.0}%", it.share_empty() * 100.0)),
-    ])
+    let (_, word, _) = health(sample);
+    let of_word = match (sample.health.is_sick(), word) {
+        (true, _) => Color::Red,
+        (_, "hot" | "stopped") => Color::Yellow,
+        _ => Color::Green,
+    };
+    [
+        Span::from(shown(&sample.settings.as_argument(), 12)),
+        Span::from(available),
+        Span::styled(bar, colored(terminal, color)),
+        Span::from(used),
+        Span::from(format!("{:.1}", it.per_second)),
+        Span::from(next),
+        Span::from(format!("{:.0}%", it.share_empty() * 100.0)),
+        Span::styled(word, colored(terminal, of_word)),
+    ]
 }
 
 fn draw_charts(
@@ -136,11 +236,9 @@ fn draw_charts(
     let halves = [Constraint::Percentage(60), Constraint::Percentage(40)];
     let [left, right] = Layout::vertical(halves).areas(area);
     let available = watched.available.back().copied().unwrap_or(0);
-    let title = format!(
-        "{}: {available} of {} left",
-        shown(name, 60),
-        watched.latest.permits
-    );
+    let permits = watched.latest.permits;
+    let title = format!("{}: {available} of {permits} left", shown(name, 60));
+    let most_granted = watched.granted.iter().copied().max().unwrap_or(0);
     let charts = [
         (
             left,
@@ -151,7 +249,7 @@ fn draw_charts(
         ),
         (
             right,
-            "granted".to_owned(),
+            format!("granted a sample, {most_granted} at most"),
             &watched.granted,
             0,
             Color::Cyan,
@@ -201,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_hottest_limiter_comes_first_with_what_is_left_of_it() {
-        let picture = drawn(100, 24, &history());
+        let picture = drawn(130, 24, &history());
         let line = |text: &str| {
             picture
                 .lines()
@@ -215,6 +313,7 @@ mod tests {
             "############",
             "250ms",
             "0 of 10 left",
+            "2 limiters, 1 hot",
             "3 calls a second",
             "0.20 %",
         ] {
