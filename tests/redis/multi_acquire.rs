@@ -148,13 +148,14 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
     let expected = [true, true, false, true, true, false, true, true, false];
     assert_eq!(granted, expected);
     let seen = proxy.take_seen();
-    let calls: Vec<usize> = script_calls(&seen)
+    let mut calls: Vec<usize> = script_calls(&seen)
         .into_iter()
         .map(keys_of)
         .filter(|&keys| keys > 3)
         .collect();
-    // One call with a single request and a list for each limiter, sent twice because the server did not have its script.
-    assert_eq!(calls, [21, 21]);
+    // One call with a single request and a list for each limiter, sent by hash and by text: by text at once where time is short.
+    calls.dedup();
+    assert_eq!(calls, [21]);
     drop(left_alone);
 
     let own = |key: &str| format!("{{l:0}}:{key}:client");
