@@ -329,7 +329,7 @@ async fn a_key_where_something_else_is_stored_is_over_the_limit() {
     let server = Server::start();
     let serve = Serve::on(&server, RULES, &[]);
     let mut redis = server.connection().await;
-    let () = redis.lpush("users:fixed_window:bob", 1).await.unwrap();
+    let () = redis.lpush("fixed_window:users:bob", 1).await.unwrap();
     let bob: &[_] = &[("user", "bob")];
     let answer = serve
         .ask(envoy("edge", &[&[("path", "/")], bob]))
