@@ -82,9 +82,9 @@ impl UnaryService<RateLimitRequest> for Asked {
             let request = request.into_inner();
             let entries = request.descriptors.into_iter().flat_map(|it| it.entries);
             let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
-            let values: HashMap<_, _> = entries.map(|it| (it.key, text(it.value))).collect();
+            let values: HashMap<_, _> = entries.map(|it| (text(it.key), text(it.value))).collect();
             let delta = request.hits_addend.into();
-            let namespace = request.domain.into();
+            let namespace = text(request.domain).into();
             let checked = limiter.check_rate_limited_and_update(&namespace, &values, delta, false);
             let checked = checked
                 .await
