@@ -381,6 +381,10 @@ async fn a_turn_after_the_deadline_of_the_client_is_denied() {
         name = "paced"
         key = "edge: remote_address"
         policy = { algorithm = "leaky_bucket", quantity = 1, period_ms = 3600000, capacity = 5 }
+        [[rules]]
+        name = "slow"
+        key = "edge: tenant"
+        policy = { algorithm = "leaky_bucket", quantity = 1, period_ms = 5000, capacity = 5 }
         "#;
     let server = Server::start();
     for serve in [Serve::start(rules), Serve::on(&server, rules, &[])] {
@@ -412,6 +416,13 @@ async fn a_turn_after_the_deadline_of_the_client_is_denied() {
         let wait = serve.post("/v1/check", peek).await;
         let wait = wait.headers()["retry-after"].to_str().unwrap().to_owned();
         assert!((3_500..=3_600).contains(&wait.parse().unwrap()), "{wait}");
+        // The server would wait for this turn, and the client would not.
+        for code in [Code::Ok, Code::OverLimit] {
+            let mut request = Request::new(envoy("edge", &[&[("tenant", "acme")]]));
+            request.set_timeout(Duration::from_secs(6));
+            let answer = ask(channel.clone(), request).await.unwrap();
+            assert_eq!(codes(&answer).0, code);
+        }
     }
 }
 

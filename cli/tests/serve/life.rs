@@ -102,7 +102,17 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         serve.line_with("rules: "),
         "rules: read again, 2 of them; nothing changed"
     );
-    serve.write_rules(&format!("shadow = true\n{RULES}"));
+    // What was counted of a rule that was gone meanwhile is not shown.
+    let (_, without) = RULES.split_once("block\"\n").unwrap();
+    serve.write_rules(without);
+    serve.line_with("rules: read again, 1 of them");
+    serve.write_rules(RULES);
+    serve.line_with("rules: read again, 2 of them");
+    let total = &serve.status_json().await["rules"][0]["use"]["total"];
+    assert_eq!(*total, json!({ "granted": 0, "denied": 0, "failed": 0 }));
+
+    let used_up = RULES.replace("limit = 2", "limit = 1");
+    serve.write_rules(&format!("shadow = true\n{used_up}"));
     serve.line_with("rules: read again");
     assert_eq!(
         serve.check(json!({ "user": "alice" })).await,

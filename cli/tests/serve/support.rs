@@ -1,9 +1,12 @@
 //! The server, as a process at free ports, and its clients.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
 
 use reqwest::{Response, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
@@ -28,7 +31,7 @@ use servers::Server;
 /// The server, which ends with the test.
 pub struct Serve {
     child: Child,
-    lines: Lines<BufReader<ChildStderr>>,
+    lines: Receiver<String>,
     folder: TempDir,
     pub http: String,
     pub grpc: String,
@@ -56,7 +59,12 @@ impl Serve {
         command.args(arguments);
         set_up(&mut command);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (line, lines) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        thread::spawn(move || {
+            let mut all = stderr.lines().map_while(Result::ok);
+            all.try_for_each(|it| line.send(it))
+        });
         let mut serve = Self {
             child,
             lines,
@@ -93,7 +101,9 @@ impl Serve {
 
     /// The next line that it prints.
     pub fn line(&mut self) -> String {
-        let line = self.lines.next().expect("one more line").unwrap();
+        // Longer than anything takes on a busy machine.
+        let line = self.lines.recv_timeout(Duration::from_secs(120));
+        let line = line.expect("one more line");
         let line = line.strip_prefix("rratelimiter: ").map(str::to_owned);
         line.expect("each line begins so")
     }
@@ -115,7 +125,7 @@ impl Serve {
 
     /// The lines that are left and the exit code, once it has ended.
     pub fn ended(mut self) -> (Vec<String>, Option<i32>) {
-        let lines = self.lines.by_ref().map(Result::unwrap).collect();
+        let lines = self.lines.iter().collect();
         (lines, self.child.wait().unwrap().code())
     }
 
