@@ -196,7 +196,7 @@ impl<R, E> Rules<R, E> {
             .await;
         Ok(Verdict::Granted(RulesGrant {
             enforced,
-            in_shadow,
+            in_shadow: in_shadow.map(Box::new),
         }))
     }
 

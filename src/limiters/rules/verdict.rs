@@ -62,7 +62,8 @@ pub enum Verdict<E> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RulesGrant {
     pub(super) enforced: Option<JointDecision>,
-    pub(super) in_shadow: Option<JointDecision>,
+    /// Boxed, because few requests have one.
+    pub(super) in_shadow: Option<Box<JointDecision>>,
 }
 
 impl<E> Verdict<E> {
@@ -105,7 +106,7 @@ impl RulesGrant {
 
     /// The names of the rules that have charged the request, those in [shadow mode](super::Rule::in_shadow) last.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
-        let joint = self.enforced.iter().chain(&self.in_shadow);
+        let joint = self.enforced.iter().chain(self.in_shadow.as_deref());
         let all = joint.flat_map(JointDecision::by_limiter);
         all.filter(|(_, it)| Decision::is_granted(it))
             .map(|(name, _)| name)
@@ -124,7 +125,8 @@ impl RulesGrant {
 
     /// What was charged, of rules of both modes.
     pub(super) fn into_decisions(self) -> impl Iterator<Item = JointDecision> {
-        self.enforced.into_iter().chain(self.in_shadow)
+        let in_shadow = self.in_shadow.map(|it| *it);
+        self.enforced.into_iter().chain(in_shadow)
     }
 }
 

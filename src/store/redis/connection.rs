@@ -92,6 +92,7 @@ pub(crate) struct Connection {
     breakers: Arc<Breakers>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a client has one or two of them")]
 enum Route {
     Server(Single),
     #[cfg(feature = "cluster")]
