@@ -675,7 +675,7 @@ pub async fn shadow_rules_are_charged_settled_and_given_back_as_others(fixture: 
         let first = charged().await;
         assert_eq!(first.decision().is_some(), enforced);
         let names = first.rules().collect::<Vec<_>>();
-        assert_eq!(names.contains(&"shadow"), true);
+        assert!(names.contains(&"shadow"));
         assert_eq!(left().await, [used(5), 15]);
         rules.settle(first.clone(), |_, _| Some(2)).await.unwrap();
         assert_eq!(left().await, [used(2), 18]);

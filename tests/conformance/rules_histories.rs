@@ -262,7 +262,7 @@ impl History<'_> {
         let each = limits.iter().map(|(rule, limit)| {
             let target = limit.target(request.user);
             let fits = self.used(&target) + i64::from(request.cost) <= i64::from(limit.permits);
-            fits.then(|| Charge {
+            fits.then_some(Charge {
                 rule,
                 target,
                 cost: request.cost,
