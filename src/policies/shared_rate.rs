@@ -10,7 +10,9 @@ use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
 use crate::quota::Quota;
-use crate::rate::{Rate, RateType};
+use crate::rate::Rate;
+#[cfg(feature = "redis")]
+use crate::rate::RateType;
 use crate::window::{At, Expired, Found, NotInitialized, SetUp, Settings, Window};
 
 /// The permits of an RRateLimiter.
