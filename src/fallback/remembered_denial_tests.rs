@@ -59,7 +59,9 @@ async fn a_denial_is_repeated_without_a_call_with_its_times_counted_down() {
     let left = retry_after - ms(30);
     let remembered = Denied {
         source: DecisionSource::Remembered,
-        ..Denied::new(left).with_quota(Quota::new(5, MINUTE))
+        ..Denied::new(left)
+            .with_quota(Quota::new(5, MINUTE))
+            .with_available_in(left)
     };
     assert_eq!(limiter.check(2).await.unwrap(), remembered.into());
     assert!(!limiter.try_acquire(5).await.unwrap());

@@ -34,8 +34,8 @@ impl LeftRates {
         let (named, found) = (named.rate(), found.rate());
         tracing::warn!(
             limiter = %Escaped(name),
-            %named,
-            %found,
+            named = %Escaped(named),
+            found = %Escaped(found),
             "the limiter has another rate than its handle here; it keeps its own"
         );
         events.tell(|| Event::RateDiffers { named, found });
