@@ -326,7 +326,7 @@ pub fn left_behind(cli: &Cli, value: &str, permits: &str) {
 }
 
 #[test]
-fn keys_that_no_limiter_uses_are_removed_if_only_a_limiter_can_have_written_them() {
+fn keys_that_only_a_limiter_can_have_written_are_removed_if_unused() {
     let cli = Cli::start();
     left_behind(&cli, "{gone}:value", "{gone}:permits");
     left_behind(&cli, "{gone}:value:a", "{gone}:permits:a");
@@ -597,7 +597,7 @@ fn on_a_cluster_every_primary_and_its_limiters_are_looked_at_and_mended() {
 
 /// Else settling the lease would put permits back that were taken out of later grants.
 #[test]
-fn the_fence_of_a_lease_stays_where_members_that_are_no_grants_are_removed() {
+fn the_fence_of_a_lease_stays_where_malformed_members_are_removed() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");
     let now = cli.now();

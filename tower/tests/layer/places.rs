@@ -197,7 +197,7 @@ async fn a_grant_goes_back_where_the_service_fails_before_it_is_called() {
 }
 
 #[tokio::test]
-async fn a_grant_goes_back_where_a_request_is_dropped_before_the_service_is_ready() {
+async fn a_grant_goes_back_if_its_request_ends_before_the_service_is_ready() {
     for case in Case::decided_later().await {
         let mood = Arc::new(AtomicU8::new(READY));
         let service = case.layer.layer(Moody(Arc::clone(&mood)));
