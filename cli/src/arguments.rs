@@ -56,7 +56,7 @@ pub(crate) enum Command {
     On(Box<OnStore>),
     /// Serve limits to services in any language: over HTTP, and to Envoy and nginx
     Serve(Box<ServeArguments>),
-    /// Print the hash in whose form a key of the standard input stands in the `keys` of a rules file
+    /// Print the hash of a key, as the `keys` of a rules file have it
     #[command(after_help = "\
 Examples:
   rratelimiter hash-key < long-value                   of a value of more than 256 bytes: sha256-…

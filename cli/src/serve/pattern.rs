@@ -204,15 +204,19 @@ impl Entry {
 
     /// Whether a request that has `other` has this one too.
     fn is_wider(&self, other: &Self) -> bool {
+        let matches_all =
+            matches!(&self.value, Value::BeginsWith(beginning) if beginning.is_empty());
         let is_wider = match (&self.value, &other.value) {
             (Value::Any, _) => true,
+            (Value::BeginsWith(_), Value::Any) => matches_all,
             (Value::Exactly(value), Value::Exactly(other)) => value == other,
             (Value::BeginsWith(value), Value::Exactly(other) | Value::BeginsWith(other)) => {
                 other.starts_with(value)
             }
             (Value::Exactly(_) | Value::BeginsWith(_), _) => false,
         };
-        let is_compared_alike = self.value == Value::Any || self.meaning == other.meaning;
+        let is_compared_alike =
+            self.value == Value::Any || matches_all || self.meaning == other.meaning;
         is_wider && is_compared_alike && self.name == other.name
     }
 
