@@ -279,6 +279,7 @@ impl<R, E> Rules<R, E> {
     /// let minute = Duration::from_secs(60);
     /// let client = RedissonClient::in_memory();
     /// let requests = client.policy_limiter(FixedWindow::new(10, minute))?.with_name("requests");
+    /// let requests = requests.with_prefix("requests:");
     /// let tokens = client.keyed_rate_limiter("tokens:", Rate::overall(1_000, minute))?.with_name("tokens");
     /// let user = |user: &&str| Some(user.to_string());
     /// let rules = client.rules([
