@@ -213,7 +213,7 @@ impl Entry {
             (Value::BeginsWith(value), Value::Exactly(other) | Value::BeginsWith(other)) => {
                 other.starts_with(value)
             }
-            (Value::Exactly(_) | Value::BeginsWith(_), _) => false,
+            (Value::Exactly(_), _) => false,
         };
         let is_compared_alike =
             self.value == Value::Any || matches_all || self.meaning == other.meaning;
