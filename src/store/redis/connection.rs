@@ -192,7 +192,8 @@ impl Connection {
         if Handle::try_current().is_err() {
             return Err(Error::NoRuntime);
         }
-        let name = address.to_string();
+        let needs_server = connecting.needs_server;
+        let mut wait = Wait::new(&connecting, address.to_string());
         let settings = Arc::new(Settings {
             credentials: connecting.credentials,
             sentinel_credentials: connecting.sentinel_credentials,
@@ -203,11 +204,10 @@ impl Connection {
             on_push: None,
         });
         let connection = Self::to(address, &settings)?;
-        let mut wait = Wait::new(connecting.wait, connecting.response_timeout, name);
         while let Err(cause) = connection.connected(wait.deadline()).await {
             match wait.again(cause).await {
                 Ok(()) => {}
-                Err(Error::StoreUnavailable { .. }) if !connecting.needs_server => break,
+                Err(Error::StoreUnavailable { .. }) if !needs_server => break,
                 Err(error) => return Err(error),
             }
         }

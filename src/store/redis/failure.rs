@@ -142,6 +142,9 @@ pub(super) fn of_named_primary(error: RedisError) -> RedisError {
         return error;
     }
     let kind = io_error_of(&error).map_or(io::ErrorKind::NotConnected, io::Error::kind);
+    if kind == io::ErrorKind::InvalidData {
+        return error; // such as a certificate that is not trusted
+    }
     let cause = NotYet {
         text: None,
         cause: error,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::RedisError;
 use tokio::time::{Instant, sleep};
 
+use super::Connecting;
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::store::redis::after;
@@ -18,17 +19,21 @@ pub(super) struct Wait {
     until: Instant,
     response_timeout: Duration,
     waits_for_server: bool,
+    /// Whether a server that was there is asked again. A client that needs none starts without it.
+    asks_again: bool,
     name: Arc<str>,
     last_cause: Option<String>,
 }
 
 impl Wait {
-    pub(super) fn new(wait: Duration, response_timeout: Duration, name: String) -> Self {
+    pub(super) fn new(connecting: &Connecting, name: String) -> Self {
+        let (wait, response_timeout) = (connecting.wait, connecting.response_timeout);
         let start = Instant::now();
         Self {
             until: after(start, wait.max(response_timeout)),
             response_timeout,
             waits_for_server: !wait.is_zero(),
+            asks_again: connecting.needs_server,
             name: name.into(),
             last_cause: None,
         }
@@ -54,7 +59,7 @@ impl Wait {
         };
         let error = failure::of_connecting(cause).at(&self.name);
         let may_pass = matches!(error, Error::StoreUnavailable { .. });
-        if !(self.waits_for_server || was_there)
+        if !(self.waits_for_server || self.asks_again && was_there)
             || !may_pass
             || Instant::now() + PAUSE >= self.until
         {
