@@ -51,8 +51,8 @@ pub(crate) struct StoreArguments {
     /// The key of that certificate, as PEM
     #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
-    /// The name under which limiters of a rate for each client know this one
-    /// [default: the number of the user and the name of the host, such as 1000@build-7; of `serve`: a new one]
+    /// The name under which limiters of a rate for each client know this one; by default the user's number and the host, such
+    /// as `1000@build-7`, and for `serve` a new one
     #[arg(long, global = true, value_name = "ID")]
     client_id: Option<String>,
     /// What every NAME begins with
