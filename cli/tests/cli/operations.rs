@@ -29,7 +29,8 @@ fn every_command_has_examples_a_manual_page_and_completions() {
             "{page}"
         );
         let completions = Ran::from(output(&mut program("completions bash"))).out;
-        assert!(completions.contains(&format!("__{command}")), "{command}");
+        let case = format!("rratelimiter,{command})");
+        assert!(completions.contains(&case), "{command}");
     }
 }
 
