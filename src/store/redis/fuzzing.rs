@@ -11,14 +11,15 @@ use crate::decision::decision_alone;
 use crate::policies::call::{Call, Target};
 use crate::policies::every_kind::every_kind;
 use crate::policies::reply::answers;
+use crate::rate::RateType;
 use crate::window::Requests;
 
 const NAME: &str = "limiter";
 
 /// Reads an answer as each of the expected ones.
 pub fn read_answer(answer: Value) {
-    for passed in [None, Some(0)] {
-        let acquired = AcquireAnswer::read(NAME, answer.clone(), passed, Some(1));
+    for (passed, rate_type) in [(None, RateType::Overall), (Some(0), RateType::PerClient)] {
+        let acquired = AcquireAnswer::read(NAME, answer.clone(), passed, Some(1), rate_type);
         if let Ok(AcquireAnswer {
             meaning: Meaning::Decided(decided),
             ..
