@@ -57,7 +57,7 @@ impl SharedRate {
         })
     }
 
-    /// The same, for a limiter that this client has seen these settings of.
+    /// Adds the settings that this client has last read of the limiter.
     pub(crate) fn with_known(self, known: Option<Settings>) -> Self {
         Self { known, ..self }
     }

@@ -161,7 +161,7 @@ pub async fn two_handles_with_different_rates_share_the_limiter_of_the_first(fix
     }
     assert_eq!(told.take_rates(), []);
     assert_eq!(other_told.take_rates(), [(second, first)]);
-    // A further change is told of as well, and each once.
+    // Each further change is reported once.
     let changed = Rate::overall(4, HOUR);
     one.update_rate(changed, PermitsInUse::Keep).await.unwrap();
     assert!(other.try_acquire(1).await.unwrap());

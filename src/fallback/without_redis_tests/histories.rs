@@ -93,7 +93,7 @@ struct World {
     client: RedissonClient,
     /// Kept, so that the client knows its rate.
     set: RateLimiter,
-    /// The same, of one that has a rate where it is missing, whatever it has later.
+    /// A limiter whose rate creates it where it is missing, and changes nothing later.
     own: RateLimiter,
     keyed: KeyedRateLimiter,
     mode: Mode,

@@ -115,7 +115,7 @@ impl FixedWindow {
         Self::by_calendar(limit, Unit::Day)
     }
 
-    /// `limit` (at least 1) in each week, which begins on Monday as ISO 8601 has it.
+    /// `limit` (at least 1) in each week, which begins on Monday (ISO 8601).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
