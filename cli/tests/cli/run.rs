@@ -232,14 +232,15 @@ fn a_reader_that_has_gone_stops_the_commands_though_no_line_comes() {
 fn no_more_commands_run_at_the_same_time_than_were_asked_for() {
     let cli = Cli::start();
     cli.run("set orders 50/1h");
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().display();
+    let running = tempfile::tempdir().unwrap();
+    let started = tempfile::tempdir().unwrap();
+    let (running, started) = (running.path().display(), started.path().display());
     let mut command = cli.command("run orders --each --jobs 2 -- sh -c");
-    // Each says how many run with it, and waits for a second one if it may.
+    // Each prints how many run with it. The first two wait until both have started.
     let script = format!(
-        "mkdir {path}/$0; \
-         if [ $0 -lt 3 ]; then until [ -e {path}/1 ] && [ -e {path}/2 ]; do sleep 0.01; done; fi; \
-         ls {path} | wc -l; rmdir {path}/$0"
+        "mkdir {running}/$0 {started}/$0; \
+         if [ $0 -lt 3 ]; then until [ -e {started}/1 ] && [ -e {started}/2 ]; do sleep 0.01; done; fi; \
+         ls {running} | wc -l; rmdir {running}/$0"
     );
     let ran = ran_with(command.arg(script), "1\n2\n3\n4\n5\n6\n");
     let at_once: Vec<u32> = ran
