@@ -174,14 +174,45 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the store could not answer: a [`FailurePolicy`](crate::FailurePolicy) decides then.
-    pub(crate) fn is_unavailable(&self) -> bool {
+    /// Whether the store did not answer, or cannot be used now: an outage, in which a
+    /// [`FailurePolicy`](crate::FailurePolicy) decides. The same call may succeed later.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::builder().require_server(false).connect("redis://127.0.0.1:1").await?;
+    /// let error = client.rate_limiter("orders:api").try_acquire(1).await.unwrap_err();
+    /// assert!(error.is_unavailable());
+    /// assert!(!error.is_never_granted());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
         matches!(
             self,
             Self::StoreUnavailable { .. }
                 | Self::Indeterminate { .. }
                 | Self::AuthenticationFailed { .. }
         )
+    }
+
+    /// Whether the request asks for more than the limiter ever has: it would be denied whenever it was made.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
+    /// limiter.set_rate(Rate::overall(5, Duration::from_secs(1))).await?;
+    /// assert!(limiter.try_acquire(6).await.unwrap_err().is_never_granted());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_never_granted(&self) -> bool {
+        matches!(self, Self::ExceedsLimit { .. })
     }
 
     /// Which calls the server refuses, if it has answered with a refusal and nothing came after that.

@@ -98,8 +98,8 @@ pub use limiter_options::LimiterOptions;
 #[cfg(feature = "rules-file")]
 pub use limiters::RulesFile;
 pub use limiters::{
-    Charge, Chargeable, JointDecision, KeyedRateLimiter, Lease, Limiter, Plan, PolicyLimiter,
-    RRateLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange, RulesGrant, Verdict,
+    Charge, Chargeable, Job, JointDecision, KeyedRateLimiter, Lease, Limiter, Plan, PolicyLimiter,
+    RRateLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange, RulesGrant, Verdict, Worker,
 };
 #[cfg(feature = "serde")]
 pub use limiters::{RuleConfig, RulesConfig};

@@ -29,7 +29,7 @@ pub use joint::{Charge, JointDecision};
 pub(crate) use joint::{Mode, check_all, peek_all, refund_all};
 pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use policy_limiter::PolicyLimiter;
-pub use rate_limiter::{Lease, RateLimiter, Reservation};
+pub use rate_limiter::{Job, Lease, RateLimiter, Reservation, Worker};
 pub(crate) use registry::{NameMapper, Registry};
 pub use rrate_limiter::RRateLimiter;
 #[cfg(feature = "rules-file")]

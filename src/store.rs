@@ -266,6 +266,10 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32>;
 
     async fn release(&self, permits: u32) -> Result<()>;
+
+    /// Takes all permits for so many ms, or until the limiter expires. Returns whether a grant can hold as many.
+    async fn hold(&self, millis: i64) -> Result<bool>;
+
     async fn available_permits(&self) -> Result<i64>;
 
     async fn try_set_rate(&self, rate: ValidRate) -> Result<bool>;

@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::grant::Grant;
+use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::{Rate, RateType};
 use pool::{Reconciled, Removal};
@@ -183,6 +184,33 @@ impl Window {
         }
     }
 
+    /// Takes all permits for so many ms, or until the limiter expires: by a grant of 2^32-1 permits that ends then. Returns
+    /// whether that is the rate or more.
+    pub(crate) fn hold(
+        &mut self,
+        at: At,
+        client: &str,
+        millis: i64,
+        call_id: &CallId,
+        audited_rate: Option<i64>,
+    ) -> Result<bool, NotInitialized> {
+        let mut open = self.open(client, at.server)?;
+        let Settings { rate, interval, .. } = open.settings;
+        if rate > i64::from(u32::MAX) {
+            return Ok(false);
+        }
+        let reconciled = open.reconcile(at.now, audited_rate != Some(rate), Removal::ALWAYS);
+        let millis = open.life(at).map_or(millis, |life| millis.min(life));
+        open.pool
+            .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
+        open.write_with(&reconciled, i64::from(u32::MAX), |grants| {
+            let (score, ahead) = (at.now + millis - interval, (millis - interval).max(0));
+            grants.add_ahead(score, call_id, ahead, u32::MAX);
+        });
+        open.renew(at.server);
+        Ok(true)
+    }
+
     /// Gives permits of one grant back and returns how many came back: none if its window has passed.
     pub(crate) fn refund(
         &mut self,
@@ -263,6 +291,15 @@ impl Window {
 }
 
 impl Open<'_> {
+    /// For how many ms the limiter lives if nobody asks it again; `None` if it does not expire.
+    #[inline]
+    fn life(&self, at: At) -> Option<i64> {
+        match self.settings.keep_alive {
+            0 => { self.hash.expires_at() }.map(|expires_at| expires_at - at.server),
+            keep_alive => Some(keep_alive),
+        }
+    }
+
     /// What is available at `now`, once the expired grants are back. Only reads.
     #[inline]
     fn reconcile(&self, now: i64, check: bool, removal: Removal) -> Reconciled {

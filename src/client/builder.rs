@@ -8,7 +8,8 @@ use super::RedissonClient;
 use super::connect::RedisSettings;
 use crate::clock::Clock;
 #[cfg(not(feature = "redis"))]
-use crate::error::{Error, Result};
+use crate::error::Error;
+use crate::error::Result;
 use crate::event::{Event, Events};
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::{NameMapper, Registry};
@@ -191,6 +192,31 @@ impl RedissonClientBuilder {
         let store = MemoryClient::new(store, self.clock.clone());
         let store = store.reporting_to(self.events.clone());
         self.build(store)
+    }
+
+    /// Connects to Redis if there are URLs, and else keeps the limiters in memory, each client its own: for a service whose Redis is
+    /// optional.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let urls = std::env::var("NOT_SET_REDIS_URL").ok();
+    /// let client = RedissonClient::builder().connect_or_memory(urls).await?;
+    /// client.ping().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    /// As [`connect`](Self::connect).
+    pub async fn connect_or_memory(self, urls: Option<impl AsRef<str>>) -> Result<RedissonClient> {
+        match urls {
+            Some(urls) => self.connect(urls.as_ref()).await,
+            None => Ok(self.in_memory(&MemoryStore::new())),
+        }
     }
 
     /// The same, with a store that a test loses, stalls or has deny requests: see [`Faults`](crate::Faults). With the feature

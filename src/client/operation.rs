@@ -91,6 +91,30 @@ impl RedissonClient {
         poll_fn(|context| Poll::Ready(given_back.as_mut().poll(context) == Poll::Ready(true))).await
     }
 
+    /// Returns when the client is [closed](Self::close), at once if it is already: for tasks of a service that end with it.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() {
+    /// let client = RedissonClient::in_memory();
+    /// let reporter = tokio::spawn({
+    ///     let client = client.clone();
+    ///     async move { tokio::time::timeout(Duration::from_secs(60), client.closed()).await }
+    /// });
+    /// tokio::task::yield_now().await;
+    /// assert!(client.close(Duration::from_secs(5)).await);
+    /// assert!(reporter.await.unwrap().is_ok());
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Dropping the future has no effect.
+    pub async fn closed(&self) {
+        self.0.state.closed().await;
+    }
+
     /// How many callers wait for permits, of all limiters of the client. See also
     /// [`RateLimiter::waiters`](crate::RateLimiter::waiters).
     ///

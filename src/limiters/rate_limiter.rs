@@ -2,10 +2,12 @@
 
 mod acquire;
 mod expiry;
+mod hold;
 mod leased;
 mod rate;
 mod reservation;
 mod with_rate;
+mod worker;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,7 @@ use crate::wait_queue::{Effect, LeaseHold};
 use crate::window::SetUp;
 pub use leased::Lease;
 pub use reservation::Reservation;
+pub use worker::{Job, Worker};
 
 /// Redisson's rate limiter: the permits of a sliding window, shared by everyone who names the same limiter. From
 /// [`RedissonClient::rate_limiter`](crate::RedissonClient::rate_limiter); cheap to clone.

@@ -152,6 +152,10 @@ impl LimiterStore for SlowStore {
         self.memory.release(permits).await
     }
 
+    async fn hold(&self, millis: i64) -> Result<bool> {
+        self.memory.hold(millis).await
+    }
+
     async fn available_permits(&self) -> Result<i64> {
         self.memory.available_permits().await
     }

@@ -263,20 +263,14 @@ impl Open<'_> {
     /// For a reservation, at least as many permits as it asks for if it is granted, and otherwise fewer.
     #[inline]
     fn scored(&self, call: &Acquire, at: At, reconciled: &Reconciled) -> (i64, i64) {
-        let Settings {
-            interval,
-            keep_alive,
-            ..
-        } = self.settings;
+        let interval = self.settings.interval;
         let Reconciled { available, .. } = *reconciled;
         let Some(ahead) = call.ahead else {
             return (available, 0);
         };
-        let life = match keep_alive {
-            0 => { self.hash.expires_at() }.map(|expires_at| expires_at - at.server),
-            keep_alive => Some(keep_alive),
-        };
-        let most = life.map_or(i64::MAX, |life| (life - interval).max(0));
+        let most = self
+            .life(at)
+            .map_or(i64::MAX, |life| (life - interval).max(0));
         match ahead {
             Ahead::Lease(millis) => (available, millis.min(most)),
             Ahead::Reservation { within } => {

@@ -25,6 +25,7 @@ mod fixed_window;
 mod fixture;
 mod freed_elsewhere;
 mod gcra;
+mod hold;
 mod joint;
 mod key_types;
 mod keyed;
@@ -66,6 +67,7 @@ mod waiting;
 mod waiting_for_a_key;
 mod with_rate;
 mod worked_example;
+mod worker;
 mod wrong_clock;
 
 on_every_store! {
@@ -204,6 +206,24 @@ on_every_store! {
             a_release_partly_of_what_is_over_gives_back_what_is_over_only_once,
             a_release_by_another_client_counts_for_all,
             all_that_has_expired_is_available_however_many_grants_it_was,
+        }
+        hold {
+            nobody_is_granted_a_permit_until_the_time_has_passed,
+            what_was_in_use_before_a_hold_counts_after_it,
+            of_several_holds_the_one_that_ends_last_counts,
+            a_release_and_a_raised_rate_do_not_end_a_hold,
+            a_reset_ends_a_hold,
+            those_who_wait_are_served_in_order_when_a_hold_ends,
+            a_limiter_that_expires_ends_its_hold,
+            a_handle_with_a_rate_creates_the_limiter_that_it_holds,
+            a_hold_of_no_time_or_of_too_large_a_rate_is_an_error,
+        }
+        worker {
+            a_job_is_done_again_until_it_is_said_to_be_done,
+            a_worker_waits_for_its_job_without_a_permit,
+            a_closed_client_ends_its_workers_which_keep_their_jobs,
+            a_cancelled_wait_keeps_the_job_and_no_permit,
+            a_job_to_be_done_again_later_holds_the_limiter_for_all,
         }
         reserve {
             permits_that_are_there_are_usable_at_once_and_for_an_interval,

@@ -106,6 +106,7 @@ async fn use_every_operation(client: &RedissonClient, server: &Server) {
     limiter.available_permits().await.unwrap();
     limiter.expire(HOUR).await.unwrap();
     limiter.clear_expire().await.unwrap();
+    limiter.hold(Duration::from_millis(1)).await.unwrap();
 
     // There are so many grants that they are audited in pages.
     let large = client.rate_limiter("large");

@@ -27,6 +27,7 @@ mod available_permits;
 mod batched_calls;
 mod cluster;
 mod differential;
+mod hold;
 mod keyed_and_joint;
 mod leases;
 mod own_clock;

@@ -17,9 +17,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
-use redisson_rate_limiter::{
-    FailurePolicy, LimiterOptions, MemoryStore, Rate, RedissonClient, RulesFile,
-};
+use redisson_rate_limiter::{Rate, RedissonClient, RulesFile};
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, by};
 use tokio::net::TcpListener;
@@ -31,10 +29,9 @@ const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rules.toml");
 async fn main() -> Result<(), Box<dyn Error>> {
     let (metrics, prometheus) = monitoring::start()?;
     let builder = RedissonClient::builder().on_event(move |event| metrics.note(event));
-    let client = match env::var("REDIS_URL") {
-        Ok(url) => builder.connect(&url).await?,
-        Err(_) => builder.in_memory(&MemoryStore::new()),
-    };
+    let client = builder
+        .connect_or_memory(env::var("REDIS_URL").ok())
+        .await?;
 
     let file = RulesFile::new(env::args().nth(1).unwrap_or_else(|| RULES.to_owned()))
         // A header, to try it out. Take the user that your authentication has found.
@@ -50,8 +47,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let quota = client.rate_limiter("partner-api");
     let quota = quota.with_rate(Rate::overall(10, Duration::from_secs(1)))?;
-    // While Redis is away, the worker waits.
-    let quota = quota.with_options(LimiterOptions::new().failure_policy(FailurePolicy::Wait));
     let (orders, received) = mpsc::channel(1_000);
     let send = |order: &str| println!("sent {order}");
     let worker = tokio::spawn(worker::send_orders(quota, received, send));
@@ -77,6 +72,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if !client.close(Duration::from_secs(10)).await {
         println!("some permits come back only with their window");
     }
-    println!("closed; {} orders were not sent", worker.await?);
+    println!("closed; {} orders were not sent", worker.await?.len());
     Ok(())
 }

@@ -9,24 +9,30 @@ use tokio::time::sleep;
 /// After an error that a retry may mend, such as a missing permission of the Redis user.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Sends orders until there will be no more, or the client is closed, and returns how many were not sent.
+/// Sends orders until there will be no more, or the client is closed, and returns those that were not sent.
 pub async fn send_orders(
     quota: RateLimiter,
     mut orders: mpsc::Receiver<String>,
     send: impl Fn(&str),
-) -> usize {
-    // The order comes first. A permit that waits for one may be over when the order is sent, and is lost to other instances.
-    while let Some(order) = orders.recv().await {
-        while let Err(error) = quota.acquire(1).await {
-            if matches!(error, Error::Closed) {
-                return orders.len() + 1;
+) -> Vec<String> {
+    let mut worker = quota.worker();
+    loop {
+        match worker.next(orders.recv()).await {
+            Ok(Some(order)) => {
+                send(&order);
+                order.done(); // or `again_after`, as long as the partner's `Retry-After` says
             }
-            eprintln!("orders wait: {error}");
-            sleep(PAUSE).await;
+            Ok(None) | Err(Error::Closed) => break,
+            Err(error) => {
+                eprintln!("orders wait: {error}");
+                sleep(PAUSE).await;
+            }
         }
-        send(&order);
     }
-    0
+    orders.close();
+    let mut undone = Vec::from_iter(worker.into_job());
+    undone.extend(std::iter::from_fn(|| orders.try_recv().ok()));
+    undone
 }
 
 #[cfg(test)]
@@ -43,7 +49,7 @@ mod tests {
     fn start(
         quota: RateLimiter,
     ) -> (
-        JoinHandle<usize>,
+        JoinHandle<Vec<String>>,
         mpsc::Sender<String>,
         mpsc::UnboundedReceiver<u64>,
     ) {
@@ -74,7 +80,7 @@ mod tests {
         assert_eq!(quota.available_permits().await.unwrap(), 10);
         order(&orders, 11).await;
         drop(orders);
-        assert_eq!(worker.await.unwrap(), 0);
+        assert!(worker.await.unwrap().is_empty());
         let mut sent = Vec::new();
         times.recv_many(&mut sent, 100).await;
         assert_eq!(sent, [5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 6]);
@@ -89,7 +95,7 @@ mod tests {
         assert!(!worker.is_finished());
         quota.set_rate(Rate::overall(10, SECOND)).await.unwrap();
         drop(orders);
-        assert_eq!(worker.await.unwrap(), 0);
+        assert!(worker.await.unwrap().is_empty());
         let mut sent = Vec::new();
         times.recv_many(&mut sent, 100).await;
         assert_eq!(sent.len(), 2);
@@ -104,7 +110,7 @@ mod tests {
         order(&orders, 5).await;
         yield_now().await;
         assert!(client.close(SECOND).await);
-        assert_eq!(worker.await.unwrap(), 3);
+        assert_eq!(worker.await.unwrap().len(), 3);
         advance(SECOND).await;
         assert_eq!(quota.available_permits().await.unwrap(), 2);
     }

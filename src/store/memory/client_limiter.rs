@@ -16,7 +16,7 @@ use crate::decision::is_granted;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::permit::CallId;
+use crate::permit::{CallId, new_call_id};
 use crate::rate::{Rate, ValidRate};
 use crate::store::{
     AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
@@ -230,6 +230,15 @@ impl LimiterStore for MemoryLimiter {
                 .release(at, &self.keys.client_id, permits, audited_rate);
             left.map(drop)
                 .map_err(|NotInitialized| not_initialized(&self.keys.name))
+        })
+    }
+
+    async fn hold(&self, millis: i64) -> Result<bool> {
+        self.with(|held, at| {
+            let (call_id, audited_rate) = (new_call_id(), held.audited_rate());
+            let window = &mut held.window;
+            let holding = window.hold(at, &self.keys.client_id, millis, &call_id, audited_rate);
+            holding.map_err(|NotInitialized| not_initialized(&self.keys.name))
         })
     }
 

@@ -19,6 +19,7 @@ use crate::escaped::Escaped;
 use crate::event::Event;
 use crate::grant::Grant;
 use crate::keys::Keys;
+use crate::permit::{CallId, new_call_id};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::store::breaker::Breaker;
 use crate::store::redis::script::{self, Args, Script};
@@ -218,6 +219,23 @@ impl RedisLimiter {
         Ok(())
     }
 
+    /// Safe to repeat: a later attempt finds the grant of an earlier one.
+    pub(super) async fn hold_audited(
+        &self,
+        millis: i64,
+        call_id: &CallId,
+        audited_rate: Option<i64>,
+    ) -> Result<bool> {
+        let args = Args::new()
+            .optional(self.store.clock.now())
+            .number(millis)
+            .bytes(call_id)
+            .optional(audited_rate);
+        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
+        let answer = self.run_on(&keys, &script::HOLD, &args, &mut attempts);
+        read(&self.keys.name, answer.await?)
+    }
+
     async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let mut attempts = self.attempts(repeat);
         let (name, deadline) = (&self.keys.name, attempts.deadline);
@@ -349,6 +367,11 @@ impl LimiterStore for RedisLimiter {
 
     async fn release(&self, permits: u32) -> Result<()> {
         self.release_audited(permits, self.audited_rate()).await
+    }
+
+    async fn hold(&self, millis: i64) -> Result<bool> {
+        let (call_id, audited_rate) = (new_call_id(), self.audited_rate());
+        self.hold_audited(millis, &call_id, audited_rate).await
     }
 
     async fn available_permits(&self) -> Result<i64> {

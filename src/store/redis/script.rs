@@ -45,6 +45,7 @@ scripts! {
     SETTLE = "settle.lua";
     RECLAIM = "reclaim.lua";
     RELEASE = "release.lua";
+    HOLD = "hold.lua";
     AVAILABLE_PERMITS = "available_permits.lua";
     TRY_SET_RATE = "try_set_rate.lua";
     SET_RATE = "set_rate.lua";

@@ -179,6 +179,10 @@ impl LimiterStore for LedgerStore {
         unreachable!("no test asks for it")
     }
 
+    async fn hold(&self, _millis: i64) -> Result<bool> {
+        unreachable!("no test asks for it")
+    }
+
     async fn available_permits(&self) -> Result<i64> {
         unreachable!("no test asks for it")
     }

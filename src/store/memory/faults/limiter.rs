@@ -158,6 +158,10 @@ impl LimiterStore for FaultyLimiter {
         self.answer(self.memory.release(permits)).await
     }
 
+    async fn hold(&self, millis: i64) -> Result<bool> {
+        self.answer(self.memory.hold(millis)).await
+    }
+
     async fn available_permits(&self) -> Result<i64> {
         let available = async {
             let available = self.memory.available_permits().await?;

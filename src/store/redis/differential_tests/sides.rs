@@ -14,6 +14,7 @@ use super::{CLIENTS, TTL_UNIT};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::Keys;
+use crate::permit::CallId;
 use crate::rate::{Rate, RateType};
 use crate::store::redis::RedisStore;
 use crate::store::redis::acquire_answer::{AcquireAnswer, Meaning};
@@ -72,11 +73,7 @@ impl Sides {
                 self.now.fetch_add(*millis, Ordering::Relaxed);
             }
             Step::Acquire(request) => {
-                self.calls += 1;
-                // No member of a corrupting step has these bytes.
-                let mut call_id = [0xa5; 16];
-                // Not in ascending order, so that equal scores are ordered by what follows the length byte.
-                call_id[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
+                let call_id = self.next_call_id();
                 let runs = request.runs.iter();
                 let runs = runs.map(|&(permits, count)| Run { permits, count });
                 let requests = Requests {
@@ -128,6 +125,16 @@ impl Sides {
                 let redis = limiter.release_audited(*permits, *audited_rate).await;
                 let model = self.model.release(at, client, *permits, *audited_rate);
                 assert_eq!(initialized(redis), model.ok().map(|_left| ()));
+            }
+            Step::Hold(millis, audited_rate) => {
+                if !self.is_exact(Some(Ahead::Lease(*millis)), None) {
+                    return;
+                }
+                let call_id = self.next_call_id();
+                let redis = limiter.hold_audited(*millis, &call_id, *audited_rate).await;
+                let model = &mut self.model;
+                let model = model.hold(at, client, *millis, &call_id, *audited_rate);
+                assert_eq!(initialized(redis), model.ok());
             }
             Step::Refund(which, permits, audited_rate) => {
                 let Some(last) = self.grants.len().checked_sub(which + 1) else {
@@ -259,6 +266,15 @@ impl Sides {
         };
         let keeps_alive = set_up.is_none() && settings.is_some_and(|it| it.keep_alive > 0);
         longest < TTL_UNIT / 2 || keeps_alive || hash.expires_at().is_none()
+    }
+
+    fn next_call_id(&mut self) -> CallId {
+        self.calls += 1;
+        // No member of a corrupting step has these bytes.
+        let mut call_id = [0xa5; 16];
+        // Not in ascending order, so that equal scores are ordered by what follows the length byte.
+        call_id[..8].copy_from_slice(&self.calls.wrapping_mul(0x9e37_79b9).to_le_bytes());
+        call_id
     }
 
     async fn acquire(

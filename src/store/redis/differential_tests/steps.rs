@@ -19,6 +19,8 @@ pub(super) enum Step {
     /// Gives back what the last acquire took.
     Reclaim(Before),
     Release(u32, Option<i64>),
+    /// For so many ms.
+    Hold(i64, Option<i64>),
     /// The grant of one of the last acquires, all of it or less.
     Refund(usize, u32, Option<i64>),
     /// The lease of one of the last acquires.
@@ -211,6 +213,11 @@ fn a_release() -> impl Strategy<Value = Step> {
     (1..12_u32, audited_rate()).prop_map(|(permits, summed)| Step::Release(permits, summed))
 }
 
+fn a_hold() -> impl Strategy<Value = Step> {
+    let millis = prop_oneof![8 => 1..4_000_i64, 1 => Just(100 * TTL_UNIT), 1 => Just(NEVER)];
+    (millis, audited_rate()).prop_map(|(millis, summed)| Step::Hold(millis, summed))
+}
+
 fn a_refund() -> impl Strategy<Value = Step> {
     (0..4_usize, 1..12_u32, audited_rate())
         .prop_map(|(which, permits, summed)| Step::Refund(which, permits, summed))
@@ -224,6 +231,7 @@ pub(super) fn a_step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Copy),
         1 => before().prop_map(Step::Reclaim),
         3 => a_release(),
+        1 => a_hold(),
         3 => a_refund(),
         3 => a_settling(),
         2 => Just(Step::AvailablePermits),

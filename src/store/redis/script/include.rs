@@ -30,6 +30,7 @@ const FILES: &[(&str, &str)] = policies!(files! {
     "available_permits.lua"
     "clear_expire.lua"
     "expire.lua"
+    "hold.lua"
     "joint.lua"
     "multi_acquire.lua"
     "multi_check.lua"

@@ -1,0 +1,51 @@
+-- Takes all permits for some time: adds a grant of 2^32-1 permits that ends then, so that no request is granted before.
+--
+-- KEYS    name, value, value of the client, permits, permits of the client, audit
+-- ARGV    1  now in ms, '' for the server's clock
+--         2  ms for which the permits are taken
+--         3  the call id: 16 random bytes, made once, and sent unchanged with every attempt
+--         4  audited rate, as ARGV[3] of acquire.lua
+-- Returns 1; 0 if the rate is above 2^32-1, which one grant cannot hold: then nothing was written
+-- Errors  UNINITIALIZED, BADSTATE
+-- Writes  one member, whose score is an interval before its end, and the value, which may be below zero; removes expired grants; the
+--         times to live. The grant ends no later than the limiter expires. An attempt that finds the grant of an earlier one adds none
+
+--! include shared/limits.lua
+--! include shared/window.lua
+
+local window = load_window()
+local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
+local now, time, call_id, audited_rate = window.time_of(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+
+local limiter, failure = window.open(name, value, client_value, permits, client_permits)
+if failure then
+  return failure
+end
+local HELD = 4294967295
+if limiter.rate > HELD then
+  return 0
+end
+failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
+if failure then
+  return failure
+end
+window.end_audit(audit) -- the grant may be older than those that an audit has summed
+local life = limiter.keep_alive > 0 and limiter.keep_alive or redis.call('pttl', name)
+if life >= 0 then
+  time = math.min(time, life)
+end
+local ahead = math.max(time - limiter.interval, 0)
+local random = call_id .. struct.pack('<I8', ahead)
+local score = window.digits(now + time - limiter.interval)
+window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+local is_deleted = window.is_deleted(limiter)
+if is_deleted then
+  window.write(limiter, HELD)
+end
+-- Before the value is written: a server that is out of memory refuses this command, and the value must stay then.
+local taken = redis.call('zadd', limiter.permits_key, 'nx', score, window.pack(random, HELD)) * HELD
+if not is_deleted then
+  window.write(limiter, taken)
+end
+window.renew(limiter)
+return 1
