@@ -51,6 +51,7 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 /// | [`Ietf`](Self::Ietf) | `RateLimit: "user";r=99;t=0` and `RateLimit-Policy: "user";q=100;w=60` |
 /// | [`Draft7`](Self::Draft7) | `RateLimit: limit=100, remaining=99, reset=60` and `RateLimit-Policy: 100;w=60` |
 /// | [`XRateLimit`](Self::XRateLimit) | `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 99`, `X-RateLimit-Reset: 60` |
+/// | [`XRateLimitAt`](Self::XRateLimitAt) | `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 99`, `X-RateLimit-Reset: 1784073660` |
 /// | [`None`](Self::None) | none |
 ///
 /// All times are in seconds, rounded up. `Retry-After` is sent with each rejection that has one, whatever the form.
@@ -67,6 +68,8 @@ pub enum Fields {
     /// The fields that came before the draft. They have one limit, the strictest. `X-RateLimit-Reset` is the number of
     /// seconds until the whole limit is available again, not a point in time.
     XRateLimit,
+    /// The same, but `X-RateLimit-Reset` is a point in time, in seconds since the epoch by the clock of this process.
+    XRateLimitAt,
     /// No field.
     None,
 }
@@ -87,7 +90,7 @@ impl Fields {
         static X: [HeaderName; 4] = [RETRY_AFTER, X_LIMIT, X_REMAINING, X_RESET];
         match self {
             Self::Ietf | Self::Draft7 => &IETF,
-            Self::XRateLimit => &X,
+            Self::XRateLimit | Self::XRateLimitAt => &X,
             Self::None => &IETF[..1],
         }
     }

@@ -142,6 +142,39 @@ fn no_more_is_left_than_the_limit() {
 }
 
 #[test]
+fn the_reset_may_be_a_point_in_time() {
+    let decision = granted(5, MINUTE, 0, MINUTE);
+    let now = || {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+    };
+    let before = (now() + MINUTE).as_secs();
+    let headers = fields(
+        Fields::XRateLimitAt,
+        &[Limit::of("user", &decision).unwrap()],
+    );
+    let after = (now() + MINUTE).as_secs() + 1; // rounded up
+    let reset: u64 = headers["x-ratelimit-reset"]
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(
+        (before..=after).contains(&reset),
+        "{before} {reset} {after}"
+    );
+    assert_eq!(headers["x-ratelimit-remaining"], "0");
+    let [limit] = &parse(
+        &headers,
+        SystemTime::UNIX_EPOCH + Duration::from_secs(reset - 9),
+    )[..] else {
+        panic!("{headers:?}");
+    };
+    assert_eq!(limit.reset, Some(9 * SECOND));
+}
+
+#[test]
 fn a_window_under_a_second_is_left_out_and_a_longer_one_rounded_up() {
     let policy = |millis| {
         ietf(
@@ -277,6 +310,7 @@ fn every_form_names_the_fields_that_it_writes() {
         Fields::Ietf,
         Fields::Draft7,
         Fields::XRateLimit,
+        Fields::XRateLimitAt,
         Fields::None,
     ] {
         let headers = fields(form, slice::from_ref(&limit));

@@ -1,7 +1,7 @@
 //! Writing limits as header fields.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderValue};
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
@@ -61,12 +61,11 @@ impl Fields {
             (Self::None, _) | (_, None) => [None, None, None],
             (Self::Ietf, _) => [ietf_limits(limits), ietf_policies(limits), None],
             (Self::Draft7, Some(strictest)) => [draft7(strictest), draft7_policies(limits), None],
-            (Self::XRateLimit, Some(strictest)) => [
-                strictest.limit,
-                Some(remaining(strictest)),
-                strictest.reset.map(seconds_up),
-            ]
-            .map(|number| value(number?.to_string())),
+            (Self::XRateLimit, Some(strictest)) => x(strictest, Duration::ZERO),
+            (Self::XRateLimitAt, Some(strictest)) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                x(strictest, now.unwrap_or_default())
+            }
         };
         let fields = self;
         Written { fields, values }
@@ -167,6 +166,13 @@ fn draft7(limit: &Limit<'_>) -> Option<HeaderValue> {
         field += &integer(number).to_string();
     }
     value(field)
+}
+
+/// The fields that begin with `X-`; the reset counts from `now`.
+fn x(limit: &Limit<'_>, now: Duration) -> [Option<HeaderValue>; 3] {
+    let reset = limit.reset.map(|reset| now.saturating_add(reset));
+    [limit.limit, Some(remaining(limit)), reset.map(seconds_up)]
+        .map(|number| value(number?.to_string()))
 }
 
 /// `w`: whole seconds, so that a window is rounded up, and one under a second cannot be stated.

@@ -11,6 +11,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::Key;
 use super::forwarded::Forwarded;
+use super::of_request::field_name;
 
 /// The client's address: an IPv4 address, or the network of an IPv6 address.
 ///
@@ -136,6 +137,36 @@ impl ClientAddress {
     pub fn in_forwarded(self) -> Self {
         Self {
             forwarded: Forwarded::Rfc7239,
+            ..self
+        }
+    }
+
+    /// Reads the address from this field, in any case, instead of `X-Forwarded-For`: one that the nearest trusted proxy sets, such as
+    /// `CF-Connecting-IP`, `True-Client-IP` or `X-Real-IP`. A request that comes from elsewhere can set it too, so name
+    /// [whom to trust](Self::behind_networks).
+    ///
+    /// # Panics
+    /// If it cannot be a field's name.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{ClientAddress, Key};
+    ///
+    /// let request = |peer: [u8; 4]| {
+    ///     let request = http::Request::builder()
+    ///         .extension(std::net::SocketAddr::from((peer, 80)))
+    ///         .header("cf-connecting-ip", "203.0.113.9");
+    ///     request.body(()).expect("a request").into_parts().0
+    /// };
+    /// let key = ClientAddress::behind_networks(&["173.245.48.0/20"])?.in_field("CF-Connecting-IP");
+    /// assert_eq!(key.key(&request([173, 245, 48, 1])).as_deref(), Some("203.0.113.9"));
+    /// assert_eq!(key.key(&request([198, 51, 100, 5])).as_deref(), Some("198.51.100.5"));
+    /// # Ok::<(), redisson_rate_limiter_tower::key::InvalidNetwork>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn in_field(self, name: &str) -> Self {
+        Self {
+            forwarded: Forwarded::Field(field_name(name)),
             ..self
         }
     }

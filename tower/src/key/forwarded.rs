@@ -7,10 +7,12 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Forwarded {
     XForwardedFor,
     Rfc7239,
+    /// A field with one address, such as `CF-Connecting-IP`.
+    Field(HeaderName),
 }
 
 impl Forwarded {
@@ -18,17 +20,21 @@ impl Forwarded {
     ///
     /// They are split at every comma, also in quotes: no address contains one, and a quote that a client has left open must
     /// not hide what a proxy wrote behind it.
-    pub(super) fn nearest_first(self, headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
+    pub(super) fn nearest_first(
+        &self,
+        headers: &HeaderMap,
+    ) -> impl Iterator<Item = Option<IpAddr>> {
         let name = match self {
-            Self::XForwardedFor => X_FORWARDED_FOR,
-            Self::Rfc7239 => FORWARDED,
+            Self::XForwardedFor => &X_FORWARDED_FOR,
+            Self::Rfc7239 => &FORWARDED,
+            Self::Field(name) => name,
         };
         let lines = headers.get_all(name).into_iter().rev();
         let entries = lines.flat_map(|line: &HeaderValue| line.as_bytes().rsplit(|it| *it == b','));
         entries.map(move |entry| {
             let entry = str::from_utf8(entry).ok()?.trim();
             match self {
-                Self::XForwardedFor => address(entry),
+                Self::XForwardedFor | Self::Field(_) => address(entry),
                 Self::Rfc7239 => address(parameter_for(entry)?),
             }
         })

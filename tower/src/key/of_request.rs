@@ -25,19 +25,23 @@ impl Key for Everyone {
 pub struct Header(HeaderName);
 
 impl Header {
-    /// The field of this name.
+    /// The field of this name, in any case.
     ///
     /// # Panics
-    /// If it cannot be a field's name, or has upper case letters.
+    /// If it cannot be a field's name.
     ///
     /// ```
-    /// use redisson_rate_limiter_tower::key::Header;
+    /// use redisson_rate_limiter_tower::key::{Header, Key};
     ///
-    /// let key = Header::new("x-user");
+    /// let request = http::Request::builder().header("x-user", "alice").body(())?;
+    /// let key = Header::new("X-User");
+    /// assert_eq!(key.key(&request.into_parts().0).as_deref(), Some("alice"));
+    /// # Ok::<(), http::Error>(())
     /// ```
     #[must_use]
-    pub fn new(name: &'static str) -> Self {
-        Self(HeaderName::from_static(name))
+    #[track_caller]
+    pub fn new(name: &str) -> Self {
+        Self(field_name(name))
     }
 }
 
@@ -46,6 +50,15 @@ impl Key for Header {
         let value = request.headers.get(&self.0)?;
         let is_empty = value.is_empty();
         (!is_empty).then(|| String::from_utf8_lossy(value.as_bytes()))
+    }
+}
+
+/// The name of a field in the source of a program.
+#[track_caller]
+pub(super) fn field_name(name: &str) -> HeaderName {
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("`{name}` is not the name of a header field"),
     }
 }
 
