@@ -21,7 +21,6 @@ mod usage;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -40,7 +39,7 @@ use credentials::Credentials;
 use door::{Door, Protocol};
 use grpc::GrpcHealth;
 use rules::RulesFile;
-use service::Service;
+use service::{Service, StoreState};
 use usage::Usage;
 
 use crate::failure::Failure;
@@ -76,10 +75,10 @@ pub(crate) async fn run(
             _ = signals.terminate.recv() => break,
         }
     }
+    service.closing.send_replace(true);
     log::line("ending: answering what is in flight");
     ticking.abort();
     probing.abort();
-    service.closing.send_replace(true);
     service.grpc_health.end().await;
     let limit = service.settings.shutdown_timeout;
     let is_answered = timeout(limit, all_closed.recv()).await.is_ok();
@@ -118,20 +117,20 @@ async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Ser
     let rules = RulesFile::open(&client, settings.rules.clone()).map_err(Failure::usage)?;
     service::count_first_read();
     let credentials = Credentials::read(&settings).map_err(Failure::usage)?;
-    let is_store_there =
-        settings.failure_policy != FailurePolicy::Error || client.health().is_healthy();
+    let store_state = StoreState::new(&client.health());
+    let is_ready = settings.failure_policy != FailurePolicy::Error || store_state.away().is_none();
     Ok(Service {
         client,
         rules,
         credentials,
         response_timeout: store.response_timeout(),
-        grpc_health: GrpcHealth::new(is_store_there).await,
+        grpc_health: GrpcHealth::new(is_ready).await,
         settings,
         usage,
         metrics,
         prometheus,
         closing: watch::channel(false).0,
-        is_store_there: AtomicBool::new(is_store_there),
+        store: store_state,
     })
 }
 

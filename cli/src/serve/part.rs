@@ -20,6 +20,15 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// The domain and the names of the entries, without their values.
+    pub(super) fn source(&self) -> String {
+        let names: Vec<&str> = self.entries.iter().map(|(name, _)| &**name).collect();
+        match (&*self.domain, names.join(", ")) {
+            ("", names) => names,
+            (domain, names) => format!("{domain}: {names}"),
+        }
+    }
+
     /// What limiters are asked for; `None` if that is more than any limiter charges at once.
     pub(super) fn chargeable(&self) -> Option<u32> {
         u32::try_from(self.cost).ok()

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 use redisson_rate_limiter::{RedissonClient, Rule, RuleConfig, Rules, RulesChange, RulesConfig};
 
@@ -33,7 +34,14 @@ pub(super) struct Shown {
     pub(super) is_shadow: bool,
     pub(super) rules: Vec<ShownRule>,
     /// Why the file as it is now was refused, if it was.
-    pub(super) error: Option<String>,
+    pub(super) refused: Option<Refused>,
+}
+
+/// Why a file was refused, and since when there is none that is not.
+#[derive(Debug, Clone)]
+pub(super) struct Refused {
+    pub(super) since: Instant,
+    pub(super) cause: String,
 }
 
 #[derive(Debug, Clone)]
@@ -96,7 +104,13 @@ impl RulesFile {
                 *shown = Arc::new(Shown {
                     is_shadow: shown.is_shadow,
                     rules: shown.rules.clone(),
-                    error: Some(error.clone()),
+                    refused: Some(Refused {
+                        since: shown
+                            .refused
+                            .as_ref()
+                            .map_or_else(Instant::now, |it| it.since),
+                        cause: error.clone(),
+                    }),
                 });
                 Err(error)
             }

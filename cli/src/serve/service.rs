@@ -1,13 +1,13 @@
 //! What all connections have at hand, and how a request is decided, whatever protocol it came by.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use redisson_rate_limiter::{
-    DecisionSource, Error, ErrorKind, FailurePolicy, RedissonClient, Result, Verdict,
+    BreakerState, DecisionSource, Error, ErrorKind, FailurePolicy, Health, RedissonClient, Result,
+    Verdict,
 };
 use redisson_rate_limiter_metrics::Metrics;
 use tokio::sync::watch;
@@ -40,20 +40,62 @@ pub(super) struct Service {
     pub(super) prometheus: PrometheusHandle,
     /// Whether it ends.
     pub(super) closing: watch::Sender<bool>,
-    pub(super) is_store_there: AtomicBool,
+    pub(super) store: StoreState,
+}
+
+/// Whether the store answers.
+#[derive(Debug)]
+pub(super) struct StoreState(Mutex<Option<Away>>);
+
+/// That the store does not answer.
+#[derive(Debug, Clone)]
+pub(super) struct Away {
+    pub(super) since: Instant,
+    pub(super) cause: String,
+}
+
+impl StoreState {
+    /// As the client has found it.
+    pub(super) fn new(health: &Health) -> Self {
+        let cause = { health.servers.iter() }
+            .filter(|it| it.breaker != BreakerState::Closed)
+            .find_map(|it| it.last_cause.as_ref());
+        Self(Mutex::new(cause.map(|cause| Away {
+            since: Instant::now(),
+            cause: cause.to_string(),
+        })))
+    }
+
+    pub(super) fn away(&self) -> Option<Away> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn note(&self, answer: Result<()>) {
+        let mut away = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *away = answer.err().map(|error| Away {
+            since: away.take().map_or_else(Instant::now, |it| it.since),
+            cause: error.to_string(),
+        });
+    }
 }
 
 impl Service {
     /// Whether requests are decided: not while the server ends, nor while the store is away and they fail.
     pub(super) fn is_ready(&self) -> bool {
-        !*self.closing.borrow() && self.is_store_there.load(Ordering::Relaxed)
+        !*self.closing.borrow() && (!self.fails_without_store() || self.store.away().is_none())
     }
 
-    /// Asks the store whether it is there, if requests fail without it.
+    /// Whether requests fail while the store does not answer.
+    pub(super) fn fails_without_store(&self) -> bool {
+        self.settings.failure_policy == FailurePolicy::Error
+    }
+
+    /// Asks the store whether it is there.
     pub(super) async fn probe(&self) {
-        let is_there = self.settings.failure_policy != FailurePolicy::Error
-            || self.client.ping().await.is_ok();
-        self.is_store_there.store(is_there, Ordering::Relaxed);
+        self.store.note(self.client.ping().await);
     }
 
     /// Reads the rules again, and if `and_credentials` says so, tokens and certificates.
@@ -161,7 +203,13 @@ impl Service {
     }
 
     fn note(&self, parts: &[Part], verdict: &Result<Verdict<()>>) {
-        let Some(joint) = verdict.as_ref().ok().and_then(Verdict::decision) else {
+        let Ok(verdict) = verdict else {
+            return;
+        };
+        let Some(joint) = verdict.decision() else {
+            for part in parts {
+                self.usage.note_unmatched(&part.source());
+            }
             return;
         };
         let shown = self.rules.shown();
@@ -171,7 +219,7 @@ impl Service {
                     && (decision.is_granted() || denies(decision))
                 {
                     let key = rule.pattern.label(part);
-                    self.usage.note(name, key, decision.is_granted());
+                    self.usage.note(name, &key, decision.is_granted());
                 }
             }
         }

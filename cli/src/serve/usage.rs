@@ -1,307 +1,271 @@
-//! What the status page tells of use: of each rule over time, and which keys ask most and are denied most. All of it is bounded,
-//! however many keys there are.
+//! What the status page shows of use: of all requests and of each rule over time, which keys ask most
+//! and are denied most, and how long answers take. All of it is bounded, however many keys there are.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+mod keys;
+mod series;
 
-use redisson_rate_limiter::{Event, RequestResult};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redisson_rate_limiter::Event;
 use serde::Serialize;
+use sketches_ddsketch::{Config, DDSketch};
 
-/// A slot of the series is so many ticks, which come once a second.
-const TICKS: u64 = 5;
-/// The series is five minutes.
-const SLOTS: usize = 60;
-/// Keys are counted in the last one to two of these.
-const TICKS_OF_KEYS: u64 = 60;
-/// A key that has this part of the requests is among those counted.
-const MOST_KEYS: usize = 256;
-/// Those that are told.
-const SHOWN_KEYS: usize = 20;
+use self::keys::Keys;
+pub(super) use self::keys::Seen;
+use self::series::{Counts, Series};
 
-#[derive(Debug)]
+/// Keys and times are those of the last one to two of these.
+const TICKS_OF_RECENT: u64 = 60;
+
 pub(super) struct Usage {
     pub(super) since: Instant,
-    rules: Mutex<OfRules>,
-    keys: Mutex<OfKeys>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    ticks: u64,
+    requests: Series,
+    unmatched: Keys,
+    times: Times,
+    rules: HashMap<String, Rule>,
 }
 
 #[derive(Debug, Default)]
-struct OfRules {
-    ticks: u64,
-    by_name: HashMap<String, OfRule>,
+struct Rule {
+    series: Series,
+    asking: Keys,
+    denied: Keys,
+}
+
+/// How long the requests of this minute and of the one before took, in milliseconds.
+#[derive(Default)]
+struct Times {
+    now: DDSketch,
+    before: DDSketch,
+}
+
+/// How the requests of the last minute have ended.
+#[derive(Debug, Serialize)]
+pub(super) struct Recent {
+    #[serde(flatten)]
+    counts: Counts,
+    per_second: f64,
+    unmatched_per_second: f64,
+    /// 99 of 100 were answered within so many milliseconds.
+    p99_ms: Option<f64>,
 }
 
 /// How the requests of one rule have ended.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct OfRule {
-    pub(super) total: Counts,
+    total: Counts,
+    recent: Counts,
+    per_second: f64,
     /// The last slot is the current one.
-    pub(super) series: VecDeque<Counts>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Counts {
-    pub(super) granted: u64,
-    pub(super) denied: u64,
-    pub(super) failed: u64,
-}
-
-#[derive(Debug, Default)]
-struct OfKeys {
-    ticks: u64,
-    asking: Recent,
-    denied: Recent,
-}
-
-/// The counts of the current minute, and of the one before.
-#[derive(Debug, Default)]
-struct Recent {
-    now: Top,
-    before: Top,
-}
-
-/// The keys that are counted most, by the algorithm "space saving": a new key takes the place and the rank of the least.
-#[derive(Debug, Default)]
-struct Top(HashMap<Key, Count>);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    rule: String,
-    key: String,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Count {
-    /// How often it was seen since it has this place.
-    seen: u64,
-    /// At most as often as it was seen at all, and what the one had that was here before.
-    rank: u64,
-}
-
-/// A key, and how often it asked, or was denied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Seen {
-    pub(super) rule: String,
-    pub(super) key: String,
-    pub(super) requests: u64,
+    series: Vec<Counts>,
+    #[serde(skip)]
+    pub(super) asking: Vec<Seen>,
+    #[serde(skip)]
+    pub(super) denied: Vec<Seen>,
 }
 
 impl Usage {
     pub(super) fn new() -> Self {
         Self {
             since: Instant::now(),
-            rules: Mutex::default(),
-            keys: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    /// Counts a request by the rules that decided it.
+    /// Counts a request, and by the rules that decided it.
     pub(super) fn event(&self, event: &Event<'_>) {
         let Event::Request {
-            limiters, result, ..
+            limiters,
+            result,
+            took,
+            is_shadow,
+            ..
         } = event
         else {
             return;
         };
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = Counts::of(*result);
+        let mut state = self.state();
+        if !is_shadow {
+            state.requests.note(counts);
+            state.times.note(*took);
+        }
         for limiter in limiters.iter().filter(|it| it.is_deciding) {
-            if !rules.by_name.contains_key(limiter.name) {
-                rules
-                    .by_name
-                    .insert(limiter.name.to_owned(), OfRule::default());
-            }
-            if let Some(rule) = rules.by_name.get_mut(limiter.name) {
-                rule.note(*result);
-            }
+            state.rule(limiter.name).series.note(counts);
         }
     }
 
     /// Counts a request for a key.
-    pub(super) fn note(&self, rule: &str, key: String, is_granted: bool) {
-        let key = Key {
-            rule: rule.to_owned(),
-            key,
-        };
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn note(&self, rule: &str, key: &str, is_granted: bool) {
+        let mut state = self.state();
+        let rule = state.rule(rule);
         if !is_granted {
-            keys.denied.now.note(key.clone());
+            rule.denied.note(key);
         }
-        keys.asking.now.note(key);
+        rule.asking.note(key);
+    }
+
+    /// Counts a request that no rule matched, by what it came from.
+    pub(super) fn note_unmatched(&self, from: &str) {
+        let mut state = self.state();
+        state.requests.note(Counts::UNMATCHED);
+        state.unmatched.note(from);
     }
 
     /// Forgets the rules that are no more.
     pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.by_name.retain(|name, _| is_there(name));
+        self.state().rules.retain(|name, _| is_there(name));
     }
 
     /// To be called once a second.
     pub(super) fn tick(&self) {
-        let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.ticks += 1;
-        if rules.ticks.is_multiple_of(TICKS) {
-            rules.by_name.values_mut().for_each(OfRule::next_slot);
+        let mut state = self.state();
+        state.ticks += 1;
+        let is_new_minute = state.ticks.is_multiple_of(TICKS_OF_RECENT);
+        state.requests.tick();
+        for rule in state.rules.values_mut() {
+            rule.series.tick();
+            if is_new_minute {
+                rule.asking.next();
+                rule.denied.next();
+            }
         }
-        drop(rules);
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        keys.ticks += 1;
-        if keys.ticks.is_multiple_of(TICKS_OF_KEYS) {
-            keys.asking.next();
-            keys.denied.next();
+        if is_new_minute {
+            state.unmatched.next();
+            state.times.next();
+        }
+    }
+
+    pub(super) fn recent(&self) -> Recent {
+        let state = self.state();
+        let rate = state.requests.per_second();
+        Recent {
+            counts: state.requests.last_minute(),
+            per_second: rate.decided,
+            unmatched_per_second: rate.unmatched,
+            p99_ms: state.times.p99_ms(),
         }
     }
 
     pub(super) fn of_rule(&self, name: &str) -> OfRule {
-        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        rules.by_name.get(name).cloned().unwrap_or_default()
-    }
-
-    /// The keys that asked most, and those that were denied most.
-    pub(super) fn hottest(&self) -> (Vec<Seen>, Vec<Seen>) {
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        (keys.asking.most(), keys.denied.most())
-    }
-}
-
-impl OfRule {
-    fn note(&mut self, result: RequestResult) {
-        if self.series.is_empty() {
-            self.next_slot();
-        }
-        let slot = self.series.back_mut();
-        for counts in slot.into_iter().chain([&mut self.total]) {
-            match result {
-                RequestResult::Granted(_) => counts.granted += 1,
-                RequestResult::Denied(_) => counts.denied += 1,
-                _ => counts.failed += 1,
-            }
-        }
-    }
-
-    fn next_slot(&mut self) {
-        if self.series.len() == SLOTS {
-            self.series.pop_front();
-        }
-        self.series.push_back(Counts::default());
-    }
-}
-
-impl Recent {
-    fn next(&mut self) {
-        self.before = std::mem::take(&mut self.now);
-    }
-
-    fn most(&self) -> Vec<Seen> {
-        let mut together = self.before.0.clone();
-        for (key, count) in &self.now.0 {
-            let sum = together
-                .entry(key.clone())
-                .or_insert(Count { seen: 0, rank: 0 });
-            sum.seen += count.seen;
-        }
-        let mut seen: Vec<_> = { together.into_iter() }
-            .map(|(Key { rule, key }, count)| Seen {
-                rule,
-                key,
-                requests: count.seen,
-            })
-            .collect();
-        seen.sort_by(|one, other| {
-            let by_requests = other.requests.cmp(&one.requests);
-            by_requests.then_with(|| (&one.rule, &one.key).cmp(&(&other.rule, &other.key)))
-        });
-        seen.truncate(SHOWN_KEYS);
-        seen
-    }
-}
-
-impl Top {
-    fn note(&mut self, key: Key) {
-        if let Some(count) = self.0.get_mut(&key) {
-            count.seen += 1;
-            count.rank += 1;
-            return;
-        }
-        let mut rank = 0;
-        if self.0.len() == MOST_KEYS {
-            let least = self.0.iter().min_by_key(|(_, count)| count.rank);
-            if let Some((least, count)) = least.map(|(key, count)| (key.clone(), *count)) {
-                rank = count.rank;
-                self.0.remove(&least);
-            }
-        }
-        let count = Count {
-            seen: 1,
-            rank: rank + 1,
+        let state = self.state();
+        let Some(rule) = state.rules.get(name) else {
+            return OfRule::default();
         };
-        self.0.insert(key, count);
+        OfRule {
+            total: rule.series.total(),
+            recent: rule.series.last_minute(),
+            per_second: rule.series.per_second().decided,
+            series: rule.series.slots(),
+            asking: rule.asking.most(),
+            denied: rule.denied.most(),
+        }
+    }
+
+    /// Where the requests that no rule matched came from.
+    pub(super) fn unmatched(&self) -> Vec<Seen> {
+        self.state().unmatched.most()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn rule(&mut self, name: &str) -> &mut Rule {
+        self.rules.entry(name.to_owned()).or_default()
+    }
+}
+
+impl Times {
+    fn note(&mut self, took: Duration) {
+        self.now.add(took.as_secs_f64() * 1_000.0);
+    }
+
+    fn next(&mut self) {
+        self.before = std::mem::replace(&mut self.now, DDSketch::new(Config::defaults()));
+    }
+
+    fn p99_ms(&self) -> Option<f64> {
+        let mut together = self.before.clone();
+        together.merge(&self.now).ok()?;
+        together.quantile(0.99).ok().flatten()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use redisson_rate_limiter::RequestResult;
+
     use super::*;
 
-    fn requests(seen: &[Seen]) -> Vec<(&str, u64)> {
-        seen.iter().map(|it| (&*it.key, it.requests)).collect()
-    }
-
     #[test]
-    fn hot_keys_are_found_among_any_number_of_others() {
+    fn rules_that_are_no_more_are_forgotten() {
         let usage = Usage::new();
-        for i in 0..100_000 {
-            usage.note("rule", format!("once {i}"), true);
-            if i % 100 == 0 {
-                usage.note("rule", "hot".to_owned(), true);
-                usage.note("rule", "denied".to_owned(), i % 200 == 0);
-            }
+        for name in ["old", "kept"] {
+            let failed = Counts::of(RequestResult::TimedOut);
+            usage.state().rule(name).series.note(failed);
         }
-        let (asking, denied) = usage.hottest();
-        assert_eq!(requests(&asking)[..2], [("denied", 1_000), ("hot", 1_000)]);
-        assert_eq!(requests(&denied), [("denied", 500)]);
-        assert!(usage.keys.lock().unwrap().asking.now.0.len() <= MOST_KEYS);
+        usage.keep(|name| name == "kept");
+        assert_eq!(usage.of_rule("kept").total.failed, 1);
+        assert_eq!(usage.state().rules.len(), 1);
     }
 
     #[test]
     fn keys_are_forgotten_after_two_minutes() {
         let usage = Usage::new();
-        usage.note("rule", "alice".to_owned(), false);
-        for _ in 0..TICKS_OF_KEYS {
+        let asking = || usage.of_rule("rule").asking;
+        usage.note("rule", "alice", false);
+        for _ in 0..TICKS_OF_RECENT {
             usage.tick();
         }
-        usage.note("rule", "alice".to_owned(), true);
-        assert_eq!(requests(&usage.hottest().0), [("alice", 2)]);
-        for _ in 0..2 * TICKS_OF_KEYS {
+        usage.note("rule", "alice", true);
+        assert_eq!(asking()[0].requests, 2);
+        for _ in 0..2 * TICKS_OF_RECENT {
             usage.tick();
         }
-        assert_eq!(usage.hottest(), (Vec::new(), Vec::new()));
+        assert_eq!(asking(), []);
+        assert_eq!(usage.of_rule("rule").denied, []);
     }
 
     #[test]
-    fn rules_that_are_no_more_are_forgotten() {
+    fn ninety_nine_of_a_hundred_requests_were_answered_within_the_time_shown() {
+        let mut times = Times::default();
+        assert_eq!(times.p99_ms(), None);
+        for ms in 1..=100 {
+            times.note(Duration::from_millis(ms));
+        }
+        let shown = |times: &Times| times.p99_ms().map(|it| it.round() as u64);
+        let p99 = shown(&times);
+        assert!(p99.is_some_and(|it| (97..=101).contains(&it)), "{p99:?}");
+        times.next();
+        assert_eq!(shown(&times), p99);
+        times.next();
+        assert_eq!(times.p99_ms(), None);
+    }
+
+    #[test]
+    fn requests_that_no_rule_matched_are_counted_by_where_they_came_from() {
         let usage = Usage::new();
-        let mut rules = usage.rules.lock().unwrap();
-        for name in ["old", "kept"] {
-            let mut rule = OfRule::default();
-            rule.note(RequestResult::TimedOut);
-            rules.by_name.insert(name.to_owned(), rule);
+        for from in ["domain=a", "domain=b", "domain=a"] {
+            usage.note_unmatched(from);
         }
-        drop(rules);
-        usage.keep(|name| name == "kept");
-        assert_eq!(usage.of_rule("kept").total.failed, 1);
-        assert_eq!(usage.rules.lock().unwrap().by_name.len(), 1);
-    }
-
-    #[test]
-    fn a_series_has_the_last_five_minutes() {
-        let mut rule = OfRule::default();
-        for _ in 0..SLOTS + 10 {
-            rule.next_slot();
-            rule.note(RequestResult::TimedOut);
+        for _ in 0..5 {
+            usage.tick();
         }
-        assert_eq!(rule.series.len(), SLOTS);
-        assert_eq!(rule.total.failed, SLOTS as u64 + 10);
-        assert!(rule.series.iter().all(|slot| slot.failed == 1));
+        let unmatched = usage.unmatched();
+        assert_eq!(unmatched[0].key, "domain=a");
+        assert_eq!(unmatched[0].requests, 2);
+        let recent = usage.recent();
+        assert_eq!((recent.per_second, recent.unmatched_per_second), (0.0, 0.6));
     }
 }

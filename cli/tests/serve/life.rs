@@ -65,8 +65,11 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         "{refused}"
     );
     let status = serve.status_json().await;
-    let error = &status["rules_error"];
-    assert!(error.as_str().unwrap().contains("limmit"), "{error}");
+    let alert = &status["alerts"][0];
+    assert!(
+        alert["cause"].as_str().unwrap().contains("limmit"),
+        "{alert}"
+    );
     // The old rules are still those that are shown, with their keys.
     let names = status["rules"]
         .as_array()
@@ -75,7 +78,7 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         .map(|it| &it["name"]);
     assert_eq!(names.collect::<Vec<_>>(), ["per-user", "orders"]);
     assert_eq!(serve.check(json!({ "user": "bob" })).await, StatusCode::OK);
-    let asking = &serve.status_json().await["asking"];
+    let asking = &serve.status_json().await["rules"][0]["asking"];
     assert!(asking.to_string().contains("user=bob"), "{asking}");
     let metrics = serve.metrics().await;
     assert!(metrics.contains("rate_limiter_rules_valid 0"), "{metrics}");
@@ -94,7 +97,7 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         serve.check(json!({ "user": "alice" })).await,
         StatusCode::TOO_MANY_REQUESTS
     );
-    assert_eq!(serve.status_json().await["rules_error"], json!(null));
+    assert_eq!(serve.status_json().await["alerts"], json!([]));
     assert!(serve.metrics().await.contains("rate_limiter_rules_valid 1"));
 
     serve.signal(Signal::HUP);

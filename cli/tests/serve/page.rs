@@ -1,10 +1,11 @@
 //! The status page, in a browser.
 
-use std::process::{Command, Stdio};
+mod browser;
 
 use reqwest::StatusCode;
 use serde_json::json;
 
+use self::browser::{Report, View, chromium, see};
 use crate::http::RULES;
 use crate::support::servers::Server;
 use crate::support::{Serve, envoy};
@@ -18,37 +19,21 @@ const HOSTILE: [&str; 5] = [
     "\u{202e}\u{0}\u{1b}[31m",
 ];
 
-/// The document after its scripts have run.
-fn browsed(url: &str) -> String {
-    let profile = tempfile::tempdir().unwrap();
-    let output = Command::new("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-        ])
-        .args([
-            "--no-first-run",
-            "--disable-background-networking",
-            "--dump-dom",
-        ])
-        .arg("--virtual-time-budget=1500")
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(url)
-        .stdin(Stdio::null())
-        .output()
-        .expect("chromium is installed: see scripts/tools");
-    let (page, errors) = (
-        String::from_utf8(output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "{errors}");
-    page.unwrap()
+/// All that the page is seen on: a desk and a phone, by day and by night.
+const SCREENS: [(u32, bool); 4] = [(1280, false), (1280, true), (390, false), (390, true)];
+
+/// With all answers, once a rule has been used.
+fn used(width: u32) -> View<'static> {
+    View {
+        width,
+        is_dark: false,
+        until: ".rule rect",
+        answers: u32::MAX,
+    }
 }
 
-/// As the page has it, where a person sees what is hidden.
-fn as_html(text: &str) -> String {
+/// As the page shows it: what a person does not see is escaped.
+fn visible(text: &str) -> String {
     let visible = |it: char| match it {
         '\u{0}' | '\n' | '\u{1b}' | '\u{a0}' | '\u{200b}' | '\u{202e}' => {
             format!("\\u{{{:x}}}", u32::from(it))
@@ -56,36 +41,67 @@ fn as_html(text: &str) -> String {
         '\\' => "\\\\".to_owned(),
         other => other.to_string(),
     };
-    let text: String = text.chars().map(visible).collect();
-    let text = text.replace('&', "&amp;");
-    text.replace('<', "&lt;").replace('>', "&gt;")
+    text.chars().map(visible).collect()
+}
+
+/// How often a line of what is seen is this text.
+fn lines(text: &str, line: &str) -> usize {
+    text.lines().filter(|it| *it == line).count()
+}
+
+/// Nobody is shut out, and nothing has to be scrolled sideways.
+fn assert_usable(report: &Report, width: u32) {
+    assert_eq!(report.violations, [""; 0], "{width}");
+    assert_eq!(report.sideways, 0, "{width}: {}", report.text);
 }
 
 #[tokio::test]
-async fn the_page_shows_keys_as_text_and_nothing_in_them_runs() {
+async fn nothing_in_a_key_runs_under_the_policy_of_the_page() {
     let serve = Serve::start(RULES);
     for user in HOSTILE {
         for _ in 0..3 {
             serve.check(json!({ "user": user })).await;
         }
     }
-    let page = browsed(&format!("http://{}/", serve.admin));
+    let profile = tempfile::tempdir().unwrap();
+    let output = chromium(&profile)
+        .args(["--dump-dom", "--virtual-time-budget=1500"])
+        .arg(format!("http://{}/", serve.admin))
+        .output()
+        .await
+        .expect("chromium is installed: see scripts/tools");
+    let page = String::from_utf8(output.stdout).unwrap();
     assert!(page.contains("<title>rratelimiter</title>"), "{page}");
-    for key in &HOSTILE {
-        let cell = format!("<td class=\"key\">user={}</td>", as_html(key));
-        // Among those that ask most, and among those that are denied.
-        assert_eq!(page.matches(&cell).count(), 2, "{cell}: {page}");
-    }
+    assert!(page.contains("user=&lt;img src=x"), "{page}");
     for element in ["<img", "id=\"inserted\"", "<script>"] {
         assert!(!page.contains(element), "{page}");
     }
-    assert!(page.contains("<td>per-user</td><td>user</td>"), "{page}");
-    assert!(
-        page.contains("<td class=\"number\">10</td><td class=\"number\">5</td>"),
-        "{page}"
-    );
-    assert!(page.contains("<rect "), "{page}");
-    assert!(page.contains(">ready, up for "), "{page}");
+}
+
+#[tokio::test]
+async fn each_rule_shows_its_keys_as_text() {
+    let serve = Serve::start(RULES);
+    for user in HOSTILE {
+        for _ in 0..3 {
+            serve.check(json!({ "user": user })).await;
+        }
+    }
+    let report = see(&serve, used(1280)).await;
+    for key in HOSTILE {
+        // Among those that ask most, and among those that are denied most.
+        let line = format!("user={}", visible(key));
+        assert_eq!(lines(&report.text, &line), 2, "{line}: {}", report.text);
+    }
+    assert!(!report.elements.contains(&"img".to_owned()));
+    for text in [
+        "✓ ready",
+        "33 % denied",
+        "fixed window, limit 2, window ms 3600000",
+    ] {
+        assert!(report.text.contains(text), "{text}: {}", report.text);
+    }
+    // The other rule.
+    assert!(report.text.contains("never used"), "{}", report.text);
 }
 
 #[tokio::test]
@@ -96,18 +112,36 @@ async fn keys_that_differ_do_not_look_the_same() {
         "admi\u{200b}n",
         "\u{202e}nimda",
         "admin\n",
-        "admin ",
         "admin\u{a0}",
         "admi\\u{200b}n",
     ];
     for user in alike {
         serve.check(json!({ "user": user })).await;
     }
-    let page = browsed(&format!("http://{}/", serve.admin));
+    serve.check(json!({ "user": "admin " })).await;
+    let report = see(&serve, used(390)).await;
     for key in alike {
-        let cell = format!("<td class=\"key\">user={}</td>", as_html(key));
-        assert_eq!(page.matches(&cell).count(), 1, "{cell}: {page}");
+        let line = format!("user={}", visible(key));
+        assert_eq!(lines(&report.text, &line), 1, "{line}: {}", report.text);
     }
+    assert_eq!(
+        lines(&report.text, "user=admin\\u{20}"),
+        1,
+        "{}",
+        report.text
+    );
+}
+
+#[tokio::test]
+async fn a_long_key_is_cut_in_the_middle_and_whole_on_demand() {
+    let serve = Serve::start(RULES);
+    let key = format!("{}-{}", "a".repeat(100), "z".repeat(100));
+    serve.check(json!({ "user": key })).await;
+    let report = see(&serve, used(390)).await;
+    let cut = format!("user={} … {}", "a".repeat(14), "z".repeat(19));
+    assert_eq!(lines(&report.cut, &cut), 1, "{}", report.cut);
+    assert!(report.text.contains(&key), "{}", report.text);
+    assert_usable(&report, 390);
 }
 
 #[tokio::test]
@@ -121,22 +155,100 @@ async fn the_page_shows_names_of_rules_as_text() {
     };
     let rules: String = HOSTILE[..4].iter().enumerate().map(rule).collect();
     let serve = Serve::start(&rules);
-    for place in 0..4 {
-        let user = format!("user{place}");
-        for _ in 0..2 {
-            serve.check(json!({ user.as_str(): "a" })).await;
-        }
-    }
-    let page = browsed(&format!("http://{}/", serve.admin));
-    assert!(page.contains("<title>rratelimiter</title>"), "{page}");
+    serve.check(json!({ "user0": "a" })).await;
+    let report = see(&serve, used(390)).await;
     for name in &HOSTILE[..4] {
-        let cell = format!("<td>{}</td>", as_html(name));
-        // Among the rules, those that ask most, and those that are denied.
-        assert_eq!(page.matches(&cell).count(), 3, "{cell}: {page}");
+        assert!(
+            report.text.contains(&visible(name)),
+            "{name}: {}",
+            report.text
+        );
     }
-    for element in ["<img", "id=\"inserted\"", "<script>"] {
-        assert!(!page.contains(element), "{page}");
+    assert!(!report.elements.contains(&"img".to_owned()));
+    assert_usable(&report, 390);
+}
+
+#[tokio::test]
+async fn everybody_can_use_the_page_on_every_screen() {
+    let shadow = RULES.replace("prefix = ", "shadow = true\nprefix = ");
+    let serve = Serve::start(&shadow);
+    for _ in 0..5 {
+        let request = json!({ "domain": "shop", "entries": {} });
+        serve.post("/v1/check", request).await;
     }
+    for (width, is_dark) in SCREENS {
+        let report = see(
+            &serve,
+            View {
+                is_dark,
+                ..used(width)
+            },
+        )
+        .await;
+        assert_usable(&report, width);
+        assert!(
+            report.text.contains("40 % would be denied"),
+            "{}",
+            report.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_page_without_rules_in_use_says_so() {
+    let serve = Serve::start(RULES);
+    for (width, is_dark) in SCREENS {
+        let until = "#glance div";
+        let report = see(
+            &serve,
+            View {
+                is_dark,
+                until,
+                ..used(width)
+            },
+        )
+        .await;
+        assert_usable(&report, width);
+        assert_eq!(
+            report.text.matches("never used").count(),
+            2,
+            "{}",
+            report.text
+        );
+        assert!(report.text.contains("in memory"), "{}", report.text);
+    }
+}
+
+#[tokio::test]
+async fn a_page_turns_stale_when_its_server_is_silent() {
+    let serve = Serve::start(RULES);
+    for (width, is_dark) in SCREENS {
+        let view = View {
+            width,
+            is_dark,
+            until: "body.stale .rule",
+            answers: 1,
+        };
+        let report = see(&serve, view).await;
+        assert!(
+            report.text.contains("✗ stale: no answer for "),
+            "{}",
+            report.text
+        );
+        assert!(!report.text.contains("ready"), "{}", report.text);
+        assert_usable(&report, width);
+    }
+}
+
+#[tokio::test]
+async fn requests_that_no_rule_matches_are_shown_with_their_domain() {
+    let serve = Serve::start("rules = []");
+    let request = envoy("legacy", &[&[("path", "/old")]]);
+    serve.ask(request).await.unwrap();
+    let until = "#unmatched .key";
+    let report = see(&serve, View { until, ..used(390) }).await;
+    assert_eq!(lines(&report.text, "legacy: path"), 1, "{}", report.text);
+    assert_usable(&report, 390);
 }
 
 #[tokio::test]
@@ -152,12 +264,27 @@ async fn the_page_shows_a_refused_file_and_a_store_that_is_away() {
     drop(server);
     serve.line_with("breaker of ");
     while serve.get(&serve.admin, "/readyz").await.status() == StatusCode::OK {}
-    let page = browsed(&format!("http://{}/", serve.admin));
-    assert!(page.contains("The rules file was refused"), "{page}");
-    assert!(!page.contains("id=\"inserted\""), "{page}");
-    assert!(page.contains(">not ready, up for "), "{page}");
-    assert!(page.contains("<td class=\"bad\">"), "{page}");
-    assert!(page.contains("<td class=\"key\">user=alice</td>"), "{page}");
+    for (width, is_dark) in SCREENS {
+        let report = see(
+            &serve,
+            View {
+                is_dark,
+                ..used(width)
+            },
+        )
+        .await;
+        for text in [
+            "✗ not ready",
+            "The store does not answer, requests get 503, for ",
+            "The rules file is refused, the rules before it are in force, for ",
+            "✗ open",
+            "user=alice",
+        ] {
+            assert!(report.text.contains(text), "{text}: {}", report.text);
+        }
+        assert!(!report.elements.contains(&"b".to_owned()));
+        assert_usable(&report, width);
+    }
 }
 
 #[tokio::test]
