@@ -132,6 +132,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         true
     }
 
+    /// Runs a task that may give permits back, which [`given_back`](Self::given_back) waits for, whatever becomes of the
+    /// caller's runtime. In memory nothing waits for it: what it has spawned goes on.
+    fn give_back_in_background(&self, _task: GivingBack) {}
+
     /// The limiter with these keys, whether it exists or not. Sends nothing.
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore>;
 

@@ -131,9 +131,8 @@ impl RedissonClient {
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) or the keys are in several slots.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have been charged. One dropped while it waits for its turn gives back what it
-    /// took of limiters with a [`Rate`](crate::Rate); the other policies do not know single grants, so what they were charged
-    /// stays.
+    /// What limiters with a [`Rate`](crate::Rate) were charged by a request that is dropped goes back, in flight as well as while
+    /// it waits for its turn. The other policies do not know single grants, so what they were charged stays.
     pub async fn check_all(
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,

@@ -1,9 +1,10 @@
 //! Decisions of the policies, one by one and several at once.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -55,31 +56,42 @@ pub(crate) async fn check_target(
     }
 }
 
+/// The decisions of a call, and what its caller is given beside them.
+type Decided<G> = Result<(Vec<Decision>, G)>;
+
 /// Decides one request by several limiters, or says what they would decide: by `asking`, which makes `call`, or by their
-/// failure policies.
-pub(crate) async fn check_together(
-    store: &dyn Store,
+/// failure policies. With the decisions of the store comes what `asking` returns beside them.
+///
+/// If the future is dropped while the call is in flight, the call ends all the same, and what it returns is dropped then.
+pub(crate) async fn check_together<G: Send + 'static>(
+    store: &Arc<dyn Store>,
     local: &Arc<LocalStore>,
     requests: &Arc<[TargetRequest]>,
     call: &Arc<Call>,
-    asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
-) -> Result<Vec<Decision>> {
+    asking: impl Future<Output = Decided<G>> + Send + 'static,
+) -> Result<(Vec<Decision>, Option<G>)> {
     let is_error = requests.iter().any(|it| it.policy.is_error());
     let key = requests.first().map_or("", |first| &first.target.key);
     requests.iter().for_each(|it| local.note_use(&it.policy));
     let asking = async {
-        if local.share().is_some() && call.purpose == Purpose::Decide {
-            counted(local, requests, call, asking).await
-        } else {
-            asking.await
+        if call.purpose != Purpose::Decide {
+            return asking.await;
         }
+        if local.share().is_some() {
+            let counted = counted(local, requests, call, asking);
+            return to_its_end(store, requests, call, counted).await;
+        }
+        to_its_end(store, requests, call, asking).await
     };
-    let asking = over_store(store, key, is_error, asking);
+    let asking = over_store(&**store, key, is_error, asking);
     let answer = wherever_polled(store.call_deadline(), false, asking).await;
     let answer = answer.unwrap_or_else(|moved| asked(Err(moved.error(|| call.may_have_run()))));
     match answer? {
-        Asked::Answered(decisions) => Ok(decisions),
-        Asked::Unanswered(error) => without_store(local, requests, call.purpose, error),
+        Asked::Answered((decisions, beside)) => Ok((decisions, Some(beside))),
+        Asked::Unanswered(error) => {
+            let decisions = without_store(local, requests, call.purpose, error)?;
+            Ok((decisions, None))
+        }
     }
 }
 
@@ -101,46 +113,117 @@ pub(crate) async fn reset(store: &dyn Store, local: &LocalStore, target: Target)
 }
 
 /// Counts what the store grants. If it does not answer at once, a task counts it when the answer arrives, though the caller may
-/// be gone, or not polled.
-async fn counted(
+/// not be polled.
+fn counted<G: Send + 'static>(
     local: &Arc<LocalStore>,
     requests: &Arc<[TargetRequest]>,
     call: &Arc<Call>,
-    asking: impl Future<Output = Result<Vec<Decision>>> + Send + 'static,
-) -> Result<Vec<Decision>> {
+    asking: impl Future<Output = Decided<G>> + Send + 'static,
+) -> impl Future<Output = Decided<G>> + Send + 'static {
     let (local, requests) = (Arc::clone(local), Arc::clone(requests));
+    let call = Arc::clone(call);
     let mut counting = Box::pin(async move {
-        let decisions = asking.await?;
+        let (decisions, beside) = asking.await?;
         if decisions.iter().all(Decision::is_granted) {
             requests.iter().for_each(|request| request.count(&local));
         }
-        Ok(decisions)
+        Ok((decisions, beside))
     });
-    let at_once = poll_fn(|context| Poll::Ready(counting.as_mut().poll(context)));
-    if let Poll::Ready(decisions) = at_once.await {
-        return decisions;
-    }
-    let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
-    let (task, call) = (runtime.spawn(counting), Arc::clone(call));
-    let mut counting = Counting { task, call };
-    match (&mut counting.task).await {
-        Ok(decisions) => decisions,
-        // The runtime shuts down.
-        Err(_) => Err(Error::unanswered(counting.call.may_have_run())),
+    async move {
+        let at_once = poll_fn(|context| Poll::Ready(counting.as_mut().poll(context)));
+        if let Poll::Ready(decided) = at_once.await {
+            return decided;
+        }
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let mut counting = Counting {
+            task: runtime.spawn(counting),
+            call,
+        };
+        match (&mut counting.task).await {
+            Ok(decided) => decided,
+            // The runtime shuts down.
+            Err(_) => Err(Error::unanswered(counting.call.may_have_run())),
+        }
     }
 }
 
 /// The task of a joint decision. Without its caller it ends, unless the call may have been executed.
-struct Counting {
-    task: JoinHandle<Result<Vec<Decision>>>,
+struct Counting<G> {
+    task: JoinHandle<Decided<G>>,
     call: Arc<Call>,
 }
 
-impl Drop for Counting {
+impl<G> Drop for Counting<G> {
     fn drop(&mut self) {
         if !self.call.may_have_run() {
             self.task.abort();
         }
+    }
+}
+
+/// Makes a call that ends also without its caller, once it may have been executed: what it has taken goes back where nobody
+/// takes it over.
+async fn to_its_end<G: Send + 'static>(
+    store: &Arc<dyn Store>,
+    requests: &[TargetRequest],
+    call: &Arc<Call>,
+    asking: impl Future<Output = Decided<G>> + Send + 'static,
+) -> Decided<G> {
+    let longest_window = requests.iter().map(|it| it.quota().window).max();
+    let mut in_flight = InFlight {
+        asking: Some(Box::pin(asking)),
+        runtime: None,
+        store: Arc::clone(store),
+        call: Arc::clone(call),
+        longest_window: longest_window.unwrap_or_default(),
+    };
+    poll_fn(|context| in_flight.poll(context)).await
+}
+
+/// A call that is in flight, and where its caller polls it.
+struct InFlight<G: Send + 'static> {
+    /// `None` once it has ended.
+    asking: Option<Pin<Box<dyn Future<Output = Decided<G>> + Send>>>,
+    runtime: Option<Handle>,
+    store: Arc<dyn Store>,
+    call: Arc<Call>,
+    longest_window: Duration,
+}
+
+impl<G: Send + 'static> InFlight<G> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Decided<G>> {
+        let Some(asking) = &mut self.asking else {
+            return Poll::Pending;
+        };
+        let decided = asking.as_mut().poll(context);
+        if decided.is_ready() {
+            self.asking = None;
+        } else if self.runtime.is_none() {
+            self.runtime = Handle::try_current().ok();
+        }
+        decided
+    }
+}
+
+impl<G: Send + 'static> Drop for InFlight<G> {
+    fn drop(&mut self) {
+        let (Some(asking), Some(runtime)) = (self.asking.take(), &self.runtime) else {
+            return;
+        };
+        if !self.call.may_have_run() {
+            return;
+        }
+        let task = runtime.spawn(asking);
+        let (call, longest_window) = (Arc::clone(&self.call), self.longest_window);
+        self.store.give_back_in_background(Box::pin(async move {
+            match task.await {
+                // What it took goes back as this drops it.
+                Ok(Ok(_)) => Duration::ZERO,
+                Ok(Err(error)) if !error.is_unavailable() => Duration::ZERO,
+                Ok(Err(_)) | Err(_) if call.may_have_run() => longest_window,
+                Ok(Err(_)) | Err(_) => Duration::ZERO,
+            }
+        }));
     }
 }
 

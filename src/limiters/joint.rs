@@ -212,34 +212,40 @@ pub(crate) async fn check_all(
             }
         }
     };
-    let mut decided = decided.map(|decisions| JointDecision::by(&requests, decisions));
-    if let Ok(decision) = &mut decided
-        && mode == Mode::Enforced
-        && decision.has_delay()
-    {
-        let mut taken = Taken::nothing(registry);
-        taken.add(decision.grants());
-        match wait_for_turn(&mut decision.decisions).await {
-            Ok(()) => taken.keep(),
-            Err(error) => return Err(reported.failed(error)),
+    let decided = match decided {
+        Ok((decisions, taken)) => {
+            let mut decision = JointDecision::by(&requests, decisions);
+            if mode == Mode::Enforced
+                && decision.has_delay()
+                && let Err(error) = wait_for_turn(&mut decision.decisions).await
+            {
+                return Err(reported.failed(error));
+            }
+            taken.keep();
+            Ok(decision)
         }
-    }
+        Err(error) => Err(error),
+    };
     reported.ended(decided)
 }
 
-/// Decides a request by limiters that one call reaches.
+/// Decides a request by limiters that one call reaches. What it takes goes back unless it is kept, also where the answer
+/// comes after the future was dropped.
 async fn decide(
     registry: &Arc<Registry>,
     requests: &Arc<[TargetRequest]>,
-) -> Result<Vec<Decision>> {
+) -> Result<(Vec<Decision>, Taken)> {
     if let Some(memory) = registry.store.in_memory() {
         let changing = set_up_by(registry, requests, registry.store.call_deadline());
         let call = call_of(requests, Purpose::Decide);
         let answers = memory.check_call(&call)?;
         changing.into_iter().for_each(Sending::done);
-        return answers.decisions(&call);
+        let decisions = answers.decisions(&call)?;
+        let taken = taken_by(registry, requests, &decisions);
+        return Ok((decisions, taken));
     }
     let call = Arc::new(call_of(requests, Purpose::Decide));
+    let deadline = registry.store.call_deadline();
     // Boxed, because the future of the failure policy has room for it several times.
     let asking = Box::pin({
         let (registry, requests, call) = (
@@ -248,15 +254,26 @@ async fn decide(
             Arc::clone(&call),
         );
         async move {
-            let deadline = registry.store.call_deadline();
             let changing = set_up_by(&registry, &requests, deadline);
             let answers = registry.store.check(&call, deadline).await?;
             changing.into_iter().for_each(Sending::done);
-            answers.decisions(&call)
+            let decisions = answers.decisions(&call)?;
+            let taken = taken_by(&registry, &requests, &decisions);
+            Ok((decisions, taken))
         }
     });
-    let (store, local) = (&*registry.store, &registry.local_store);
-    check_together(store, local, requests, &call, asking).await
+    let (store, local) = (&registry.store, &registry.local_store);
+    let (decisions, taken) = check_together(store, local, requests, &call, asking).await?;
+    let taken = taken.unwrap_or_else(|| taken_by(registry, requests, &decisions));
+    Ok((decisions, taken))
+}
+
+/// The permits of RRateLimiters that these decisions have taken.
+fn taken_by(registry: &Arc<Registry>, requests: &[TargetRequest], decisions: &[Decision]) -> Taken {
+    let mut taken = Taken::nothing(registry);
+    let each = requests.iter().zip(decisions);
+    taken.add(each.filter_map(|(request, decision)| Charged::by(request).grant(decision)));
+    taken
 }
 
 impl Reports for JointDecision {
@@ -310,10 +327,11 @@ async fn peek_requests(
         let (store, call) = (Arc::clone(store), Arc::clone(&call));
         async move {
             let answers = store.check(&call, store.call_deadline()).await?;
-            answers.decisions(&call)
+            Ok((answers.decisions(&call)?, ()))
         }
     });
-    check_together(&**store, local, requests, &call, asking).await
+    let (decisions, _) = check_together(store, local, requests, &call, asking).await?;
+    Ok(decisions)
 }
 
 /// What `check` of one limiter would return.

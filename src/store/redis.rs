@@ -46,7 +46,7 @@ use redis::{Cmd, Value, from_redis_value};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::{LimiterStore, Store};
+use super::{GivingBack, LimiterStore, Store};
 use crate::clock::{Clock, LATE};
 use crate::error::{Error, Result};
 use crate::health::ServerHealth;
@@ -359,6 +359,10 @@ impl Store for RedisStore {
 
     async fn given_back(&self) -> bool {
         self.background.given_back().await
+    }
+
+    fn give_back_in_background(&self, task: GivingBack) {
+        self.background.give_back(task);
     }
 
     fn redis(&self) -> Option<&RedisStore> {

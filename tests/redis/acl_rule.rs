@@ -15,7 +15,7 @@ use crate::every_method;
 use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
-use crate::stopped_time::{StoppedTime, at_once, run_until_stalled};
+use crate::stopped_time::{StoppedTime, at_once, run_until_stalled, until};
 
 const PAGE: &str = include_str!("../../docs/connections.md");
 
@@ -354,6 +354,14 @@ async fn with_the_permissions_for_messages_waiters_are_told_what_comes_free() {
     let limiter = app.rate_limiter("orders:messages");
     let _stopped = StoppedTime::stop();
     let waiter = tokio::spawn(async move { limiter.acquire(1).await });
+    until("it has subscribed", async || {
+        let mut command = redis::cmd("PUBSUB");
+        command.arg("SHARDNUMSUB").arg("{orders:messages}:freed");
+        let asked = command.query_async(&mut fixture.raw.clone()).await;
+        let (_, subscribers): (String, u64) = asked.unwrap();
+        subscribers == 1
+    })
+    .await;
     run_until_stalled(&other).await;
     other.release(10).await.unwrap();
     at_once(waiter).await.unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! Closing a client waits for what is to be given back.
 
 use redisson_rate_limiter::{Error, Rate, RedissonClient};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
 use crate::by_hand::poll_once;
@@ -50,6 +50,68 @@ async fn closing_waits_until_what_a_dropped_request_was_granted_is_given_back() 
     refund.let_through().await;
     assert!(closing.await);
     assert_eq!(keys::left_and_used(raw, VALUE, PERMITS).await, (Some(5), 0));
+}
+
+#[tokio::test]
+async fn closing_waits_until_what_a_dropped_joint_decision_took_is_back() {
+    let (client, mut proxy, mut fixture) = behind_proxy().await;
+    let limiter = client.rate_limiter(NAME);
+    let other = client.rate_limiter("other");
+    other.set_rate(Rate::overall(5, HOUR)).await.unwrap();
+    // From here on the server knows the script.
+    let charges = || [limiter.charge(3).unwrap(), other.charge(2).unwrap()];
+    let decision = client.check_all(charges()).await.unwrap();
+    assert_eq!(client.refund_all(decision).await.unwrap(), 5);
+
+    proxy.next("EVALSHA", Fate::Held);
+    let mut request = Box::pin(client.check_all(charges()));
+    assert!(poll_once(&mut request).is_none());
+    let call = proxy.held().await;
+    drop(request);
+    let mut closing = Box::pin(client.close(PATIENT));
+    assert!(poll_once(&mut closing).is_none());
+    call.let_through().await;
+    assert!(closing.await);
+    let raw = &mut fixture.raw;
+    assert_eq!(keys::left_and_used(raw, VALUE, PERMITS).await, (Some(5), 0));
+    let others = keys::left_and_used(raw, "{other}:value", "{other}:permits").await;
+    assert_eq!(others, (Some(5), 0));
+}
+
+#[tokio::test]
+async fn joint_decisions_dropped_at_any_moment_keep_only_what_was_delivered() {
+    const RATE: u64 = 1_000_000;
+    let mut fixture = Fixture::start().await;
+    let client = RedissonClient::builder().response_timeout(PATIENT);
+    let client = client.connect(&fixture.server.url()).await.unwrap();
+    let limiters = [NAME, "other"].map(|name| client.rate_limiter(name));
+    for limiter in &limiters {
+        limiter.set_rate(Rate::overall(RATE, HOUR)).await.unwrap();
+    }
+    let mut delivered = 0;
+    for polls in 0..300 {
+        let charges = limiters.each_ref().map(|it| it.charge(1).unwrap());
+        let mut request = Box::pin(client.check_all(charges));
+        if polls % 3 == 0 {
+            assert!(request.await.unwrap().is_granted());
+            delivered += 1;
+            continue;
+        }
+        for _ in 0..polls % 40 {
+            if let Some(decision) = poll_once(&mut request) {
+                assert!(decision.unwrap().is_granted());
+                delivered += 1;
+                break;
+            }
+            yield_now().await;
+        }
+    }
+    assert!(client.close(PATIENT).await);
+    for name in [NAME, "other"] {
+        let (value, permits) = (format!("{{{name}}}:value"), format!("{{{name}}}:permits"));
+        let left = keys::left_and_used(&mut fixture.raw, &value, &permits).await;
+        assert_eq!(left, (Some(RATE as i64 - delivered), delivered), "{name}");
+    }
 }
 
 #[tokio::test]

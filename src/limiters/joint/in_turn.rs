@@ -19,7 +19,6 @@ use super::{Charged, Registry, decide, peek_requests};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::fallback::TargetRequest;
-use crate::grant::Grant;
 use crate::keys::hash_tag;
 use crate::store::Store;
 
@@ -90,11 +89,6 @@ impl Slot {
         let further = each.map(|(request, it)| it.remaining() / u64::from(request.cost.max(1)));
         further.min().unwrap_or(0)
     }
-
-    fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
-        let each = self.requests.iter().zip(&self.decisions);
-        each.filter_map(|(request, decision)| Charged::by(request).grant(decision))
-    }
 }
 
 /// What `peek_all` returns about limiters in several slots.
@@ -107,7 +101,7 @@ pub(super) async fn peek(registry: &Registry, mut slots: Vec<Slot>) -> Result<Ve
 pub(super) async fn decide_in_turn(
     registry: &Arc<Registry>,
     mut slots: Vec<Slot>,
-) -> Result<Vec<Decision>> {
+) -> Result<(Vec<Decision>, Taken)> {
     ask(registry, &mut slots).await?;
     slots.sort_by_key(|slot| (slot.is_granted(), slot.further(), slot.keeps_charges()));
     let mut taken = Taken::nothing(registry);
@@ -118,15 +112,15 @@ pub(super) async fn decide_in_turn(
             break;
         }
         // If it fails, what was taken is given back in the background.
-        slot.decisions = decide(registry, &slot.requests).await?;
+        let (decisions, of_slot) = decide(registry, &slot.requests).await?;
+        slot.decisions = decisions;
         is_denied |= !slot.is_granted();
-        taken.add(slot.grants());
+        taken.add_all(of_slot);
     }
-    match is_denied {
-        true => taken.give_back().await,
-        false => taken.keep(),
+    if is_denied {
+        taken.give_back().await;
     }
-    Ok(joined(slots))
+    Ok((joined(slots), taken))
 }
 
 /// Asks all slots at the same time what they would decide.

@@ -7,15 +7,15 @@ use crate::limiters::Registry;
 
 /// Permits of RRateLimiters, by their names in the store. They go back, also if the request's future is dropped, unless it
 /// proceeds.
-pub(in crate::limiters) struct Taken<'a> {
-    registry: &'a Registry,
+pub(in crate::limiters) struct Taken {
+    registry: Arc<Registry>,
     grants: Vec<(Arc<str>, Grant)>,
 }
 
-impl<'a> Taken<'a> {
-    pub(in crate::limiters) fn nothing(registry: &'a Registry) -> Self {
+impl Taken {
+    pub(in crate::limiters) fn nothing(registry: &Arc<Registry>) -> Self {
         Self {
-            registry,
+            registry: Arc::clone(registry),
             grants: Vec::new(),
         }
     }
@@ -24,12 +24,17 @@ impl<'a> Taken<'a> {
         self.grants.extend(grants);
     }
 
+    /// Takes over what was taken by another step of the request.
+    pub(in crate::limiters) fn add_all(&mut self, mut other: Self) {
+        self.grants.append(&mut other.grants);
+    }
+
     /// The request proceeds: its caller has the permits.
     pub(in crate::limiters) fn keep(mut self) {
         self.grants.clear();
     }
 
-    pub(in crate::limiters) async fn give_back(mut self) {
+    pub(in crate::limiters) async fn give_back(&mut self) {
         while let Some((name, grant)) = self.grants.last() {
             // If that fails, they come back when their window has passed.
             let _ = self.registry.rate_limiter(name).refund(grant.clone()).await;
@@ -38,7 +43,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Taken {
     fn drop(&mut self) {
         for (name, grant) in self.grants.drain(..) {
             self.registry.rate_limiter(&name).give_back(grant);
