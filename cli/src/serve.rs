@@ -23,11 +23,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use redisson_rate_limiter::{
     BreakerState, FailurePolicy, LimiterOptions, MemoryStore, RedissonClient,
 };
-use redisson_rate_limiter_metrics::Metrics;
+use redisson_rate_limiter_metrics::{BUCKETS, Metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -96,7 +96,10 @@ pub(crate) async fn run(
 
 async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Service, Failure> {
     let metrics = Metrics::new().near_limit(NEAR_LIMIT);
-    let prometheus = PrometheusBuilder::new().install_recorder();
+    let durations = Matcher::Suffix("_duration_seconds".to_owned());
+    let prometheus = PrometheusBuilder::new()
+        .set_buckets_for_metric(durations, &BUCKETS)
+        .and_then(PrometheusBuilder::install_recorder);
     let prometheus = prometheus.map_err(|error| Failure::usage(error.to_string()))?;
     metrics.describe();
     let usage = Arc::new(Usage::new());

@@ -2,11 +2,16 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "axum")]
+mod monitoring;
+
 use std::time::Duration;
 
 use metrics::{
     Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
+#[cfg(feature = "axum")]
+pub use monitoring::{Monitoring, MonitoringError};
 use redisson_rate_limiter::{AskedLimiter, BreakerState, Event, RedissonClient, RequestResult};
 
 /// Counts the [events](redisson_rate_limiter::RedissonClientBuilder::on_event) of a client in the recorder of the `metrics`
@@ -33,7 +38,7 @@ use redisson_rate_limiter::{AskedLimiter, BreakerState, Event, RedissonClient, R
 /// // The handler of `/metrics`:
 /// metrics.sample(&client);
 /// let text = prometheus.render();
-/// let counted = r#"rate_limiter_requests{limiter="login:",result="granted",source="store",mode="enforced"} 1"#;
+/// let counted = r#"rate_limiter_requests_total{limiter="login:",result="granted",source="store",mode="enforced"} 1"#;
 /// assert!(text.contains(counted), "{text}");
 /// # Ok(()) }
 /// ```
@@ -65,6 +70,8 @@ impl Metrics {
 
     /// Gives the recorder the units and descriptions. To be called once, after the recorder is installed.
     pub fn describe(&self) {
+        describe_gauge!(BUILD_INFO, "1, for the version of the metrics crate");
+        gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         describe_counter!(REQUESTS, "Requests for permits that have ended");
         describe_histogram!(
             REQUEST_DURATION,
@@ -158,19 +165,39 @@ impl Metrics {
     }
 }
 
-const REQUESTS: &str = "rate_limiter.requests";
-const REQUEST_DURATION: &str = "rate_limiter.request.duration";
-const REQUEST_QUEUE_DURATION: &str = "rate_limiter.request.queue.duration";
-const NEAR_LIMIT: &str = "rate_limiter.near_limit";
-const WAITERS: &str = "rate_limiter.waiters";
-const CALLS: &str = "rate_limiter.calls";
-const CALL_DURATION: &str = "rate_limiter.call.duration";
-const CALL_REQUESTS: &str = "rate_limiter.call.requests";
-const RETRIES: &str = "rate_limiter.retries";
-const CONNECTIONS: &str = "rate_limiter.connections";
-const CONNECTIONS_LOST: &str = "rate_limiter.connections_lost";
-const BREAKER: &str = "rate_limiter.breaker.state";
-const CLOCK_AHEAD: &str = "rate_limiter.clock_ahead";
+/// Upper bounds of buckets for the histograms, whose names end in `_duration_seconds`: from 0.1 ms, less than Redis takes on the
+/// same host, to half a minute in a queue.
+///
+/// ```
+/// use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+/// use redisson_rate_limiter_metrics::BUCKETS;
+///
+/// # fn main() -> Result<(), metrics_exporter_prometheus::BuildError> {
+/// let durations = Matcher::Suffix("_duration_seconds".to_owned());
+/// let recorder = PrometheusBuilder::new().set_buckets_for_metric(durations, &BUCKETS)?.build_recorder();
+/// assert!(BUCKETS.is_sorted());
+/// # drop(recorder);
+/// # Ok(()) }
+/// ```
+pub const BUCKETS: [f64; 17] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0,
+];
+
+const BUILD_INFO: &str = "rate_limiter_build_info";
+const REQUESTS: &str = "rate_limiter_requests_total";
+const REQUEST_DURATION: &str = "rate_limiter_request_duration_seconds";
+const REQUEST_QUEUE_DURATION: &str = "rate_limiter_request_queue_duration_seconds";
+const NEAR_LIMIT: &str = "rate_limiter_near_limit_total";
+const WAITERS: &str = "rate_limiter_waiters";
+const CALLS: &str = "rate_limiter_calls_total";
+const CALL_DURATION: &str = "rate_limiter_call_duration_seconds";
+const CALL_REQUESTS: &str = "rate_limiter_call_requests_total";
+const RETRIES: &str = "rate_limiter_call_retries_total";
+const CONNECTIONS: &str = "rate_limiter_connections_total";
+const CONNECTIONS_LOST: &str = "rate_limiter_connections_lost_total";
+const BREAKER: &str = "rate_limiter_breaker_state";
+const CLOCK_AHEAD: &str = "rate_limiter_clock_ahead_seconds";
 
 fn note_request(
     limiter: &AskedLimiter<'_>,

@@ -94,15 +94,15 @@ async fn requests_are_counted_by_limiter_result_source_and_mode() {
             1.0,
         ),
     ] {
-        let value = scrape.value("rate_limiter_requests", labels);
+        let value = scrape.value("rate_limiter_requests_total", labels);
         assert_eq!(value, Some(expected), "{labels}");
     }
-    let near = |labels| scrape.value("rate_limiter_near_limit", labels);
+    let near = |labels| scrape.value("rate_limiter_near_limit_total", labels);
     assert_eq!(near("limiter=login:, mode=enforced"), Some(1.0));
     assert_eq!(near("limiter=strict, mode=shadow"), Some(1.0));
     for (result, seconds) in [("granted", 0.0), ("cancelled", 5.0)] {
         let labels = format!("limiter=orders, result={result}");
-        for metric in ["request_duration", "request_queue_duration"] {
+        for metric in ["request_duration_seconds", "request_queue_duration_seconds"] {
             let value = |of: &str| scrape.value(&format!("rate_limiter_{metric}_{of}"), &labels);
             assert_eq!(value("count"), Some(1.0), "{metric}, {result}");
             assert_eq!(value("sum"), Some(seconds), "{metric}, {result}");
@@ -129,11 +129,11 @@ async fn waiting_for_a_turn_is_part_of_a_request_and_not_of_its_queue() {
         let metric = format!("rate_limiter_request_{of}");
         scrape.value(&metric, "limiter=calls, result=granted")
     };
-    assert_eq!(value("duration_count"), Some(3.0));
-    assert_eq!(value("queue_duration_count"), Some(3.0));
-    let waited = value("duration_sum").unwrap();
+    assert_eq!(value("duration_seconds_count"), Some(3.0));
+    assert_eq!(value("queue_duration_seconds_count"), Some(3.0));
+    let waited = value("duration_seconds_sum").unwrap();
     assert!(waited >= period.as_secs_f64(), "{waited}");
-    assert_eq!(value("queue_duration_sum"), Some(0.0));
+    assert_eq!(value("queue_duration_seconds_sum"), Some(0.0));
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn of_a_joint_decision_the_limiters_count_that_decided_it() {
     let scrape = Scrape::of(&recorder.handle().render());
     let counted = |limiter: &str, result: &str| {
         let labels = format!("limiter={limiter}, mode=enforced, result={result}, source=store");
-        scrape.value("rate_limiter_requests", &labels)
+        scrape.value("rate_limiter_requests_total", &labels)
     };
     assert_eq!(counted("narrow", "granted"), Some(2.0));
     assert_eq!(counted("wide", "granted"), Some(2.0));
@@ -166,7 +166,7 @@ async fn of_a_joint_decision_the_limiters_count_that_decided_it() {
     assert_eq!(counted("wide", "denied"), None);
     let near = |limiter: &str| {
         let labels = format!("limiter={limiter}, mode=enforced");
-        scrape.value("rate_limiter_near_limit", &labels)
+        scrape.value("rate_limiter_near_limit_total", &labels)
     };
     assert_eq!((near("narrow"), near("wide")), (Some(1.0), None));
 }
@@ -213,8 +213,8 @@ async fn the_states_of_a_breaker_are_numbers_and_each_connection_counts() {
 
     let scrape = Scrape::of(&recorder.handle().render());
     let value = |metric| scrape.value(metric, &labels);
-    assert_eq!(value("rate_limiter_connections"), Some(2.0));
-    assert_eq!(value("rate_limiter_connections_lost"), Some(1.0));
+    assert_eq!(value("rate_limiter_connections_total"), Some(2.0));
+    assert_eq!(value("rate_limiter_connections_lost_total"), Some(1.0));
 }
 
 #[tokio::test]
@@ -235,8 +235,14 @@ async fn what_a_failure_policy_grants_brings_no_key_near_its_limit() {
     }
     let scrape = Scrape::of(&recorder.handle().render());
     let labels = "limiter=logins, mode=enforced, result=granted, source=failure_policy";
-    assert_eq!(scrape.value("rate_limiter_requests", labels), Some(3.0));
-    let near = scrape.value("rate_limiter_near_limit", "limiter=logins, mode=enforced");
+    assert_eq!(
+        scrape.value("rate_limiter_requests_total", labels),
+        Some(3.0)
+    );
+    let near = scrape.value(
+        "rate_limiter_near_limit_total",
+        "limiter=logins, mode=enforced",
+    );
     assert_eq!(near, None);
 }
 
@@ -334,13 +340,19 @@ async fn calls_are_counted_with_their_requests_retries_and_durations() {
             scrape.value(&format!("rate_limiter_{metric}"), &labels)
         };
         let number = |number: u32| (number > 0).then_some(f64::from(number));
-        assert_eq!(value("calls", "answered=true, "), number(told.answered));
-        assert_eq!(value("calls", "answered=false, "), number(told.unanswered));
-        assert_eq!(value("call_requests", ""), Some(told.requests.into()));
-        assert_eq!(value("retries", ""), Some(told.retries.into()));
+        assert_eq!(
+            value("calls_total", "answered=true, "),
+            number(told.answered)
+        );
+        assert_eq!(
+            value("calls_total", "answered=false, "),
+            number(told.unanswered)
+        );
+        assert_eq!(value("call_requests_total", ""), Some(told.requests.into()));
+        assert_eq!(value("call_retries_total", ""), Some(told.retries.into()));
         let calls = told.answered + told.unanswered;
-        assert_eq!(value("call_duration_count", ""), number(calls));
-        assert_eq!(value("call_duration_sum", ""), Some(told.took));
+        assert_eq!(value("call_duration_seconds_count", ""), number(calls));
+        assert_eq!(value("call_duration_seconds_sum", ""), Some(told.took));
     }
 }
 
@@ -385,27 +397,38 @@ async fn the_guide_and_the_dashboard_have_each_metric_that_is_scraped() {
         Some(2.0)
     );
     assert_eq!(
-        scrape.value("rate_limiter_connections", &of_server),
+        scrape.value("rate_limiter_connections_total", &of_server),
         Some(1.0)
     );
     assert_eq!(
-        scrape.value("rate_limiter_connections_lost", &of_server),
+        scrape.value("rate_limiter_connections_lost_total", &of_server),
         Some(1.0)
     );
+    let text = recorder.handle().render();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, _kind) = line.split_once(' ').unwrap();
+        assert!(text.contains(&format!("# HELP {name} ")), "{name}");
+    }
     let answered = "answered=true, script=acquire";
-    assert_eq!(scrape.value("rate_limiter_calls", answered), Some(1.0));
-    assert_eq!(scrape.value("rate_limiter_clock_ahead", ""), Some(60.0));
+    assert_eq!(
+        scrape.value("rate_limiter_calls_total", answered),
+        Some(1.0)
+    );
+    assert_eq!(
+        scrape.value("rate_limiter_clock_ahead_seconds", ""),
+        Some(60.0)
+    );
 
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let guide = fs::read_to_string(root.join("../docs/operation.md")).unwrap();
     let (metrics_section, _spans) = guide.split_once("\n## Spans").unwrap();
     let rows = metrics_section
         .lines()
-        .filter(|line| line.starts_with("| `rate_limiter."));
+        .filter(|line| line.starts_with("| `rate_limiter_"));
     let rows = rows.map(|row| {
         let mut columns = row.trim_matches('|').split('|').map(str::trim);
         let (name, _kind) = (columns.next().unwrap(), columns.next().unwrap());
-        format!("{} {}", name.replace('.', "_"), columns.next().unwrap())
+        format!("{name} {}", columns.next().unwrap())
     });
     assert_eq!(rows.collect::<BTreeSet<_>>(), scrape.listed());
 

@@ -11,6 +11,8 @@ mod layer;
 pub mod reject;
 mod service;
 mod settings;
+#[cfg(feature = "signals")]
+pub mod signals;
 
 pub use charged::Charged;
 pub use decide::{ByRules, OneLimiter};

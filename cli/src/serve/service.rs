@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use metrics::{counter, gauge};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use redisson_rate_limiter::{
     BreakerState, DecisionSource, Error, ErrorKind, FailurePolicy, Health, RedissonClient, Result,
@@ -22,8 +22,9 @@ use super::part::Part;
 use super::rules::RulesFile;
 use super::usage::Usage;
 
-const RULES_VALID: &str = "rate_limiter.rules.valid";
-const RULES_RELOADS: &str = "rate_limiter.rules.reloads";
+const RULES_VALID: &str = "rate_limiter_rules_valid";
+const RULES_RELOADS: &str = "rate_limiter_rules_reloads_total";
+const UNMATCHED: &str = "rate_limiter_unmatched_requests_total";
 const READ: &str = "read";
 const REFUSED: &str = "refused";
 
@@ -208,6 +209,7 @@ impl Service {
         };
         let Some(joint) = verdict.decision() else {
             for part in parts {
+                counter!(UNMATCHED).increment(1);
                 self.usage.note_unmatched(&part.source());
             }
             return;
@@ -272,8 +274,15 @@ pub(super) fn unavailable(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// The metrics of the rules file, as it was read first: none waits for the first reload.
+/// The metrics of the rules file, as it was read first: none waits for the first reload, or the first request.
 pub(super) fn count_first_read() {
+    describe_gauge!(
+        RULES_VALID,
+        "1 where the rules file as it is now is in force, 0 where it is refused"
+    );
+    describe_counter!(RULES_RELOADS, "How often the rules file was read again");
+    describe_counter!(UNMATCHED, "Requests that no rule matched, which are let in");
+    counter!(UNMATCHED).increment(0);
     gauge!(RULES_VALID).set(1.0);
     for result in [READ, REFUSED] {
         counter!(RULES_RELOADS, "result" => result).increment(0);

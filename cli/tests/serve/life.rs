@@ -48,8 +48,8 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
     let metrics = serve.metrics().await;
     for metric in [
         "rate_limiter_rules_valid 1",
-        "rate_limiter_rules_reloads{result=\"read\"} 0",
-        "rate_limiter_rules_reloads{result=\"refused\"} 0",
+        "rate_limiter_rules_reloads_total{result=\"read\"} 0",
+        "rate_limiter_rules_reloads_total{result=\"refused\"} 0",
     ] {
         assert!(metrics.contains(metric), "{metric}: {metrics}");
     }
@@ -83,7 +83,7 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
     let metrics = serve.metrics().await;
     assert!(metrics.contains("rate_limiter_rules_valid 0"), "{metrics}");
     assert!(
-        metrics.contains("rate_limiter_rules_reloads{result=\"refused\"} 1"),
+        metrics.contains("rate_limiter_rules_reloads_total{result=\"refused\"} 1"),
         "{metrics}"
     );
 
@@ -198,7 +198,7 @@ async fn a_shutdown_ends_those_who_wait_and_loses_no_answer() {
     while !serve
         .metrics()
         .await
-        .contains("rate_limiter_requests{limiter=\"slow\",result=\"denied\"")
+        .contains("rate_limiter_requests_total{limiter=\"slow\",result=\"denied\"")
     {}
     serve.signal(Signal::TERM);
     let ended = waiting.await.unwrap().unwrap();

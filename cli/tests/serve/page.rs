@@ -248,6 +248,11 @@ async fn requests_that_no_rule_matches_are_shown_with_their_domain() {
     let until = "#unmatched .key";
     let report = see(&serve, View { until, ..used(390) }).await;
     assert_eq!(lines(&report.text, "legacy: path"), 1, "{}", report.text);
+    let metrics = serve.metrics().await;
+    assert!(
+        metrics.contains("\nrate_limiter_unmatched_requests_total 1\n"),
+        "{metrics}"
+    );
     assert_usable(&report, 390);
 }
 

@@ -4,8 +4,6 @@
 //! It keeps its limits in memory, or with `REDIS_URL` in Redis, listens at `ADDRESS` or 127.0.0.1:8080, and has the rules of the
 //! file that the first argument names. SIGHUP reads the file again; SIGINT and SIGTERM end the service.
 
-mod monitoring;
-mod signals;
 mod worker;
 
 use std::env;
@@ -18,8 +16,9 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use redisson_rate_limiter::{Rate, RedissonClient, RulesFile};
-use redisson_rate_limiter_tower::RateLimitLayer;
+use redisson_rate_limiter_metrics::Monitoring;
 use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, by};
+use redisson_rate_limiter_tower::{RateLimitLayer, signals};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -27,8 +26,8 @@ const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rules.toml");
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (metrics, prometheus) = monitoring::start()?;
-    let builder = RedissonClient::builder().on_event(move |event| metrics.note(event));
+    let monitoring = Monitoring::start()?;
+    let builder = RedissonClient::builder().on_event(monitoring.on_event());
     let client = builder
         .connect_or_memory(env::var("REDIS_URL").ok())
         .await?;
@@ -58,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/orders", post(accept))
         .layer(layer)
-        .merge(monitoring::routes(&client, metrics, prometheus))
+        .merge(monitoring.routes(&client))
         .into_make_service_with_connect_info::<SocketAddr>();
     let address = env::var("ADDRESS").unwrap_or_else(|_| "127.0.0.1:8080".to_owned());
     let end = signals::end()?;

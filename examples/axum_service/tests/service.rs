@@ -148,7 +148,7 @@ async fn limits_are_those_of_the_file(redis_url: Option<&str>) {
     let scrape = Scrape::of(&text);
     for (limiter, result, expected) in [("per-user", "denied", 1.0), ("orders", "denied", 2.0)] {
         let labels = format!("limiter={limiter}, mode=enforced, result={result}, source=store");
-        let value = scrape.value("rate_limiter_requests", &labels);
+        let value = scrape.value("rate_limiter_requests_total", &labels);
         assert_eq!(value, Some(expected), "{labels}");
     }
     assert_eq!(scrape.value("rate_limiter_waiters", ""), Some(0.0));

@@ -58,13 +58,17 @@ impl Scrape {
     }
 }
 
-/// The Prometheus project's own client, which ends the names of counters in `_total`.
+/// The Prometheus project's own client, which ends the names of counters in `_total` itself: they have to end so before.
 const PARSER: &str = "
 import json, sys
 from prometheus_client.parser import text_string_to_metric_families
-families = text_string_to_metric_families(sys.stdin.read())
+text = sys.stdin.read()
+families = list(text_string_to_metric_families(text))
+for family in families:
+    if family.type == 'counter':
+        assert f'# TYPE {family.name}_total counter' in text, family.name
 samples = [it for family in families for it in family.samples]
-print(json.dumps([[it.name.removesuffix('_total'), it.labels, it.value] for it in samples]))
+print(json.dumps([[it.name, it.labels, it.value] for it in samples]))
 ";
 
 /// Where `scripts/tools` puts it.

@@ -1,0 +1,94 @@
+//! The signals of the operating system by which a service is ended, and reads its rules again.
+//!
+//! Both are set up by the call itself: a signal that comes before the future is first polled is not lost.
+
+use std::io;
+
+/// Waits until the service is to end: SIGTERM or SIGINT, and elsewhere than on Unix Ctrl-C. For a graceful shutdown such as axum's.
+///
+/// ```
+/// use redisson_rate_limiter_tower::signals;
+/// use std::time::Duration;
+/// use tokio::time::timeout;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let end = signals::end()?;
+/// // axum::serve(listener, app).with_graceful_shutdown(end).await?;
+/// assert!(timeout(Duration::from_millis(1), end).await.is_err()); // nobody has sent one
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// If the system refuses the handler.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+///
+/// # Cancel safety
+/// A signal that came is lost with the future. The process no longer ends by these signals, also after the future is dropped.
+#[cfg(unix)]
+pub fn end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Waits until the service is to end: for Ctrl-C. For a graceful shutdown such as axum's.
+///
+/// # Errors
+/// Never, here.
+#[cfg(not(unix))]
+pub fn end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+    Ok(async {
+        // If the system refuses the handler, the process ends by the signal itself.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    })
+}
+
+/// Calls `reload` at each SIGHUP, in a task of the current runtime, one call after the other. On Unix only.
+///
+/// ```no_run
+/// use redisson_rate_limiter::{RulesFile, RedissonClient};
+/// use redisson_rate_limiter_tower::key::{Header, by};
+/// use redisson_rate_limiter_tower::{RateLimitLayer, signals};
+/// use std::sync::Arc;
+///
+/// # async fn start(client: RedissonClient) -> Result<(), Box<dyn std::error::Error>> {
+/// let file = RulesFile::new("rules.toml").key("user", by(Header::new("x-user")));
+/// let rules = Arc::new(client.rules_from(&file)?);
+/// let layer = RateLimitLayer::by_rules(Arc::clone(&rules));
+/// signals::on_hangup(move || match rules.replace_from(&file) {
+///     Ok(change) => println!("read the rules again: {change}"),
+///     Err(error) => println!("kept the rules: {error}"),
+/// })?;
+/// # drop(layer);
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// If the system refuses the handler.
+///
+/// # Panics
+/// Outside of a tokio runtime.
+#[cfg(unix)]
+pub fn on_hangup(reload: impl Fn() + Send + 'static) -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            reload();
+        }
+    });
+    Ok(())
+}
