@@ -69,6 +69,7 @@ impl Report {
             "limit": decision.limit(),
             "window_ms": millis(decision.window()),
             "remaining": decision.remaining(),
+            "available_in_ms": millis(decision.available_in()),
             "reset_ms": millis(decision.reset()),
             "retry_after_ms": decision.retry_after().map(millis),
         });

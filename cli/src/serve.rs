@@ -1,7 +1,7 @@
 //! `serve`: the limits of a rules file for services in any language, over HTTP and by Envoy's protocol.
 //!
 //! A connection enters by a `door`, which counts, encrypts and times it, and is served by `http`, `grpc` or `admin`. These read a
-//! request into the parts that `rules` decide (`part`, `pattern`), and ask the `service`.
+//! request into the parts that `rules` decide (`part`, `pattern`), and ask the `service`. A `trial` decides without a server.
 
 mod admin;
 mod arguments;
@@ -17,6 +17,7 @@ mod pattern;
 mod rules;
 mod service;
 mod timed_io;
+mod trial;
 mod usage;
 
 use std::io;
@@ -56,6 +57,12 @@ pub(crate) async fn run(
     store: StoreArguments,
     arguments: ServeArguments,
 ) -> Result<Report, Failure> {
+    if arguments.check {
+        return trial::check(&arguments.rules);
+    }
+    if let Some(request) = &arguments.tried {
+        return trial::decide(&arguments.rules, request).await;
+    }
     allow_many_files();
     let service = Arc::new(service(&store, arguments).await?);
     let mut signals = Signals::new().map_err(|error| failed(&error))?;

@@ -20,12 +20,21 @@ Signals:
 
 Examples:
   rratelimiter serve --rules rules.toml
+  rratelimiter serve --rules rules.toml --check
+  rratelimiter serve --rules rules.toml --try '{\"domain\": \"shop\", \"entries\": {\"user\": \"alice\"}}'
   REDIS_URL=redis://redis:6379 rratelimiter serve --rules rules.toml --grpc 0.0.0.0:8081 --failure-policy allow
   rratelimiter serve --rules rules.toml --http 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --token-file token")]
 pub(crate) struct ServeArguments {
     /// The file with the rules
     #[arg(long, value_name = "FILE")]
     pub(super) rules: PathBuf,
+    /// Only reads the rules, with exit code 0 if they are good and 2 if not, and warns of what may not be meant
+    #[arg(long, conflicts_with = "tried")]
+    pub(super) check: bool,
+    /// Only says which rules apply to this request of the HTTP API, and whether they would grant it with nothing used before:
+    /// exit code 0 if so, else 1
+    #[arg(long = "try", value_name = "JSON")]
+    pub(super) tried: Option<String>,
     /// Where the HTTP API listens; `off` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(super) http: Address,

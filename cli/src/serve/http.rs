@@ -16,6 +16,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioTimer;
 
 pub(super) use answer::{Answer, READ, content, health, is_read};
+pub(super) use asked::read_part;
 
 use super::door::{Io, drive};
 use super::service::Service;

@@ -116,6 +116,16 @@ impl Pattern {
         is_of_domain && entries.all(|entry| other.entries.iter().any(|it| entry.is_wider(it)))
     }
 
+    /// A name that stands there twice: no request to the HTTP API has that, and few descriptors.
+    pub(super) fn repeated(&self) -> Option<&str> {
+        let mut names = self.entries.iter().map(|it| &*it.name).enumerate();
+        let repeated = names.find(|(place, name)| {
+            let before = &self.entries[..*place];
+            before.iter().any(|it| it.name == *name)
+        });
+        repeated.map(|(_, name)| name)
+    }
+
     /// One of the values that a part is counted by.
     pub(super) fn value(&self, part: &Part, place: usize) -> Option<String> {
         let Some(entry) = self.entries.get(place) else {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use redisson_rate_limiter::{RedissonClient, Rule, RuleConfig, Rules, RulesChange, RulesConfig};
+use serde_json::json;
 
 use super::part::Part;
 use super::pattern::Pattern;
@@ -130,6 +131,21 @@ impl RulesFile {
 impl Shown {
     pub(super) fn rule(&self, name: &str) -> Option<&ShownRule> {
         self.rules.iter().find(|it| it.config.name == name)
+    }
+}
+
+impl ShownRule {
+    /// The algorithm and its numbers, in words.
+    pub(super) fn limit(&self) -> String {
+        let policy = json!(self.config.policy);
+        let numbers = policy.as_object().into_iter().flatten();
+        let numbers = numbers.filter(|(name, _)| *name != "algorithm");
+        let words = numbers.map(|(name, value)| format!("{} {value}", name.replace('_', " ")));
+        let algorithm = policy["algorithm"].as_str().unwrap_or_default();
+        { [algorithm.replace('_', " ")].into_iter() }
+            .chain(words)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 }
 

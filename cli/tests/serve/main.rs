@@ -14,4 +14,5 @@ mod page;
 mod sentinel;
 mod support;
 mod tls;
+mod trial;
 mod unit;

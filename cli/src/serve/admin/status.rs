@@ -52,27 +52,16 @@ fn alerts(service: &Service) -> Value {
     alerts.into()
 }
 
-fn rule(service: &Service, ShownRule { config, .. }: &ShownRule, all_in_shadow: bool) -> Value {
+fn rule(service: &Service, shown: &ShownRule, all_in_shadow: bool) -> Value {
+    let config = &shown.config;
     let usage = service.usage.of_rule(&config.name);
     json!({
         "name": config.name,
         "applies": config.key,
-        "limit": limit(&json!(config.policy)),
+        "limit": shown.limit(),
         "is_shadow": config.shadow || all_in_shadow,
         "use": usage,
         "asking": usage.asking,
         "denied": usage.denied,
     })
-}
-
-/// The algorithm and its numbers, in words.
-fn limit(policy: &Value) -> String {
-    let numbers = policy.as_object().into_iter().flatten();
-    let numbers = numbers.filter(|(name, _)| *name != "algorithm");
-    let words = numbers.map(|(name, value)| format!("{} {value}", name.replace('_', " ")));
-    let algorithm = policy["algorithm"].as_str().unwrap_or_default();
-    { [algorithm.replace('_', " ")].into_iter() }
-        .chain(words)
-        .collect::<Vec<_>>()
-        .join(", ")
 }

@@ -187,6 +187,7 @@ fn limit(name: &str, decision: &Decision) -> Value {
         "limit": decision.limit(),
         "window_ms": millis(decision.window()),
         "remaining": decision.remaining(),
+        "available_in_ms": millis(decision.available_in()),
         "reset_ms": millis(decision.reset()),
         "retry_after_ms": decision.retry_after().map(millis),
     })

@@ -12,7 +12,6 @@ use tokio::time::timeout;
 
 use super::answer::Answer;
 use super::asked::Asked;
-use crate::serve::part::Part;
 use crate::serve::service::Service;
 
 /// The largest body that is read.
@@ -28,15 +27,7 @@ pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Ans
         Err(refused) => return refused,
     };
     let wait = asked.timeout_ms.map(|it| Duration::from_millis(it.0));
-    let entries = asked.entries.0.into_iter();
-    let part = Part {
-        domain: asked.domain.0.into(),
-        entries: entries.map(|(name, value)| (name.0, value.0)).collect(),
-        is_descriptor: false,
-        is_first: true,
-        cost: asked.cost.0,
-        longest_turn: service.longest_turn(None),
-    };
+    let part = asked.into_part(service.longest_turn(None));
     let parts = std::slice::from_ref(&part);
     match (&*operation, wait) {
         ("/v1/acquire", Some(wait)) => {

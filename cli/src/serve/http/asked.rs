@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
+
+use crate::serve::part::Part;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,6 +20,26 @@ pub(super) struct Asked {
     /// Of `acquire`.
     #[serde(default)]
     pub(super) timeout_ms: Option<Whole>,
+}
+
+/// What a request in JSON asks rules for.
+pub(in crate::serve) fn read_part(text: &str) -> serde_json::Result<Part> {
+    let asked: Asked = serde_json::from_str(text)?;
+    Ok(asked.into_part(Duration::MAX))
+}
+
+impl Asked {
+    pub(super) fn into_part(self, longest_turn: Duration) -> Part {
+        let entries = self.entries.0.into_iter();
+        Part {
+            domain: self.domain.0.into(),
+            entries: entries.map(|(name, value)| (name.0, value.0)).collect(),
+            is_descriptor: false,
+            is_first: true,
+            cost: self.cost.0,
+            longest_turn,
+        }
+    }
 }
 
 /// A text, with a sign in place of what is not Unicode, such as half of a surrogate pair.

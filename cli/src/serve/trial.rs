@@ -1,0 +1,113 @@
+//! `serve --check` and `serve --try`: what the rules of a file say, without a server and a store.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::slice;
+
+use redisson_rate_limiter::{RedissonClient, Verdict};
+use serde_json::{Value, json};
+
+use super::http::read_part;
+use super::rules::{RulesFile, Shown, ShownRule};
+use crate::failure::Failure;
+use crate::report::Report;
+
+/// Reads the rules, and lists them with what may not be meant.
+pub(super) fn check(path: &Path) -> Result<Report, Failure> {
+    let client = RedissonClient::in_memory();
+    let file = RulesFile::open(&client, path.to_owned()).map_err(Failure::usage)?;
+    let shown = file.shown();
+    let warnings = warnings(&shown);
+    let mut text = format!("{}: {}", path.display(), number_of(shown.rules.len()));
+    for rule in &shown.rules {
+        line(&mut text, rule, &rule.config.key);
+    }
+    for warning in &warnings {
+        let _ = write!(text, "\nwarning: {warning}"); // a String takes everything
+    }
+    let names: Vec<&str> = shown.rules.iter().map(|it| &*it.config.name).collect();
+    Ok(Report::new(
+        text,
+        json!({ "rules": names, "warnings": warnings }),
+    ))
+}
+
+/// Lists the rules that apply to a request, and what they would decide if nothing had been used.
+pub(super) async fn decide(path: &Path, request: &str) -> Result<Report, Failure> {
+    let part = read_part(request)
+        .map_err(|error| Failure::usage(format!("the request of --try: {error}")))?;
+    let client = RedissonClient::in_memory();
+    let file = RulesFile::open(&client, path.to_owned()).map_err(Failure::usage)?;
+    let verdict = file.rules.peek_all(slice::from_ref(&part)).await?;
+    let shown = file.shown();
+    let applying = shown.rules.iter().filter(|it| it.pattern.applies_to(&part));
+    let (mut text, mut rules) = (String::new(), Vec::new());
+    for rule in applying {
+        let mut key = rule.pattern.label(&part);
+        if key.is_empty() {
+            key.push_str("all requests");
+        }
+        line(&mut text, rule, &key);
+        let is_shadow = rule.config.shadow || shown.is_shadow;
+        let name = &rule.config.name;
+        rules.push(json!({ "name": name, "key": key, "cost": part.cost, "shadow": is_shadow }));
+    }
+    let (is_granted, said, by) = match &verdict {
+        Verdict::Rejected((), joint) => {
+            let name = joint.deciding().0;
+            let said = format!("denied by {}", name.escape_debug());
+            (false, said, Value::from(name))
+        }
+        _ if rules.is_empty() => (true, "granted: no rule applies".to_owned(), Value::Null),
+        _ => (true, format!("granted, {} charged", part.cost), Value::Null),
+    };
+    let head = format!(
+        "{}, of which {} apply",
+        number_of(shown.rules.len()),
+        rules.len()
+    );
+    let json = json!({ "granted": is_granted, "denied_by": by, "rules": rules });
+    Ok(Report::either(
+        is_granted,
+        format!("{head}{text}\n{said}"),
+        json,
+    ))
+}
+
+fn number_of(rules: usize) -> String {
+    match rules {
+        1 => "1 rule".to_owned(),
+        rules => format!("{rules} rules"),
+    }
+}
+
+fn line(text: &mut String, rule: &ShownRule, by: &str) {
+    let name = rule.config.name.escape_debug();
+    let shadow = if rule.config.shadow { " (shadow)" } else { "" };
+    // A String takes everything.
+    let _ = write!(
+        text,
+        "\n  {name}{shadow}: {}: {}",
+        by.escape_debug(),
+        rule.limit()
+    );
+}
+
+fn warnings(shown: &Shown) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if shown.rules.is_empty() {
+        warnings.push("there are no rules: every request is granted".to_owned());
+    }
+    if shown.is_shadow {
+        warnings.push("`shadow` is true for the file: no request is denied".to_owned());
+    }
+    for rule in &shown.rules {
+        if let Some(entry) = rule.pattern.repeated() {
+            let (name, entry) = (rule.config.name.escape_debug(), entry.escape_debug());
+            warnings.push(format!(
+                "`key` of `{name}` has `{entry}` twice: it applies to descriptors of Envoy's protocol that have it twice, and to nothing else"
+            ));
+        }
+    }
+    warnings
+}

@@ -1,0 +1,114 @@
+//! `serve --check` and `serve --try`: the rules without a server.
+
+use std::fs;
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::http::RULES;
+use crate::support::command;
+
+/// What `serve` with these arguments says of the rules.
+fn of(rules: &str, arguments: &[&str]) -> Output {
+    let folder: TempDir = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    fs::write(&file, rules).unwrap();
+    // There is no Redis: a store would be an error.
+    let mut command = command(&file);
+    command.env("REDIS_URL", "redis://127.0.0.1:1");
+    command
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn tried(rules: &str, request: &Value) -> (Option<i32>, String) {
+    let output = of(rules, &["--try", &request.to_string()]);
+    (output.status.code(), text(&output))
+}
+
+#[test]
+fn good_rules_are_listed() {
+    let output = of(RULES, &["--check"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = text(&output);
+    let (head, rules) = said.split_once('\n').unwrap();
+    assert!(head.ends_with("rules.toml: 2 rules"), "{said}");
+    assert_eq!(
+        rules,
+        "  per-user: user: fixed window, limit 2, window ms 3600000\n  \
+         orders: shop: *: shared rate, interval ms 3600000, permits 3\n"
+    );
+}
+
+#[test]
+fn rules_that_are_refused_are_told_with_their_line_and_exit_code_2() {
+    let output = of(&RULES.replace("limit = 2", "limmit = 2"), &["--check"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("line 5: unknown field `limmit`"), "{said}");
+}
+
+#[test]
+fn what_may_not_be_meant_is_warned_of() {
+    let warned = |rules: &str| text(&of(rules, &["--check"]));
+    let of_none = warned("rules = []");
+    assert!(
+        of_none.contains("warning: there are no rules: every request is granted"),
+        "{of_none}"
+    );
+    let of_shadow = warned(&format!("shadow = true\n{RULES}"));
+    assert!(
+        of_shadow.contains("warning: `shadow` is true for the file"),
+        "{of_shadow}"
+    );
+    let twice = RULES.replace("key = \"user\"", "key = \"path=/a, path=/b\"");
+    let twice = twice.replace(
+        "[rules.keys]\nmonitoring = \"allow\"\nmallory = \"block\"\n",
+        "",
+    );
+    let of_twice = warned(&twice);
+    assert!(
+        of_twice.contains("warning: `key` of `per-user` has `path` twice"),
+        "{of_twice}"
+    );
+    assert!(!warned(RULES).contains("warning"));
+}
+
+#[test]
+fn a_request_is_tried_against_the_rules() {
+    let alice = json!({ "domain": "shop", "entries": { "user": "alice" }, "cost": 2 });
+    let granted = "2 rules, of which 2 apply\n  \
+                   per-user: user=alice: fixed window, limit 2, window ms 3600000\n  \
+                   orders: all requests: shared rate, interval ms 3600000, permits 3\n\
+                   granted, 2 charged\n";
+    assert_eq!(tried(RULES, &alice), (Some(0), granted.to_owned()));
+    let mallory = json!({ "entries": { "user": "mallory" } });
+    let (code, said) = tried(RULES, &mallory);
+    assert_eq!(code, Some(1));
+    assert!(said.ends_with("\ndenied by per-user\n"), "{said}");
+    let nobody = tried(RULES, &json!({ "domain": "elsewhere", "entries": {} }));
+    let none = "2 rules, of which 0 apply\ngranted: no rule applies\n";
+    assert_eq!(nobody, (Some(0), none.to_owned()));
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_refused() {
+    for request in [
+        "{",
+        "{}",
+        "{\"entries\": {\"a\": 1}}",
+        "{\"entries\": {}, \"cost\": 0}",
+    ] {
+        let output = of(RULES, &["--try", request]);
+        assert_eq!(output.status.code(), Some(2), "{request}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("the request of --try: "), "{said}");
+    }
+}
