@@ -1,5 +1,5 @@
-//! What limiters in memory cost: bytes allocated for each idle key, and what is left of them after the keys have
-//! expired and other requests have come.
+//! What limiters in memory cost: bytes allocated for each idle key, and what is left of them after
+//! the keys have expired and other requests have come.
 //!
 //! `cargo run --release --example memory` prints the table of `docs/memory.md`.
 
@@ -13,8 +13,8 @@ use tokio::time::advance;
 
 type Result<T> = std::result::Result<T, Box<dyn error::Error>>;
 
-/// Some 660 for each of the store's 128 tables, which have room for 448 or 896: the hash differs in each run, but no table gets so
-/// many or so few that it has another size.
+/// Some 660 for each of the store's 128 tables, which have room for 448 or 896: the hash differs in
+/// each run, but no table gets so many or so few that it has another size.
 const KEYS: usize = 84_000;
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,8 @@
-//! Five permits a second, shared by three workers: what each asks for, when it is granted, and when permits come back.
+//! Five permits a second, shared by three workers: what each asks for, when it is granted, and when
+//! permits come back.
 //!
-//! Runs in memory, or on Redis if `REDIS_URL` is set: `REDIS_URL=redis://127.0.0.1:6379 cargo run --example quickstart`
+//! Runs in memory, or on Redis if `REDIS_URL` is set: `REDIS_URL=redis://127.0.0.1:6379 cargo
+//! run --example quickstart`
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Prints the Lua scripts as this crate sends them, for who writes a client in another language; see `lua/README.md`.
+//! Prints the Lua scripts as this crate sends them, for who writes a client in another language;
+//! see `lua/README.md`.
 //!
 //! ```sh
 //! cargo run --example scripts                 # the SHA-1 and the name of each script, as in lua/sha1.txt

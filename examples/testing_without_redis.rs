@@ -1,5 +1,5 @@
-//! How a service is tested without Redis: its tests pass it a client in memory, and pause tokio's time. So a wait takes no
-//! real time, and tests compare it for equality.
+//! How a service is tested without Redis: its tests pass it a client in memory, and pause tokio's
+//! time. So a wait takes no real time, and tests compare it for equality.
 //!
 //! `cargo test -p examples --example testing_without_redis`
 

@@ -1,26 +1,33 @@
-//! Requests that share calls: one call per key is in flight, and requests that arrive in the meantime share the next.
+//! Requests that share calls: one call per key is in flight, and requests that arrive in the
+//! meantime share the next.
 //!
-//! A request that finds no other on its key makes its own call, a *direct call*, at no extra cost. Requests that arrive
-//! while a call is in flight are enqueued. A task, the flusher, sends all that are pending as the next call, in the
-//! order of arrival. So a key with many requests costs few calls. For some kinds of request there are two flushers, see
-//! [`Calls::calls_at_once`]. Callers that were answered together ask again together: after a shared call the flusher lets
-//! them run before it looks for pending requests, so the first of them makes no direct call.
+//! A request that finds no other on its key makes its own call, a *direct call*, at no extra cost.
+//! Requests that arrive while a call is in flight are enqueued. A task, the flusher, sends all that
+//! are pending as the next call, in the order of arrival. So a key with many requests costs few
+//! calls. For some kinds of request there are two flushers, see [`Calls::calls_at_once`]. Callers
+//! that were answered together ask again together: after a shared call the flusher lets them run
+//! before it looks for pending requests, so the first of them makes no direct call.
 //!
-//! **Silence.** A call that was sent and is not answered for a while holds up no other: its answer may be lost, and only
-//! its own. The next call is made beside it, and no later request depends on what becomes of it.
+//! **Silence.** A call that was sent and is not answered for a while holds up no other: its answer
+//! may be lost, and only its own. The next call is made beside it, and no later request depends on
+//! what becomes of it.
 //!
-//! **Runtimes.** Requests share calls only with requests of the same tokio runtime: a key has a [`Flight`] per runtime,
-//! and the flusher runs on it. So no request waits for a runtime that is not polled. A request that is polled on
-//! another runtime than before, or whose runtime has shut down, is made again on the runtime that polls it.
+//! **Runtimes.** Requests share calls only with requests of the same tokio runtime: a key has a
+//! [`Flight`] per runtime, and the flusher runs on it. So no request waits for a runtime that is
+//! not polled. A request that is polled on another runtime than before, or whose runtime has shut
+//! down, is made again on the runtime that polls it.
 //!
-//! **Time.** Each request has its own deadline, which counts from its arrival. A request that is still pending then was
-//! never sent. One that is in flight may have been executed if [`Calls::may_have_run`] says so of its call.
+//! **Time.** Each request has its own deadline, which counts from its arrival. A request that is
+//! still pending then was never sent. One that is in flight may have been executed if
+//! [`Calls::may_have_run`] says so of its call.
 //!
-//! **Cancellation.** A request that is dropped while pending is skipped. One that is dropped in flight leaves its
-//! answer to [`Calls::unclaimed`]. If nobody waits for a call any more, [`Calls::abandon`] is called at once, because
-//! the runtime that would read the answer may not run again. If others wait, [`Calls::abandon_overdue`] is called.
+//! **Cancellation.** A request that is dropped while pending is skipped. One that is dropped in
+//! flight leaves its answer to [`Calls::unclaimed`]. If nobody waits for a call any more,
+//! [`Calls::abandon`] is called at once, because the runtime that would read the answer may not run
+//! again. If others wait, [`Calls::abandon_overdue`] is called.
 //!
-//! **Wakers** are foreign code, which may make requests or panic: none is run, or dropped, under the lock.
+//! **Wakers** are foreign code, which may make requests or panic: none is run, or dropped, under
+//! the lock.
 
 mod direct;
 mod flusher;
@@ -48,11 +55,12 @@ use direct::DirectCall;
 use flusher::Flusher;
 use ticket::Ticket;
 
-/// A call that was sent and makes no progress holds up no other for longer. A connection that is silent for so long is
-/// replaced, so the next call has its answer sooner.
+/// A call that was sent and makes no progress holds up no other for longer. A connection that is
+/// silent for so long is replaced, so the next call has its answer sooner.
 pub(crate) const LONGEST_HOLD_UP: Duration = Duration::from_millis(500);
 
-/// How long a call without progress holds up others that have this time in all: it leaves them half of it at least.
+/// How long a call without progress holds up others that have this time in all: it leaves them half
+/// of it at least.
 pub(crate) fn longest_hold_up(time: Duration) -> Duration {
     LONGEST_HOLD_UP.min(time / 2)
 }
@@ -88,7 +96,8 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// The permits a request may take. Those of one call fit its [`room`](Self::room).
     fn cost(request: &Self::Request) -> u32;
 
-    /// The permits that a call which begins with this request may take, at least as many as each of them alone.
+    /// The permits that a call which begins with this request may take, at least as many as each of
+    /// them alone.
     fn room(_first: &Self::Request) -> u32 {
         u32::MAX
     }
@@ -112,8 +121,8 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
     /// Nobody waits for this call any more, and its runtime may never read the answer.
     fn abandon(&self, call: &Self::Call);
 
-    /// Some callers no longer wait for this call, and others do: it is abandoned if its answer is not read by
-    /// `deadline`.
+    /// Some callers no longer wait for this call, and others do: it is abandoned if its answer is
+    /// not read by `deadline`.
     fn abandon_overdue(&self, call: &Self::Call, deadline: Instant);
 
     /// These answers of one call had no recipient.
@@ -132,7 +141,8 @@ type FlightKey<C> = (runtime::Id, <C as Calls>::Key);
 /// The requests of one key on one runtime.
 struct Flight<C: Calls> {
     has_direct_call: bool,
-    /// How many flushers take pending requests: all have a call in flight, but for those that are about to take some.
+    /// How many flushers take pending requests: all have a call in flight, but for those that are
+    /// about to take some.
     flushers: usize,
     pending: VecDeque<Entry<C>>,
     /// The number of the next request to be enqueued.
@@ -174,8 +184,8 @@ struct Entry<C: Calls> {
     answer: Option<oneshot::Sender<Result<C::Answer>>>,
 }
 
-/// Sends an answer; returns it if nobody receives it. A waker that panics does not keep the answers from later
-/// requests.
+/// Sends an answer; returns it if nobody receives it. A waker that panics does not keep the answers
+/// from later requests.
 pub(crate) fn deliver<T>(sender: oneshot::Sender<T>, answer: T) -> Option<T> {
     let sending = AssertUnwindSafe(|| sender.send(answer).err());
     // The answer is there before the waker runs.
@@ -353,7 +363,8 @@ impl<C: Calls> BatchCall<C> {
 }
 
 impl<C: Calls> Flight<C> {
-    /// Counts one flusher more, to be spawned, unless the pending requests wait for one of those that there are.
+    /// Counts one flusher more, to be spawned, unless the pending requests wait for one of those
+    /// that there are.
     fn add_flusher(&mut self) -> bool {
         let Some(last) = self.pending.back() else {
             return false;

@@ -19,7 +19,8 @@ use crate::error::Result;
 use crate::limiters::Registry;
 use crate::store::memory::MemoryStore;
 
-/// Hands out the limiters of one Redis, or of one store in memory. Cheap to clone; clones share everything.
+/// Hands out the limiters of one Redis, or of one store in memory. Cheap to clone; clones share
+/// everything.
 ///
 /// ```
 /// use redisson_rate_limiter::{Rate, RedissonClient};
@@ -63,7 +64,8 @@ impl RedissonClient {
         Self::builder().connect(urls).await
     }
 
-    /// A client with a store of its own in this process, without a server. For clients that share a store, see [`MemoryStore`].
+    /// A client with a store of its own in this process, without a server. For clients that share a
+    /// store, see [`MemoryStore`].
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -101,8 +103,8 @@ impl RedissonClient {
         &self.0.local_store
     }
 
-    /// The client's id: the one that it was [given](RedissonClientBuilder::client_id), or a UUID. A rate [per
-    /// client](crate::RateType::PerClient) identifies clients by it.
+    /// The client's id: the one that it was [given](RedissonClientBuilder::client_id), or a UUID. A
+    /// rate [per client](crate::RateType::PerClient) identifies clients by it.
     #[doc(alias = "getId")]
     #[must_use]
     pub fn id(&self) -> &str {

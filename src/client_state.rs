@@ -1,4 +1,5 @@
-//! What all handles of a client share besides its store: whether it is closed, and the handler of its events.
+//! What all handles of a client share besides its store: whether it is closed, and the handler of
+//! its events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,8 +24,8 @@ impl ClientState {
         }
     }
 
-    /// Refuses a request of a client that was closed. One that may wait is refused by its queue too, which is closed
-    /// later.
+    /// Refuses a request of a client that was closed. One that may wait is refused by its queue
+    /// too, which is closed later.
     #[inline]
     pub(crate) fn admit(&self) -> Result<()> {
         match self.is_closed() {

@@ -1,5 +1,5 @@
-//! The cases in `lua/vectors/client/`: what a client concludes by itself, by the rules of `lua/README.md`. The module that
-//! has a rule holds it to the cases of its file.
+//! The cases in `lua/vectors/client/`: what a client concludes by itself, by the rules of
+//! `lua/README.md`. The module that has a rule holds it to the cases of its file.
 
 use std::path::Path;
 use std::{env, fs};
@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 
 use crate::pretty_json::pretty;
 
-/// Holds a rule to the cases of a file: `conclude` returns what follows from what a case gives. With `RECORD_VECTORS=1`
-/// that is written to the file instead.
+/// Holds a rule to the cases of a file: `conclude` returns what follows from what a case gives.
+/// With `RECORD_VECTORS=1` that is written to the file instead.
 pub(crate) fn hold(file: &str, conclude: impl Fn(&Json) -> Json) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua/vectors/client");
     let path = folder.join(file).with_extension("json");

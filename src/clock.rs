@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 /// The clock that decides when a permit was taken and when it comes back.
 ///
-/// All processes that share a limiter should use clocks that agree. The default is the server's clock, which they share.
+/// All processes that share a limiter should use clocks that agree. The default is the server's
+/// clock, which they share.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -36,11 +37,13 @@ enum Source {
 /// As good as never: nobody waits for longer, and each clock can show what is so far away.
 pub(crate) const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// No clock is further than this from the epoch, in ms: with an interval added it is still an exact Lua number.
+/// No clock is further than this from the epoch, in ms: with an interval added it is still an exact
+/// Lua number.
 const FURTHEST: i64 = 1 << 52;
 
 impl Clock {
-    /// The clock of the store: Redis's `TIME`, read in the script. In memory it is tokio's clock, so that paused time applies.
+    /// The clock of the store: Redis's `TIME`, read in the script. In memory it is tokio's clock,
+    /// so that paused time applies.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -60,8 +63,8 @@ impl Clock {
         Self(Source::Server)
     }
 
-    /// This machine's clock, as Redisson uses it. A client whose clock is ahead makes the others wait longer, and is granted
-    /// more than the rate.
+    /// This machine's clock, as Redisson uses it. A client whose clock is ahead makes the others
+    /// wait longer, and is granted more than the rate.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -81,8 +84,8 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock of the caller's, in milliseconds since the epoch, for tests and simulations. Times are clamped to -2^52 to
-    /// 2^52 ms.
+    /// A clock of the caller's, in milliseconds since the epoch, for tests and simulations. Times
+    /// are clamped to -2^52 to 2^52 ms.
     ///
     /// ```
     /// use redisson_rate_limiter::{Clock, MemoryStore, Rate, RedissonClient};
@@ -152,8 +155,8 @@ pub(crate) fn system_millis() -> i64 {
     }
 }
 
-/// Tokio's clock as milliseconds since the epoch: it starts at the system's time and stops while tokio's time is
-/// paused.
+/// Tokio's clock as milliseconds since the epoch: it starts at the system's time and stops while
+/// tokio's time is paused.
 #[derive(Debug)]
 pub(crate) struct TokioClock {
     started: Instant,

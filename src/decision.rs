@@ -46,8 +46,8 @@ pub(crate) use of_answer::{check_fits, decision, decision_alone, is_granted};
 /// # fn main() {}
 /// ```
 ///
-/// It is not `#[non_exhaustive]`: a request is granted or denied, so a `match` needs no wildcard arm. What a decision
-/// contains may grow: [`Granted`] and [`Denied`] are `#[non_exhaustive]`.
+/// It is not `#[non_exhaustive]`: a request is granted or denied, so a `match` needs no wildcard
+/// arm. What a decision contains may grow: [`Granted`] and [`Denied`] are `#[non_exhaustive]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a request that was denied must not go on"]
 pub enum Decision {
@@ -74,7 +74,8 @@ pub enum Decision {
 pub enum DecisionSource {
     /// The store: Redis, or the memory of a client without Redis.
     Store,
-    /// An earlier answer of the store, which this client [remembers](crate::LimiterOptions::remember_denials): a denial.
+    /// An earlier answer of the store, which this client
+    /// [remembers](crate::LimiterOptions::remember_denials): a denial.
     Remembered,
     /// The [`FailurePolicy`](crate::FailurePolicy), because Redis could not decide.
     FailurePolicy,
@@ -102,8 +103,8 @@ impl Decision {
         matches!(self, Self::Granted(_))
     }
 
-    /// The most that a target has: the permits of a rate, the limit of a window, the capacity of a bucket. 0 if unknown,
-    /// because a [`FailurePolicy`](crate::FailurePolicy) decided.
+    /// The most that a target has: the permits of a rate, the limit of a window, the capacity of a
+    /// bucket. 0 if unknown, because a [`FailurePolicy`](crate::FailurePolicy) decided.
     #[must_use]
     pub fn limit(&self) -> u64 {
         match self {
@@ -112,8 +113,8 @@ impl Decision {
         }
     }
 
-    /// The time in which the whole [limit](Self::limit) comes back, once all of it is taken: see [`Quota`](crate::Quota).
-    /// Zero if unknown.
+    /// The time in which the whole [limit](Self::limit) comes back, once all of it is taken: see
+    /// [`Quota`](crate::Quota). Zero if unknown.
     #[must_use]
     pub fn window(&self) -> Duration {
         match self {
@@ -131,13 +132,14 @@ impl Decision {
         }
     }
 
-    /// The time until the whole [limit](Self::limit) is available again, if nothing more is taken. While a
-    /// [penalty](crate::PolicyLimiter::with_penalty) locks the target out, the time until it ends. Otherwise at most the
-    /// [window](Self::window), unless more than the limit is in use, because that was lowered.
+    /// The time until the whole [limit](Self::limit) is available again, if nothing more is taken.
+    /// While a [penalty](crate::PolicyLimiter::with_penalty) locks the target out, the time until
+    /// it ends. Otherwise at most the [window](Self::window), unless more than the limit is in use,
+    /// because that was lowered.
     ///
-    /// It has this meaning for each algorithm. The header field `X-RateLimit-Reset` and the reply of redis-cell's
-    /// `CL.THROTTLE` have it too. When more is available, which may be much sooner, [`available_in`](Self::available_in)
-    /// says.
+    /// It has this meaning for each algorithm. The header field `X-RateLimit-Reset` and the reply
+    /// of redis-cell's `CL.THROTTLE` have it too. When more is available, which may be much sooner,
+    /// [`available_in`](Self::available_in) says.
     #[must_use]
     pub fn reset(&self) -> Duration {
         match self {
@@ -146,11 +148,13 @@ impl Decision {
         }
     }
 
-    /// The time until at least one permit is available: zero where something is [left](Self::remaining). While a
-    /// [penalty](crate::PolicyLimiter::with_penalty) locks the target out, the time until it ends. A denied request for more
-    /// than one permit may have to [wait](Self::retry_after) longer.
+    /// The time until at least one permit is available: zero where something is
+    /// [left](Self::remaining). While a [penalty](crate::PolicyLimiter::with_penalty) locks the
+    /// target out, the time until it ends. A denied request for more than one permit may have to
+    /// [wait](Self::retry_after) longer.
     ///
-    /// It has this meaning for each algorithm, and is `t` in the field `RateLimit` of the IETF's draft.
+    /// It has this meaning for each algorithm, and is `t` in the field `RateLimit` of the IETF's
+    /// draft.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -21,21 +21,22 @@ pub use kind::ErrorKind;
 /// # }
 /// ```
 ///
-/// Later versions may add variants. The fields of a variant are complete, so that a [`Limiter`](crate::Limiter) of your own can
-/// return any of them.
+/// Later versions may add variants. The fields of a variant are complete, so that a
+/// [`Limiter`](crate::Limiter) of your own can return any of them.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The limiter has no rate, and the handle knows none to create it with: see
-    /// [`with_rate`](crate::RateLimiter::with_rate) and [`try_set_rate`](crate::RateLimiter::try_set_rate). Nothing changed.
+    /// [`with_rate`](crate::RateLimiter::with_rate) and
+    /// [`try_set_rate`](crate::RateLimiter::try_set_rate). Nothing changed.
     #[doc(alias = "RateLimiter is not initialized")]
     #[error("rate limiter `{}` is not initialized: it has no rate", Escaped(.name))]
     NotInitialized {
         /// The limiter's name in Redis.
         name: String,
     },
-    /// More was asked for than the limiter ever has at once, the permits of its rate, its limit or its capacity: the request
-    /// could never be granted. Nothing changed.
+    /// More was asked for than the limiter ever has at once, the permits of its rate, its limit or
+    /// its capacity: the request could never be granted. Nothing changed.
     #[doc(alias = "Requested permits amount could not exceed defined rate")]
     #[error("a request of {requested} can never be granted: the limit of `{}` is {limit}", Escaped(.name))]
     ExceedsLimit {
@@ -47,8 +48,8 @@ pub enum Error {
         limit: u64,
     },
     /// As many callers as allowed are already waiting for permits: see
-    /// [`max_waiters`](crate::LimiterOptions::max_waiters). Nothing was sent, nothing changed, and no
-    /// [`FailurePolicy`](crate::FailurePolicy) applies.
+    /// [`max_waiters`](crate::LimiterOptions::max_waiters). Nothing was sent, nothing changed, and
+    /// no [`FailurePolicy`](crate::FailurePolicy) applies.
     #[doc(alias = "RejectedExecutionException")]
     #[error("`{}` already has {waiters} waiters", Escaped(.name))]
     QueueFull {
@@ -68,8 +69,8 @@ pub enum Error {
         /// The limiter's name in Redis.
         name: String,
     },
-    /// The limiter would expire before permits that are [reserved](crate::RateLimiter::reserve) count no longer: its keep alive
-    /// or its time to live is too short. Nothing was taken.
+    /// The limiter would expire before permits that are [reserved](crate::RateLimiter::reserve)
+    /// count no longer: its keep alive or its time to live is too short. Nothing was taken.
     #[error("`{}` expires before what is reserved counts no longer", Escaped(.name))]
     ExpiresTooSoon {
         /// The limiter's name in Redis.
@@ -83,8 +84,8 @@ pub enum Error {
         /// What it must be.
         reason: &'static str,
     },
-    /// The URL has a parameter behind its `?` that no connection knows: `db` and `protocol` are known, and at a Unix socket `user`
-    /// and `pass`. Nothing was sent.
+    /// The URL has a parameter behind its `?` that no connection knows: `db` and `protocol` are
+    /// known, and at a Unix socket `user` and `pass`. Nothing was sent.
     #[error("the URL has the unknown parameter `{}`", Escaped(.name))]
     UnknownUrlParameter {
         /// The parameter's name.
@@ -98,7 +99,8 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A file of rules cannot be read, or has a mistake: see `RulesFile`. Nothing was sent, and the rules in force stay.
+    /// A file of rules cannot be read, or has a mistake: see `RulesFile`. Nothing was sent, and the
+    /// rules in force stay.
     #[error("invalid rules file `{}`{}: {}", Escaped(.path.display()), Line(.line), Escaped(.reason))]
     InvalidRulesFile {
         /// The file.
@@ -108,7 +110,8 @@ pub enum Error {
         /// What is wrong, with the name of the field.
         reason: String,
     },
-    /// A [`Rule`](crate::Rule) cannot be one of these rules. Nothing was sent, and the rules in force stay.
+    /// A [`Rule`](crate::Rule) cannot be one of these rules. Nothing was sent, and the rules in
+    /// force stay.
     #[error("invalid rule `{}`: it {reason}", Escaped(.rule))]
     InvalidRule {
         /// The rule's name, or that of the limiter of its plan.
@@ -116,20 +119,22 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// The call was sent, and no answer came within the response timeout, or only a refusal of a later attempt: it may have
-    /// had its effect or not.
+    /// The call was sent, and no answer came within the response timeout, or only a refusal of a
+    /// later attempt: it may have had its effect or not.
     ///
-    /// Permits that an acquire took although its answer was lost come back when their window has passed.
+    /// Permits that an acquire took although its answer was lost come back when their window has
+    /// passed.
     #[error("no answer came: the call may have had its effect")]
     Indeterminate {
         /// The last error, if there was one: the connection's, or that of a later attempt.
         #[source]
         source: Option<Arc<dyn std::error::Error + Send + Sync>>,
     },
-    /// The call had no effect: the store could not be reached, or it refused each attempt for a reason that passes,
-    /// such as `LOADING` or `READONLY`.
+    /// The call had no effect: the store could not be reached, or it refused each attempt for a
+    /// reason that passes, such as `LOADING` or `READONLY`.
     ///
-    /// The message has the server and the cause, so that [`source`](std::error::Error::source) is `None`.
+    /// The message has the server and the cause, so that [`source`](std::error::Error::source) is
+    /// `None`.
     #[error("the store{} could not run the call: {}", In(.server), Escaped(.cause))]
     StoreUnavailable {
         /// The server, such as `127.0.0.1:6379`, if it is known which one has the keys.
@@ -154,8 +159,8 @@ pub enum Error {
         #[source]
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
-    /// A key of the limiter holds something that is not a limiter's state: another type of key, or a field or value
-    /// that is not a number. Nothing changed.
+    /// A key of the limiter holds something that is not a limiter's state: another type of key, or
+    /// a field or value that is not a number. Nothing changed.
     #[error("the state of rate limiter `{}` in Redis cannot be used", Escaped(.name))]
     BadState {
         /// The limiter's name in Redis.
@@ -198,7 +203,8 @@ impl Error {
         )
     }
 
-    /// Whether the request asks for more than the limiter ever has: it would be denied whenever it was made.
+    /// Whether the request asks for more than the limiter ever has: it would be denied whenever it
+    /// was made.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -215,7 +221,8 @@ impl Error {
         matches!(self, Self::ExceedsLimit { .. })
     }
 
-    /// Which calls the server refuses, if it has answered with a refusal and nothing came after that.
+    /// Which calls the server refuses, if it has answered with a refusal and nothing came after
+    /// that.
     pub(crate) fn refused(&self) -> Option<Refused> {
         let source = match self {
             Self::StoreUnavailable { cause, .. } => cause,
@@ -291,7 +298,8 @@ impl std::fmt::Display for In<'_> {
     }
 }
 
-/// The answer of a server that does not run a call, for a reason that passes: the source of an [`Error`].
+/// The answer of a server that does not run a call, for a reason that passes: the source of an
+/// [`Error`].
 #[derive(Debug)]
 pub(crate) struct Refusal {
     refused: Refused,

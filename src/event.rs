@@ -1,4 +1,5 @@
-//! What a client tells the application: the end of each request and call, and each change of a connection.
+//! What a client tells the application: the end of each request and call, and each change of a
+//! connection.
 
 mod events;
 mod queue_time;
@@ -22,7 +23,8 @@ pub(crate) use reported::{Mode, Reported, Reports};
 /// What has happened in a client: the argument of the handler that
 /// [`on_event`](crate::RedissonClientBuilder::on_event) sets.
 ///
-/// Names of limiters and servers are labels of metrics: no event contains a key of a limiter for keys, nor a secret.
+/// Names of limiters and servers are labels of metrics: no event contains a key of a limiter for
+/// keys, nor a secret.
 ///
 /// ```
 /// use redisson_rate_limiter::{Event, FixedWindow, MemoryStore, RedissonClient};
@@ -71,43 +73,52 @@ pub(crate) use reported::{Mode, Reported, Reports};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A request for permits has ended: `acquire`, `try_acquire`, `try_acquire_timeout`, `check`, `check_with_rate`,
-    /// `check_without_waiting`, `check_all`, or [`Rules::check`](crate::Rules::check) where a rule applies. There is one event
-    /// for each call of such a method, when it returns or its future is dropped, and one more for its rules in shadow mode.
+    /// A request for permits has ended: `acquire`, `try_acquire`, `try_acquire_timeout`, `check`,
+    /// `check_with_rate`, `check_without_waiting`, `check_all`, or
+    /// [`Rules::check`](crate::Rules::check) where a rule applies. There is one event for each call
+    /// of such a method, when it returns or its future is dropped, and one more for its rules in
+    /// shadow mode.
     #[non_exhaustive]
     Request {
-        /// The limiters that were asked: one, or those of a joint decision in the order of the charges. If rules failed because a
-        /// request can never be granted by one of them, the one that is why; if too many apply, all of them. Empty only if
-        /// [`check_all`](crate::RedissonClient::check_all) got no charge at all, and at most 33 of too many.
+        /// The limiters that were asked: one, or those of a joint decision in the order of the
+        /// charges. If rules failed because a request can never be granted by one of them, the one
+        /// that is why; if too many apply, all of them. Empty only if
+        /// [`check_all`](crate::RedissonClient::check_all) got no charge at all, and at most 33 of
+        /// too many.
         limiters: &'a [AskedLimiter<'a>],
         /// How the request has ended.
         result: RequestResult,
-        /// The time from the call of the method until it returned, or until its future was dropped: waiting for permits,
-        /// for the turn that a [`LeakyBucket`](crate::LeakyBucket) gives, and for Redis.
+        /// The time from the call of the method until it returned, or until its future was dropped:
+        /// waiting for permits, for the turn that a [`LeakyBucket`](crate::LeakyBucket) gives, and
+        /// for Redis.
         took: Duration,
-        /// How much of it the request spent in a queue of this process: until a call was made that carried it. In the queue of
-        /// those who wait for permits it lasts until the call that granted them, and while a call for the same key is in
-        /// flight, whose next one several requests share, until that one. Zero if the request went out at once; a connection
-        /// that is waited for is part of the call, and so are attempts. Where no call carried the request in the end, because
-        /// it was decided in this process, timed out or was dropped while it waited, it is the time until then. A
-        /// [turn](crate::LeakyBucket) is waited for after that.
+        /// How much of it the request spent in a queue of this process: until a call was made that
+        /// carried it. In the queue of those who wait for permits it lasts until the call that
+        /// granted them, and while a call for the same key is in flight, whose next one several
+        /// requests share, until that one. Zero if the request went out at once; a connection that
+        /// is waited for is part of the call, and so are attempts. Where no call carried the
+        /// request in the end, because it was decided in this process, timed out or was dropped
+        /// while it waited, it is the time until then. A [turn](crate::LeakyBucket) is waited for
+        /// after that.
         queued: Duration,
-        /// Whether the limiters are those of rules in [shadow mode](crate::Rule::in_shadow): the request goes on, whatever
-        /// they decide. Those that are enforced have an event of their own.
+        /// Whether the limiters are those of rules in [shadow mode](crate::Rule::in_shadow): the
+        /// request goes on, whatever they decide. Those that are enforced have an event of their
+        /// own.
         is_shadow: bool,
     },
-    /// A script was sent to Redis, and was answered or given up. It may have taken two round trips, if the server did not
-    /// know the script. Not in memory.
+    /// A script was sent to Redis, and was answered or given up. It may have taken two round trips,
+    /// if the server did not know the script. Not in memory.
     #[non_exhaustive]
     Call {
-        /// The script's path in `lua/`, without its ending: `acquire`, `multi_acquire`, `joint`, `refund`,
-        /// `policies/token_bucket`.
+        /// The script's path in `lua/`, without its ending: `acquire`, `multi_acquire`, `joint`,
+        /// `refund`, `policies/token_bucket`.
         script: &'static str,
-        /// How many requests for permits the call is for, which share it; 0 if it is for something else, such as a refund or a peek.
-        /// A call for a [lease](crate::Lease) is for one, however many permits it takes.
+        /// How many requests for permits the call is for, which share it; 0 if it is for something
+        /// else, such as a refund or a peek. A call for a [lease](crate::Lease) is for one, however
+        /// many permits it takes.
         requests: u32,
-        /// 1 for the first attempt, and one more for each time that the same call was sent before and was not executed, as
-        /// far as is known: a retry has 2 or more.
+        /// 1 for the first attempt, and one more for each time that the same call was sent before
+        /// and was not executed, as far as is known: a retry has 2 or more.
         attempt: u32,
         /// Whether the server answered, if only to refuse.
         is_answered: bool,
@@ -121,14 +132,15 @@ pub enum Event<'a> {
         /// [`ServerHealth`](crate::ServerHealth).
         server: &'a str,
     },
-    /// A connection was lost, was silent for too long, or its server is no longer a primary. The client replaces it.
+    /// A connection was lost, was silent for too long, or its server is no longer a primary. The
+    /// client replaces it.
     #[non_exhaustive]
     ConnectionLost {
         /// The server, as in [`Connected`](Self::Connected).
         server: &'a str,
     },
-    /// A circuit breaker has another state. There is one for each connection. That of a server that the client uses no more, such
-    /// as a node that has left its cluster, ends closed.
+    /// A circuit breaker has another state. There is one for each connection. That of a server that
+    /// the client uses no more, such as a node that has left its cluster, ends closed.
     #[non_exhaustive]
     BreakerChanged {
         /// The server, as in [`Connected`](Self::Connected).
@@ -138,22 +150,24 @@ pub enum Event<'a> {
         /// Why it is open.
         cause: Option<ErrorKind>,
     },
-    /// A limiter's grants contain one whose time is ahead of the clock that this client uses: the clock of a peer is wrong. A
-    /// `tracing` event names the limiter, once.
+    /// A limiter's grants contain one whose time is ahead of the clock that this client uses: the
+    /// clock of a peer is wrong. A `tracing` event names the limiter, once.
     #[non_exhaustive]
     ClockAhead {
         /// By how much, in whole milliseconds.
         ahead: Duration,
     },
     /// A request found its limiter with another rate, type or keep alive than the one that it names
-    /// ([`with_rate`](crate::RateLimiter::with_rate), [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate)), and left it as it
-    /// was: somebody else has set it. Told once for each limiter and each such rate. A `tracing` event names the limiter.
+    /// ([`with_rate`](crate::RateLimiter::with_rate),
+    /// [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate)), and left it as it was: somebody
+    /// else has set it. Told once for each limiter and each such rate. A `tracing` event names the
+    /// limiter.
     #[non_exhaustive]
     RateDiffers {
         /// The rate that the request names.
         named: Rate,
-        /// The rate that the limiter has, by which the request was decided. It may be one that cannot be set here, such as 0
-        /// permits.
+        /// The rate that the limiter has, by which the request was decided. It may be one that
+        /// cannot be set here, such as 0 permits.
         found: Rate,
     },
 }
@@ -187,16 +201,16 @@ pub enum Event<'a> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct AskedLimiter<'a> {
-    /// The limiter's name; of a limiter for keys the one that it was [given](crate::PolicyLimiter::with_name), or else its
-    /// prefix, whatever the key.
+    /// The limiter's name; of a limiter for keys the one that it was
+    /// [given](crate::PolicyLimiter::with_name), or else its prefix, whatever the key.
     pub name: &'a str,
     /// How many permits were asked for: the cost.
     pub permits: u32,
-    /// Its decision, if the method that has ended returns decisions. Of a joint decision, a limiter that would have granted
-    /// the request has denied it with a `retry_after` of zero.
+    /// Its decision, if the method that has ended returns decisions. Of a joint decision, a limiter
+    /// that would have granted the request has denied it with a `retry_after` of zero.
     pub decision: Option<&'a Decision>,
-    /// Whether the request ended so because of this limiter. If several limiters deny a request, this is the strictest one;
-    /// otherwise each of them.
+    /// Whether the request ended so because of this limiter. If several limiters deny a request,
+    /// this is the strictest one; otherwise each of them.
     pub is_deciding: bool,
 }
 
@@ -212,7 +226,8 @@ pub struct AskedLimiter<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RequestResult {
-    /// The permits were taken, or were granted without being taken by [`FailurePolicy::Allow`](crate::FailurePolicy::Allow).
+    /// The permits were taken, or were granted without being taken by
+    /// [`FailurePolicy::Allow`](crate::FailurePolicy::Allow).
     Granted(DecisionSource),
     /// The request was denied.
     Denied(DecisionSource),
@@ -225,12 +240,13 @@ pub enum RequestResult {
 }
 
 impl AskedLimiter<'_> {
-    /// Whether this request has brought what its key has used to this share of the limit, or above it: a share of 0.8 is
-    /// reached by the request that leaves 2 of 10 permits or fewer where more were left before. So of all granted requests
-    /// for a key one reaches it, until permits have come back.
+    /// Whether this request has brought what its key has used to this share of the limit, or above
+    /// it: a share of 0.8 is reached by the request that leaves 2 of 10 permits or fewer where more
+    /// were left before. So of all granted requests for a key one reaches it, until permits have
+    /// come back.
     ///
-    /// False for a request that was denied, for one that a failure policy granted, which does not know what was used, and for one
-    /// by a method that returns no decision.
+    /// False for a request that was denied, for one that a failure policy granted, which does not
+    /// know what was used, and for one by a method that returns no decision.
     ///
     /// ```
     /// use redisson_rate_limiter::{Event, FixedWindow, MemoryStore, RedissonClient};
@@ -271,8 +287,8 @@ impl AskedLimiter<'_> {
 }
 
 impl RequestResult {
-    /// The variant's name in snake case, or the [error's kind](ErrorKind::as_str), for labels of metrics. Later versions do
-    /// not change it.
+    /// The variant's name in snake case, or the [error's kind](ErrorKind::as_str), for labels of
+    /// metrics. Later versions do not change it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

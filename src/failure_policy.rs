@@ -5,21 +5,24 @@ use std::num::NonZeroU32;
 use crate::rate::RateType;
 use crate::window::{Existing, SetUp, Settings};
 
-/// What a request gets that Redis cannot decide: it cannot be reached, does not answer, or refuses the credentials.
+/// What a request gets that Redis cannot decide: it cannot be reached, does not answer, or refuses
+/// the credentials.
 ///
-/// Set it with [`LimiterOptions::failure_policy`](crate::LimiterOptions::failure_policy), for all limiters of a client or for
-/// one. It is for requests only. What sets or reads a limiter's state fails with the error, whatever the policy. Mistakes
-/// of the caller are errors too: a limiter without a rate, an invalid argument, a cost above the limit, a missing
-/// permission.
+/// Set it with [`LimiterOptions::failure_policy`](crate::LimiterOptions::failure_policy), for all
+/// limiters of a client or for one. It is for requests only. What sets or reads a limiter's state
+/// fails with the error, whatever the policy. Mistakes of the caller are errors too: a limiter
+/// without a rate, an invalid argument, a cost above the limit, a missing permission.
 ///
-/// A request waits for its answer until the response timeout, or until the circuit breaker opens: when an attempt to
-/// connect fails or is silent for 500 ms, or after three calls in a row without an answer, or refused as all calls are. While the breaker is open,
-/// nothing is sent and the policy decides at once. A new connection half opens it: one request at a time is sent, the
-/// policy decides the others, and an answer closes it. If there is a connection but calls are not answered, it half
-/// opens after a pause of 50 ms, which doubles up to 400 ms.
+/// A request waits for its answer until the response timeout, or until the circuit breaker opens:
+/// when an attempt to connect fails or is silent for 500 ms, or after three calls in a row without
+/// an answer, or refused as all calls are. While the breaker is open, nothing is sent and the
+/// policy decides at once. A new connection half opens it: one request at a time is sent, the
+/// policy decides the others, and an answer closes it. If there is a connection but calls are not
+/// answered, it half opens after a pause of 50 ms, which doubles up to 400 ms.
 ///
-/// A request that was sent and got no answer may have taken its permits in Redis too. They come back when their window
-/// has passed; the permits of a limiter with a [`Rate`](crate::Rate) come back as soon as Redis can be reached.
+/// A request that was sent and got no answer may have taken its permits in Redis too. They come
+/// back when their window has passed; the permits of a limiter with a [`Rate`](crate::Rate) come
+/// back as soon as Redis can be reached.
 ///
 /// ```
 /// use redisson_rate_limiter::{FailurePolicy, LimiterOptions, LocalShare, MemoryStore, RedissonClient};
@@ -37,25 +40,28 @@ use crate::window::{Existing, SetUp, Settings};
 /// # Ok(()) }
 /// ```
 ///
-/// It is neither `Copy` nor `Hash`, so that later versions may add policies that hold more than numbers.
+/// It is neither `Copy` nor `Hash`, so that later versions may add policies that hold more than
+/// numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FailurePolicy {
-    /// It waits for Redis until its response timeout, and then fails with the error. Once Redis has been down for one
-    /// response timeout, it fails at once with [`StoreUnavailable`](crate::Error::StoreUnavailable) or
+    /// It waits for Redis until its response timeout, and then fails with the error. Once Redis has
+    /// been down for one response timeout, it fails at once with
+    /// [`StoreUnavailable`](crate::Error::StoreUnavailable) or
     /// [`AuthenticationFailed`](crate::Error::AuthenticationFailed), which have the cause.
     #[default]
     Error,
-    /// It waits for Redis: a request that does not wait for permits as under [`Error`](Self::Error), and a waiter at its place
-    /// in the queue until Redis answers again, or until its timeout. Nothing is granted without Redis. It suits workers
-    /// that may not exceed a quota, and have nothing to do without it.
+    /// It waits for Redis: a request that does not wait for permits as under
+    /// [`Error`](Self::Error), and a waiter at its place in the queue until Redis answers again, or
+    /// until its timeout. Nothing is granted without Redis. It suits workers that may not exceed a
+    /// quota, and have nothing to do without it.
     Wait,
     /// It is denied. A waiter goes on waiting for Redis, as under [`Wait`](Self::Wait).
     Deny,
     /// It is granted, however many requests there are.
     Allow,
-    /// A limiter in this process decides, with a share of the limit. A waiter keeps its place in the queue, and is served
-    /// by that limiter or by Redis.
+    /// A limiter in this process decides, with a share of the limit. A waiter keeps its place in
+    /// the queue, and is served by that limiter or by Redis.
     Local(LocalShare),
 }
 
@@ -87,23 +93,25 @@ impl FailurePolicy {
 /// ```
 ///
 /// # What it bounds
-/// `n` clients that are all without Redis together grant no more than the limit in any window (if the rate has fewer
-/// than `n` permits, one permit each in any window of the longer interval). What was granted without Redis is not
-/// reported to it later. So a window in which Redis goes down or comes back holds at most twice the rate: what Redis
-/// granted in it, and what the clients did. What Redis grants to this client by a [`RateLimiter`](crate::RateLimiter) or
-/// a [`KeyedRateLimiter`](crate::KeyedRateLimiter) counts toward its share, joint decisions included. So no window in
-/// which Redis goes down, and does not come back, holds more than `rate * (2 - 1/n)`, and no more than the rate if all
-/// clients were granted the same, or if there is only one.
+/// `n` clients that are all without Redis together grant no more than the limit in any window (if
+/// the rate has fewer than `n` permits, one permit each in any window of the longer interval). What
+/// was granted without Redis is not reported to it later. So a window in which Redis goes down or
+/// comes back holds at most twice the rate: what Redis granted in it, and what the clients did.
+/// What Redis grants to this client by a [`RateLimiter`](crate::RateLimiter) or a
+/// [`KeyedRateLimiter`](crate::KeyedRateLimiter) counts toward its share, joint decisions included.
+/// So no window in which Redis goes down, and does not come back, holds more than `rate * (2 -
+/// 1/n)`, and no more than the rate if all clients were granted the same, or if there is only one.
 ///
-/// A limiter whose rate this client does not know yet denies: the rate was set elsewhere, and no request or `config`
-/// has returned it yet. A request for more than the share is denied.
+/// A limiter whose rate this client does not know yet denies: the rate was set elsewhere, and no
+/// request or `config` has returned it yet. A request for more than the share is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LocalShare {
     clients: NonZeroU32,
 }
 
 impl LocalShare {
-    /// The share of one of `clients` clients, usually one in each process. All of them must pass the same number.
+    /// The share of one of `clients` clients, usually one in each process. All of them must pass
+    /// the same number.
     ///
     /// ```
     /// use redisson_rate_limiter::LocalShare;
@@ -131,7 +139,8 @@ impl LocalShare {
 
     /// The settings of the local limiter for a limiter with these.
     pub(crate) fn of(self, settings: Settings) -> SetUp {
-        /// Added to a current time, twice this is still a number that Redis's Lua counts exactly, as the model does.
+        /// Added to a current time, twice this is still a number that Redis's Lua counts exactly,
+        /// as the model does.
         const LONGEST: i64 = 1 << 51;
         let clients = i64::from(self.clients.get());
         let Settings { rate, interval, .. } = settings;

@@ -1,8 +1,9 @@
-//! Requests while the store is down: a [`FailurePolicy`](crate::FailurePolicy) decides those that the breaker refuses,
-//! and those that the store could not answer.
+//! Requests while the store is down: a [`FailurePolicy`](crate::FailurePolicy) decides those that
+//! the breaker refuses, and those that the store could not answer.
 //!
-//! This layer is above the queues, which are the same for all policies: a plain request leaves its queue when the breaker
-//! opens. A waiter keeps its place, and tells the queue what becomes of it in the meantime.
+//! This layer is above the queues, which are the same for all policies: a plain request leaves its
+//! queue when the breaker opens. A waiter keeps its place, and tells the queue what becomes of it
+//! in the meantime.
 
 mod guarded_queue;
 mod local_limiter;
@@ -30,7 +31,8 @@ use crate::quota::Quota;
 use crate::store::Store;
 use crate::store::breaker::{Patience, guarded};
 
-/// When a request that was denied without the store is worth another try: no two attempts to connect are further apart.
+/// When a request that was denied without the store is worth another try: no two attempts to
+/// connect are further apart.
 const RETRY_AFTER: Duration = Duration::from_millis(400);
 
 /// How a request to the store ended.

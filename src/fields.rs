@@ -6,8 +6,8 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 
 use crate::error::{Error, Result};
 
-/// Writes and reads a type as its fields, once `validate` has found it good. `names` has the field of each argument that
-/// `validate` names.
+/// Writes and reads a type as its fields, once `validate` has found it good. `names` has the field
+/// of each argument that `validate` names.
 macro_rules! as_fields {
     ($type:ty, $fields:ty, $validate:expr, $names:expr) => {
         impl serde::Serialize for $type {

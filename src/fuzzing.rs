@@ -1,4 +1,5 @@
-//! The parsers as the targets in `fuzz/` call them. Only a build with `--cfg fuzzing` has this module.
+//! The parsers as the targets in `fuzz/` call them. Only a build with `--cfg fuzzing` has this
+//! module.
 
 pub use crate::limiters::fuzzing::name_keys;
 use crate::permit;

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::permit::CallId;
 
-/// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back if a limiter with a [`Rate`](crate::Rate)
-/// granted them; the other limiters do not keep track of single grants. Dropping a grant gives nothing back: its permits
-/// count as used until their window has passed.
+/// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back if a limiter
+/// with a [`Rate`](crate::Rate) granted them; the other limiters do not keep track of single
+/// grants. Dropping a grant gives nothing back: its permits count as used until their window has
+/// passed.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -24,10 +25,11 @@ use crate::permit::CallId;
 /// # Ok(()) }
 /// ```
 ///
-/// A clone is the same grant: the first refund or settlement of it, or of one of its clones, is the only one, whichever limiter
-/// granted it, and the others change nothing. Only if it failed without effect, as in an outage, can a clone be refunded or
-/// settled later. After [`Indeterminate`](crate::Error::Indeterminate) and [`NoRuntime`](crate::Error::NoRuntime) it cannot: it
-/// may have had an effect.
+/// A clone is the same grant: the first refund or settlement of it, or of one of its clones, is the
+/// only one, whichever limiter granted it, and the others change nothing. Only if it failed without
+/// effect, as in an outage, can a clone be refunded or settled later. After
+/// [`Indeterminate`](crate::Error::Indeterminate) and [`NoRuntime`](crate::Error::NoRuntime) it
+/// cannot: it may have had an effect.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -50,8 +52,9 @@ pub struct Grant {
     pub(crate) call_id: CallId,
     pub(crate) permits: u32,
     pub(crate) origin: Origin,
-    /// Whether it was refunded or settled: what clones share, made with the first clone. The grants of one call share a
-    /// member of the sorted set, so the store cannot tell a second refund of one from a refund of another.
+    /// Whether it was refunded or settled: what clones share, made with the first clone. The grants
+    /// of one call share a member of the sorted set, so the store cannot tell a second refund of
+    /// one from a refund of another.
     is_spent: OnceLock<Arc<AtomicBool>>,
 }
 
@@ -104,8 +107,9 @@ impl Grant {
         self.permits
     }
 
-    /// A part of this grant, of at most `permits`, to [refund](crate::RateLimiter::refund): where a request has cost less than
-    /// was taken for it. The rest stays taken: this grant's clones give back nothing any more.
+    /// A part of this grant, of at most `permits`, to [refund](crate::RateLimiter::refund): where a
+    /// request has cost less than was taken for it. The rest stays taken: this grant's clones give
+    /// back nothing any more.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -134,8 +138,9 @@ impl Grant {
         Self { permits, ..self }
     }
 
-    /// Makes a change that spends this grant, unless it or a clone was spent: then the result is the default. Every limiter's
-    /// refunds and settlements pass here. The change gets the grant as one that has no clones.
+    /// Makes a change that spends this grant, unless it or a clone was spent: then the result is
+    /// the default. Every limiter's refunds and settlements pass here. The change gets the grant as
+    /// one that has no clones.
     ///
     /// A change that failed without effect does not count. One that is dropped does: it may go on.
     pub(crate) async fn spend<T, F>(self, change: impl FnOnce(Self) -> F) -> Result<T>

@@ -2,8 +2,9 @@
 //!
 //! In the repository they are the files of `docs/`.
 
-// In `links.txt` and `pictures.txt`, which `tests/documentation.rs` writes, the links of the pages lead to modules, and their pictures
-// to data. Of several definitions of a link, the first one counts. The examples of a page are tested with the feature that they need.
+// In `links.txt` and `pictures.txt`, which `tests/documentation.rs` writes, the links of the pages
+// lead to modules, and their pictures to data. Of several definitions of a link, the first one
+// counts. The examples of a page are tested with the feature that they need.
 macro_rules! pages {
     ($($page:ident: $file:literal $(with $feature:tt)?,)*) => {$(
         #[cfg_attr(not(doctest), doc = include_str!("guide/links.txt"))]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::error::Error;
 
-/// What a client knows about its servers without asking them: from [`RedissonClient::health`](crate::RedissonClient::health).
+/// What a client knows about its servers without asking them: from
+/// [`RedissonClient::health`](crate::RedissonClient::health).
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -16,7 +17,8 @@ use crate::error::Error;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Health {
-    /// Each server that the client has a connection to, or is trying to connect to, in the order of their names.
+    /// Each server that the client has a connection to, or is trying to connect to, in the order of
+    /// their names.
     pub servers: Vec<ServerHealth>,
 }
 
@@ -41,7 +43,8 @@ pub struct ServerHealth {
     pub server: Arc<str>,
     /// The state of its circuit breaker.
     pub breaker: BreakerState,
-    /// Why calls failed when the breaker was last opened; `None` if it never was. It stays when the breaker closes.
+    /// Why calls failed when the breaker was last opened; `None` if it never was. It stays when the
+    /// breaker closes.
     pub last_cause: Option<Error>,
 }
 
@@ -68,8 +71,8 @@ impl Health {
         Self { servers }
     }
 
-    /// Whether all circuit breakers are closed. A server that was lost and not called since may not be known yet: see
-    /// [`RedissonClient::ping`](crate::RedissonClient::ping).
+    /// Whether all circuit breakers are closed. A server that was lost and not called since may not
+    /// be known yet: see [`RedissonClient::ping`](crate::RedissonClient::ping).
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         let mut servers = self.servers.iter();

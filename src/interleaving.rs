@@ -1,13 +1,14 @@
-//! Runs threads one at a time, in an order that a seed determines, so that tests cover many interleavings of the
-//! unchanged code.
+//! Runs threads one at a time, in an order that a seed determines, so that tests cover many
+//! interleavings of the unchanged code.
 //!
-//! Another thread may go first at each [`Lock`](crate::lock::Lock), where a test says so, and after each turn of a
-//! [`Participant`]'s runtime. loom and shuttle do this too, but run all threads of a test on one thread of the
-//! operating system: code that asks which tokio runtime polls it, a thread-local, cannot run on them, and under `--cfg
-//! loom` tokio lacks the network that redis-rs needs.
+//! Another thread may go first at each [`Lock`](crate::lock::Lock), where a test says so, and after
+//! each turn of a [`Participant`]'s runtime. loom and shuttle do this too, but run all threads of a
+//! test on one thread of the operating system: code that asks which tokio runtime polls it, a
+//! thread-local, cannot run on them, and under `--cfg loom` tokio lacks the network that redis-rs
+//! needs.
 //!
-//! `INTERLEAVINGS` sets how many interleavings of each test are run, 300 by default, and `INTERLEAVINGS_SEED` the first
-//! seed.
+//! `INTERLEAVINGS` sets how many interleavings of each test are run, 300 by default, and
+//! `INTERLEAVINGS_SEED` the first seed.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -129,7 +130,8 @@ pub(crate) fn explore(test: impl Fn(u64)) {
     }
 }
 
-/// A thread's tokio runtime, on which tasks are polled only when they have been woken. Its clock stands still.
+/// A thread's tokio runtime, on which tasks are polled only when they have been woken. Its clock
+/// stands still.
 pub(crate) struct Participant(Option<Runtime>);
 
 impl Participant {

@@ -1,8 +1,9 @@
-//! The names of a limiter's keys: the five that hold it, the audit's, and those of calls that were granted in part.
+//! The names of a limiter's keys: the five that hold it, the audit's, and those of calls that were
+//! granted in part.
 //!
-//! `name` is a hash with the settings. Its sibling keys are the permits left and the grants, once for all clients and
-//! once for this client. They carry the name in braces, so that a cluster keeps all five in one slot. A name that
-//! contains a brace is not put in braces, as in Redisson.
+//! `name` is a hash with the settings. Its sibling keys are the permits left and the grants, once
+//! for all clients and once for this client. They carry the name in braces, so that a cluster keeps
+//! all five in one slot. A name that contains a brace is not put in braces, as in Redisson.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use crate::error::Error;
 pub(crate) struct Keys {
     pub(crate) client_id: Arc<str>,
     pub(crate) name: String,
-    /// The other keys in one text, because a limiter for each user is made for each request: the client's value and the
-    /// client's permits, which begin as those of all clients, and the audit.
+    /// The other keys in one text, because a limiter for each user is made for each request: the
+    /// client's value and the client's permits, which begin as those of all clients, and the audit.
     others: String,
     ends: [usize; 4],
 }
@@ -45,8 +46,8 @@ impl Keys {
         }
     }
 
-    /// All keys of the limiter, in the order in which scripts take them: its settings, and the permits left and the grants,
-    /// each of all clients and of this client.
+    /// All keys of the limiter, in the order in which scripts take them: its settings, and the
+    /// permits left and the grants, each of all clients and of this client.
     pub(crate) fn in_order(&self) -> [&str; 5] {
         let [value, client_value, permits, client_permits] = self.ends;
         [
@@ -70,7 +71,8 @@ impl Keys {
         sibling(&self.name, ":freed")
     }
 
-    /// Refuses a name that no server accepts, and on a cluster a name whose keys would be in different slots.
+    /// Refuses a name that no server accepts, and on a cluster a name whose keys would be in
+    /// different slots.
     #[inline]
     pub(crate) fn validate(&self, is_cluster: bool) -> Result<(), Error> {
         check_name(&self.name, is_cluster, || self.share_a_slot())
@@ -81,19 +83,21 @@ impl Keys {
     }
 }
 
-/// What the suffixes of sibling keys consist of: names that must not collide with such a key avoid these. A client's id
-/// may follow.
+/// What the suffixes of sibling keys consist of: names that must not collide with such a key avoid
+/// these. A client's id may follow.
 pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
 /// A key may end with one of these (`-window` in version 0.1),
 pub(crate) const ENDS: [&str; 6] = ["-st", "-lock", "-window", "-periods", ":audit", ":call"];
-/// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many digits.
+/// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many
+/// digits.
 pub(crate) const FEWEST_DIGITS: usize = 13;
 
 /// Why a name cannot be used on a cluster.
 pub(crate) const SEVERAL_SLOTS: &str =
     "its braces would spread its keys over several slots of the cluster";
 
-/// Refuses a name that no server accepts, and on a cluster one whose keys would be in different slots.
+/// Refuses a name that no server accepts, and on a cluster one whose keys would be in different
+/// slots.
 #[inline]
 pub(crate) fn check_name(
     name: &str,
@@ -143,8 +147,8 @@ pub(crate) fn share_a_slot(keys: &[impl AsRef<str>]) -> bool {
     tags.all(|tag| Some(tag) == first)
 }
 
-/// The part of a key that decides its slot: what is between the first `{` and the next `}`, unless it is empty or
-/// missing.
+/// The part of a key that decides its slot: what is between the first `{` and the next `}`, unless
+/// it is empty or missing.
 pub(crate) fn hash_tag(key: &str) -> &str {
     &key[hash_tag_range(key)]
 }
@@ -158,7 +162,8 @@ fn hash_tag_range(key: &str) -> Range<usize> {
     tag.unwrap_or(0..key.len())
 }
 
-/// A key like this one with another end of the hash tag, or else of the key, which puts it into another slot.
+/// A key like this one with another end of the hash tag, or else of the key, which puts it into
+/// another slot.
 #[cfg(feature = "redis")]
 pub(crate) fn in_another_slot(key: &str, end: &str) -> String {
     let at = hash_tag_range(key).end;

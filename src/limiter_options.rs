@@ -1,12 +1,13 @@
-//! The options of a limiter: how its requests wait, and what they get that Redis is not asked for or cannot decide.
+//! The options of a limiter: how its requests wait, and what they get that Redis is not asked for
+//! or cannot decide.
 
 use std::time::Duration;
 
 use crate::failure_policy::FailurePolicy;
 
 /// Options of limiters, for all limiters of a client with
-/// [`default_options`](crate::RedissonClientBuilder::default_options), or for one limiter with its `with_options`, such as
-/// [`RateLimiter::with_options`](crate::RateLimiter::with_options).
+/// [`default_options`](crate::RedissonClientBuilder::default_options), or for one limiter with its
+/// `with_options`, such as [`RateLimiter::with_options`](crate::RateLimiter::with_options).
 ///
 /// An option that is not set for a limiter is as its client has it.
 ///
@@ -56,28 +57,30 @@ impl LimiterOptions {
         }
     }
 
-    /// Remembers denials, for `max_age` from the time that a call was sent: if an answer of Redis shows that fewer than
-    /// n permits are left until some time, requests for n or more are denied until that time without another call. So a
-    /// client that is mostly denied sends one call per `max_age`, however many requests it has. The default, zero, asks
-    /// Redis for each request.
+    /// Remembers denials, for `max_age` from the time that a call was sent: if an answer of Redis
+    /// shows that fewer than n permits are left until some time, requests for n or more are denied
+    /// until that time without another call. So a client that is mostly denied sends one call per
+    /// `max_age`, however many requests it has. The default, zero, asks Redis for each request.
     ///
-    /// Changes by other clients (permits given back, a new rate, a deleted limiter) are seen up to `max_age` late. Changes
-    /// by this client take effect at once: those of a method, and the rate of a request to a
-    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter) or of a joint decision.
-    /// Permits that come back with time are never late. Only an answer that says exactly how many permits are left is
-    /// remembered.
+    /// Changes by other clients (permits given back, a new rate, a deleted limiter) are seen up to
+    /// `max_age` late. Changes by this client take effect at once: those of a method, and the rate
+    /// of a request to a [`KeyedRateLimiter`](crate::KeyedRateLimiter) or of a joint decision.
+    /// Permits that come back with time are never late. Only an answer that says exactly how many
+    /// permits are left is remembered.
     ///
-    /// The client remembers the 1,024 limiters that were denied last, by name: handles may be made anew for each request,
-    /// and a flood of requests for one key of a [`KeyedRateLimiter`](crate::KeyedRateLimiter) sends few calls.
+    /// The client remembers the 1,024 limiters that were denied last, by name: handles may be made
+    /// anew for each request, and a flood of requests for one key of a
+    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter) sends few calls.
     ///
-    /// It applies to `try_acquire`, a timeout of zero, and `check`. A remembered denial has the time that is left until
-    /// the first permit comes back and otherwise the numbers of the remembered answer; it is from
+    /// It applies to `try_acquire`, a timeout of zero, and `check`. A remembered denial has the
+    /// time that is left until the first permit comes back and otherwise the numbers of the
+    /// remembered answer; it is from
     /// [`DecisionSource::Remembered`](crate::DecisionSource::Remembered). Waiters and
-    /// [`check_all`](crate::RedissonClient::check_all) ask Redis as if nothing was remembered. A client that is used from
-    /// several tokio runtimes may send one call for each of them.
+    /// [`check_all`](crate::RedissonClient::check_all) ask Redis as if nothing was remembered. A
+    /// client that is used from several tokio runtimes may send one call for each of them.
     ///
-    /// It changes nothing [in memory](crate::RedissonClient::in_memory), where a decision takes no longer than remembering
-    /// one, nor for a [`PolicyLimiter`](crate::PolicyLimiter).
+    /// It changes nothing [in memory](crate::RedissonClient::in_memory), where a decision takes no
+    /// longer than remembering one, nor for a [`PolicyLimiter`](crate::PolicyLimiter).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -101,12 +104,14 @@ impl LimiterOptions {
         }
     }
 
-    /// Bounds the callers in this process that wait for permits of one limiter: once there are `max`, `acquire` and
-    /// its timed form fail at once with [`Error::QueueFull`](crate::Error::QueueFull). The default is no bound; with 0,
-    /// all of them fail. All handles of a limiter share one queue; each refuses callers by its own bound.
+    /// Bounds the callers in this process that wait for permits of one limiter: once there are
+    /// `max`, `acquire` and its timed form fail at once with
+    /// [`Error::QueueFull`](crate::Error::QueueFull). The default is no bound; with 0, all of them
+    /// fail. All handles of a limiter share one queue; each refuses callers by its own bound.
     ///
-    /// A caller counts from its call until its answer, including while its first call to Redis is in flight: choose a bound
-    /// larger than the number of callers that come at once when permits are available.
+    /// A caller counts from its call until its answer, including while its first call to Redis is
+    /// in flight: choose a bound larger than the number of callers that come at once when permits
+    /// are available.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -131,13 +136,14 @@ impl LimiterOptions {
         }
     }
 
-    /// Whether the timed form of `acquire` returns `false` at once if its permits certainly come back after its timeout. By
-    /// default it waits for the timeout.
+    /// Whether the timed form of `acquire` returns `false` at once if its permits certainly come
+    /// back after its timeout. By default it waits for the timeout.
     ///
-    /// It uses [`RateLimiter::estimated_wait`](crate::RateLimiter::estimated_wait), without the waiters in front whose
-    /// timeouts pass first. So it refuses no caller that would have been served, unless waiters in front are dropped,
-    /// permits are given back or the rate is raised in the meantime. If nothing is known, the caller waits. More permits
-    /// than the rate are an error as ever.
+    /// It uses [`RateLimiter::estimated_wait`](crate::RateLimiter::estimated_wait), without the
+    /// waiters in front whose timeouts pass first. So it refuses no caller that would have been
+    /// served, unless waiters in front are dropped, permits are given back or the rate is raised in
+    /// the meantime. If nothing is known, the caller waits. More permits than the rate are an error
+    /// as ever.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -39,8 +39,9 @@ pub use rules::{Plan, Rule, Rules, RulesChange, RulesGrant, Verdict};
 #[cfg(feature = "serde")]
 pub use rules::{RuleConfig, RulesConfig};
 
-/// A limiter that decides by a key and a cost: those of this crate, and your own. The limiters of this crate have
-/// [`check`](PolicyLimiter::check) as an inherent method, so that only code for any limiter needs this trait.
+/// A limiter that decides by a key and a cost: those of this crate, and your own. The limiters of
+/// this crate have [`check`](PolicyLimiter::check) as an inherent method, so that only code for any
+/// limiter needs this trait.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
@@ -79,10 +80,12 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         ""
     }
 
-    /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it is granted. A granted
-    /// request may proceed when this returns: a [`LeakyBucket`](crate::LeakyBucket) has it wait for its turn first. The
-    /// limiters of this crate accept any text as a key: see [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside). A
-    /// [`RateLimiter`] is one for all, and takes its permits whatever the key is.
+    /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it
+    /// is granted. A granted request may proceed when this returns: a
+    /// [`LeakyBucket`](crate::LeakyBucket) has it wait for its turn first. The limiters of this
+    /// crate accept any text as a key: see
+    /// [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside). A [`RateLimiter`] is one for all,
+    /// and takes its permits whatever the key is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -107,13 +110,14 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// For the limiters of this crate, those of [`PolicyLimiter::check`].
     ///
     /// # Cancel safety
-    /// For the limiters of this crate: a call dropped in flight may or may not have been charged, and one dropped while it
-    /// waits for its turn was.
+    /// For the limiters of this crate: a call dropped in flight may or may not have been charged,
+    /// and one dropped while it waits for its turn was.
     async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
 
     /// Decides as [`check`](Self::check), and returns at once: the caller waits for the
     /// [`delay`](crate::Granted::delay) of a granted request. See
-    /// [`PolicyLimiter::check_without_waiting`]. A limiter that gives no delays needs no such method of its own.
+    /// [`PolicyLimiter::check_without_waiting`]. A limiter that gives no delays needs no such
+    /// method of its own.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -137,9 +141,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         self.check(key, cost).await
     }
 
-    /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory, unless the limiter may have the
-    /// request wait for its turn. `None` otherwise; nothing is charged then. It is for middleware that has no task to wait in,
-    /// or that would allocate one.
+    /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory,
+    /// unless the limiter may have the request wait for its turn. `None` otherwise; nothing is
+    /// charged then. It is for middleware that has no task to wait in, or that would allocate one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -155,9 +159,10 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Charges as much of `cost` as there is, as [`check`](Self::check) does: the grant of a granted decision says
-    /// [how much](Grant::permits), and the request is denied only if nothing is left. It checks again for what a denial leaves,
-    /// so that it makes one call more if there is less than the cost, and a [penalty](PolicyLimiter::with_penalty) begins then.
+    /// Charges as much of `cost` as there is, as [`check`](Self::check) does: the grant of a
+    /// granted decision says [how much](Grant::permits), and the request is denied only if nothing
+    /// is left. It checks again for what a denial leaves, so that it makes one call more if there
+    /// is less than the cost, and a [penalty](PolicyLimiter::with_penalty) begins then.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -183,8 +188,8 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         up_to(cost, |cost| self.check(key, cost)).await
     }
 
-    /// Gives back what `key` was granted, and returns how many permits: see [`RateLimiter::refund`]. 0 for a limiter that does
-    /// not keep track of single grants.
+    /// Gives back what `key` was granted, and returns how many permits: see
+    /// [`RateLimiter::refund`]. 0 for a limiter that does not keep track of single grants.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -216,8 +221,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         grant.spend_in_vain()
     }
 
-    /// Gives back what `key` was granted to a request that is gone, as [`refund`](Self::refund), in the background: for a
-    /// [`Drop`], which cannot wait. A limiter that does not keep track of single grants gives nothing back.
+    /// Gives back what `key` was granted to a request that is gone, as [`refund`](Self::refund), in
+    /// the background: for a [`Drop`], which cannot wait. A limiter that does not keep track of
+    /// single grants gives nothing back.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -234,9 +240,11 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         let _ = (key, grant);
     }
 
-    /// Corrects the charge of a request that was an estimate, once its cost is known: see [`RateLimiter::settle`]. A limiter that
-    /// does not keep track of single grants gives nothing back, and takes what is missing as far as it has it, as by
-    /// [`check_up_to`](Self::check_up_to), but waits for no turn. A grant that was given back or settled before stays as it is.
+    /// Corrects the charge of a request that was an estimate, once its cost is known: see
+    /// [`RateLimiter::settle`]. A limiter that does not keep track of single grants gives nothing
+    /// back, and takes what is missing as far as it has it, as by
+    /// [`check_up_to`](Self::check_up_to), but waits for no turn. A grant that was given back or
+    /// settled before stays as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -314,7 +322,8 @@ async fn settle_by_check<L>(
 where
     L: Limiter + ?Sized,
 {
-    // The inner result is that of later parts: the grant is spent by the first one, which must not be taken again.
+    // The inner result is that of later parts: the grant is spent by the first one, which must not
+    // be taken again.
     let settle = |grant: Grant| async move {
         let granted = grant.permits();
         let later: Result<()> = match cost.cmp(&granted) {
@@ -373,9 +382,9 @@ fn at_once<F: Future>(future: F) -> Option<F::Output> {
 
 /// A [`Limiter`] that can decide together with others, in one atomic step: one of this crate's.
 ///
-/// The trait is sealed. A decision by several limiters is one script, in which either all of them are charged or none. A
-/// limiter of your own is asked by a call of its own, and could not take its charge back exactly when another limiter
-/// denies. So the compiler refuses it in a [`Rule`]:
+/// The trait is sealed. A decision by several limiters is one script, in which either all of them
+/// are charged or none. A limiter of your own is asked by a call of its own, and could not take its
+/// charge back exactly when another limiter denies. So the compiler refuses it in a [`Rule`]:
 ///
 /// ```compile_fail,E0277
 /// use redisson_rate_limiter::{Decision, Limiter, Result, Rule};
@@ -408,8 +417,9 @@ fn at_once<F: Future>(future: F) -> Option<F::Output> {
 /// # Ok(()) }
 /// ```
 pub trait Chargeable: Limiter + sealed::Chargeable {
-    /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
-    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several
+    /// limiters: an argument of [`RedissonClient::check_all`](crate::RedissonClient::check_all).
+    /// Sends nothing.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -464,10 +474,12 @@ mod sealed {
     use crate::policies::algorithm::Internal;
 
     pub trait Chargeable {
-        /// The name in the store of the RRateLimiter that decides for a key; `None` of a policy, which knows no single grants.
+        /// The name in the store of the RRateLimiter that decides for a key; `None` of a policy,
+        /// which knows no single grants.
         fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>>;
 
-        /// That RRateLimiter, with this limiter's options: it may be missing, and this handle creates none.
+        /// That RRateLimiter, with this limiter's options: it may be missing, and this handle
+        /// creates none.
         fn rate_limiter(&self, key: &str, _: Internal) -> Option<RateLimiter>;
 
         /// Whether a granted request may have to wait for its turn.

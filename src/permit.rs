@@ -1,8 +1,8 @@
 //! The wire form of a grant: one member of the permits zset.
 //!
-//! A length byte, that many random bytes, then the permits as a little-endian `u32`. We write 16 random bytes, as
-//! Redisson does since 3.21; older ones wrote 8, and both are read. The grants of leases have 24: they say by how much their
-//! score is ahead of the time at which they were made.
+//! A length byte, that many random bytes, then the permits as a little-endian `u32`. We write 16
+//! random bytes, as Redisson does since 3.21; older ones wrote 8, and both are read. The grants of
+//! leases have 24: they say by how much their score is ahead of the time at which they were made.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +17,16 @@ pub(crate) type CallId = [u8; 16];
 /// The first number of a process: its own random 128 bits.
 static START: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::new_v4().as_u128());
 
-/// The id of a call: bytes that no other call has, even in a process whose memory was cloned from this one's (a fork, a
-/// snapshot of a machine that is restored twice).
+/// The id of a call: bytes that no other call has, even in a process whose memory was cloned from
+/// this one's (a fork, a snapshot of a machine that is restored twice).
 pub(crate) fn new_call_id() -> CallId {
     static IDS: LazyLock<CallIds> = LazyLock::new(|| CallIds::after(*START as u64));
     IDS.next()
 }
 
-/// Makes call ids. Eight bytes are a counter, so that the ids ascend and the grants of one millisecond are in the order
-/// of their calls. Eight are random each time, because a clone continues from the same number.
+/// Makes call ids. Eight bytes are a counter, so that the ids ascend and the grants of one
+/// millisecond are in the order of their calls. Eight are random each time, because a clone
+/// continues from the same number.
 #[derive(Debug)]
 struct CallIds {
     next: AtomicU64,
@@ -53,8 +54,9 @@ impl CallIds {
     }
 }
 
-/// Ids of calls on a limiter in this process's memory, which a clone of the process does not share, so a counter is
-/// enough. Each limiter has its own, because threads that share a counter contend for it.
+/// Ids of calls on a limiter in this process's memory, which a clone of the process does not share,
+/// so a counter is enough. Each limiter has its own, because threads that share a counter contend
+/// for it.
 #[derive(Debug)]
 pub(crate) struct Names {
     counter: u64,
@@ -89,7 +91,8 @@ pub(crate) fn encode(random: &[u8], permits: u32) -> Bytes {
     member.freeze()
 }
 
-/// The random bytes of a grant whose score is up to `ahead` ms ahead of the time at which it was made.
+/// The random bytes of a grant whose score is up to `ahead` ms ahead of the time at which it was
+/// made.
 pub(crate) fn random_ahead(call_id: &CallId, ahead: i64) -> [u8; 24] {
     let mut random = [0; 24];
     let (id, number) = random.split_at_mut(call_id.len());

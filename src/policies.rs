@@ -1,8 +1,10 @@
-//! The algorithms other than RRateLimiter's, as pure models: numbers, the state of a target and a request in, answer out.
+//! The algorithms other than RRateLimiter's, as pure models: numbers, the state of a target and a
+//! request in, answer out.
 //!
-//! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers (`NAME/mod.rs`). Its algorithm exists as a pure model
-//! (`NAME/model.rs`) and as a script (`lua/policies/NAME.lua`). A [`PolicyLimiter`](crate::PolicyLimiter) applies it to
-//! targets. The path of a request: `PolicyLimiter -> combining -> Store::check -> lua/policies/NAME.lua`.
+//! A policy, such as [`TokenBucket`](crate::TokenBucket), holds its numbers (`NAME/mod.rs`). Its
+//! algorithm exists as a pure model (`NAME/model.rs`) and as a script (`lua/policies/NAME.lua`). A
+//! [`PolicyLimiter`](crate::PolicyLimiter) applies it to targets. The path of a request:
+//! `PolicyLimiter -> combining -> Store::check -> lua/policies/NAME.lua`.
 //!
 //! CONTRIBUTING.md says what a new policy needs.
 

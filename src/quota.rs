@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-/// How much a target has at most, and the time in which all of it comes back: what the header field `RateLimit-Policy`
-/// states as `q` and `w`. From [`Policy::quota`](crate::Policy::quota) and [`Rate::quota`](crate::Rate::quota); each
-/// [`Decision`](crate::Decision) has the numbers by which it was made.
+/// How much a target has at most, and the time in which all of it comes back: what the header field
+/// `RateLimit-Policy` states as `q` and `w`. From [`Policy::quota`](crate::Policy::quota) and
+/// [`Rate::quota`](crate::Rate::quota); each [`Decision`](crate::Decision) has the numbers by which
+/// it was made.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, Policy, Rate, TokenBucket};
@@ -21,11 +22,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Quota {
-    /// The most that a target has: the permits of a rate, the limit of a window, the capacity of a bucket. It is also the
-    /// largest cost that can be granted.
+    /// The most that a target has: the permits of a rate, the limit of a window, the capacity of a
+    /// bucket. It is also the largest cost that can be granted.
     pub limit: u64,
-    /// The time in which all of it comes back, once all of it is taken: the interval of a rate, the length of a window, the
-    /// time in which an empty bucket fills.
+    /// The time in which all of it comes back, once all of it is taken: the interval of a rate, the
+    /// length of a window, the time in which an empty bucket fills.
     pub window: Duration,
 }
 

@@ -60,7 +60,8 @@ impl RateType {
 
 /// A number of permits in any time span of the length of the interval.
 ///
-/// A permit that is taken at time T is available again at T + interval. A `Rate` is validated when a limiter gets it.
+/// A permit that is taken at time T is available again at T + interval. A `Rate` is validated when
+/// a limiter gets it.
 ///
 /// ```
 /// use redisson_rate_limiter::{Rate, RateType};
@@ -84,7 +85,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// A rate that all clients share: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at least 1).
+    /// A rate that all clients share: `permits` (1 to 2^53) in each `interval` (whole milliseconds,
+    /// at least 1).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -99,8 +101,8 @@ impl Rate {
         Self::new(RateType::Overall, permits, interval)
     }
 
-    /// A rate that each client has for itself: `permits` (1 to 2^53) in each `interval` (whole milliseconds, at
-    /// least 1).
+    /// A rate that each client has for itself: `permits` (1 to 2^53) in each `interval` (whole
+    /// milliseconds, at least 1).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -136,18 +138,22 @@ impl Rate {
         }
     }
 
-    /// Makes the limiter expire once it had no request for `keep_alive` (whole milliseconds, not shorter than the interval).
+    /// Makes the limiter expire once it had no request for `keep_alive` (whole milliseconds, not
+    /// shorter than the interval).
     ///
-    /// [`set_rate`](crate::RateLimiter::set_rate) with a rate without a keep alive leaves a time to live that the limiter has
-    /// from an earlier keep alive, as Redisson does: no request renews it any more, and the limiter is gone when it ends.
+    /// [`set_rate`](crate::RateLimiter::set_rate) with a rate without a keep alive leaves a time to
+    /// live that the limiter has from an earlier keep alive, as Redisson does: no request renews it
+    /// any more, and the limiter is gone when it ends.
     ///
-    /// Where requests set the rate of a limiter, as those of a [`KeyedRateLimiter`](crate::KeyedRateLimiter), a longer keep
-    /// alive than that of the rate stays, and a shorter one than the interval is raised to it, or to the interval before if the
-    /// limiter had no keep alive: what was granted may count longer for another version of a service. A shorter keep alive
-    /// applies once the limiter has expired.
+    /// Where requests set the rate of a limiter, as those of a
+    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), a longer keep alive than that of the rate
+    /// stays, and a shorter one than the interval is raised to it, or to the interval before if the
+    /// limiter had no keep alive: what was granted may count longer for another version of a
+    /// service. A shorter keep alive applies once the limiter has expired.
     ///
-    /// A waiter asks when half of `keep_alive` has passed, at the latest, so that the limiter lives on. If a request comes
-    /// later than the one before it by the other half, the limiter may expire in between: calls then fail with
+    /// A waiter asks when half of `keep_alive` has passed, at the latest, so that the limiter lives
+    /// on. If a request comes later than the one before it by the other half, the limiter may
+    /// expire in between: calls then fail with
     /// [`Error::NotInitialized`](crate::Error::NotInitialized).
     ///
     /// ```

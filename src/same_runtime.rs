@@ -1,7 +1,7 @@
 //! Which runtime polls a future.
 //!
-//! What a future has spawned, and the timers it has set, belong to the runtime that first polled it. If another runtime
-//! polls it later, the first may never run again.
+//! What a future has spawned, and the timers it has set, belong to the runtime that first polled
+//! it. If another runtime polls it later, the first may never run again.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -12,8 +12,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::{Error, Result};
 
-/// Resolves to `None` when it is polled on another runtime than the one it was made on. The future is not polled there:
-/// its timers belong to the other runtime, and panic once that has shut down.
+/// Resolves to `None` when it is polled on another runtime than the one it was made on. The future
+/// is not polled there: its timers belong to the other runtime, and panic once that has shut down.
 pub(crate) struct SameRuntime<F> {
     runtime: runtime::Id,
     future: F,
@@ -37,8 +37,9 @@ impl<F: Future + Unpin> Future for SameRuntime<F> {
     }
 }
 
-/// Awaits a future that ends by its deadline, as long as the runtime that first polls it goes on. If another runtime polls it
-/// later, the future is given up: at once if it `is_repeatable` there, and otherwise at the deadline.
+/// Awaits a future that ends by its deadline, as long as the runtime that first polls it goes on.
+/// If another runtime polls it later, the future is given up: at once if it `is_repeatable` there,
+/// and otherwise at the deadline.
 pub(crate) async fn wherever_polled<F: Future>(
     deadline: Instant,
     is_repeatable: bool,
@@ -95,9 +96,11 @@ impl Moved {
 pub(crate) struct Home {
     runtime: Handle,
     deadline: Instant,
-    /// The first poll comes at once, on this runtime. Asking for the current one writes to a count that all threads share.
+    /// The first poll comes at once, on this runtime. Asking for the current one writes to a count
+    /// that all threads share.
     is_polled: bool,
-    /// Ends a request that cannot be made again, on the runtime that polls it: its own timers belong to the first one.
+    /// Ends a request that cannot be made again, on the runtime that polls it: its own timers
+    /// belong to the first one.
     timer: Option<SameRuntime<Pin<Box<Sleep>>>>,
 }
 

@@ -1,6 +1,8 @@
-//! Rates, policies and failure policies as fields with names, for configuration files: with the feature `serde`.
+//! Rates, policies and failure policies as fields with names, for configuration files: with the
+//! feature `serde`.
 //!
-//! Durations are whole milliseconds. Invalid values are refused, both when writing and when reading.
+//! Durations are whole milliseconds. Invalid values are refused, both when writing and when
+//! reading.
 
 mod failure_policy;
 mod rate;

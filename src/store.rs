@@ -1,5 +1,5 @@
-//! Where limiters are kept. A [`Store`] holds one client's limiters; a [`LimiterStore`] is one limiter, and each of its
-//! methods is one atomic step.
+//! Where limiters are kept. A [`Store`] holds one client's limiters; a [`LimiterStore`] is one
+//! limiter, and each of its methods is one atomic step.
 
 pub(crate) mod acquire_call;
 mod backoff;
@@ -35,7 +35,8 @@ use crate::rate::{Rate, ValidRate};
 use crate::window::{Answer, Condition, Expiry, SetUp, Settlement};
 
 /// What happens to the permits in use when the rate changes. An argument of
-/// [`set_rate_with`](crate::RateLimiter::set_rate_with) and [`update_rate`](crate::RateLimiter::update_rate).
+/// [`set_rate_with`](crate::RateLimiter::set_rate_with) and
+/// [`update_rate`](crate::RateLimiter::update_rate).
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -56,13 +57,15 @@ use crate::window::{Answer, Condition, Expiry, SetUp, Settlement};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PermitsInUse {
-    /// They stay in use: the new rate leaves only the permits beyond them. A change of the type resets them.
+    /// They stay in use: the new rate leaves only the permits beyond them. A change of the type
+    /// resets them.
     Keep,
     /// They are forgotten: the whole new rate is available at once.
     Reset,
 }
 
-/// How long a limiter lives. The answer of [`remain_time_to_live`](crate::RateLimiter::remain_time_to_live).
+/// How long a limiter lives. The answer of
+/// [`remain_time_to_live`](crate::RateLimiter::remain_time_to_live).
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -108,7 +111,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether no breaker refuses a call or has anything to note about one: then no breaker has to be looked up.
+    /// Whether no breaker refuses a call or has anything to note about one: then no breaker has to
+    /// be looked up.
     fn is_healthy(&self) -> bool {
         true
     }
@@ -126,23 +130,26 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Nobody will wait any more: ends what serves only those who wait.
     fn close(&self) {}
 
-    /// Waits until nothing is left to be given back whose caller is gone, and returns whether nothing is missing that could
-    /// not be given back.
+    /// Waits until nothing is left to be given back whose caller is gone, and returns whether
+    /// nothing is missing that could not be given back.
     async fn given_back(&self) -> bool {
         true
     }
 
-    /// Runs a task that may give permits back, which [`given_back`](Self::given_back) waits for, whatever becomes of the
-    /// caller's runtime. In memory nothing waits for it: what it has spawned goes on.
+    /// Runs a task that may give permits back, which [`given_back`](Self::given_back) waits for,
+    /// whatever becomes of the caller's runtime. In memory nothing waits for it: what it has
+    /// spawned goes on.
     fn give_back_in_background(&self, _task: GivingBack) {}
 
     /// The limiter with these keys, whether it exists or not. Sends nothing.
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore>;
 
-    /// Decides a list of requests by limiters with other policies, or says what it would decide. Returns by `deadline`.
+    /// Decides a list of requests by limiters with other policies, or says what it would decide.
+    /// Returns by `deadline`.
     async fn check(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers>;
 
-    /// Deletes what the target of this call has used, and returns whether there was anything. Returns by `deadline`.
+    /// Deletes what the target of this call has used, and returns whether there was anything.
+    /// Returns by `deadline`.
     async fn reset(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool>;
 
     /// The store itself, if it is in memory: then it decides without waiting.
@@ -163,8 +170,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 /// A task of a store that does not depend on a caller's runtime.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The same of a task that may give permits back. It returns for how long those are missing that it could not give back: no time
-/// if there are none.
+/// The same of a task that may give permits back. It returns for how long those are missing that it
+/// could not give back: no time if there are none.
 pub(crate) type GivingBack = Pin<Box<dyn Future<Output = Duration> + Send>>;
 
 /// Runs when a background task is done: permits may be free.
@@ -203,17 +210,20 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         true
     }
 
-    /// The time by a clock of this process, in ms since the epoch: the one that scores the grants, if that is not another machine's.
+    /// The time by a clock of this process, in ms since the epoch: the one that scores the grants,
+    /// if that is not another machine's.
     fn wall_millis(&self) -> i64;
 
-    /// How often the limiter may have been changed past this client's queue. A store in memory counts changes of its
-    /// settings, by any client; a client of Redis the audits that it has made.
+    /// How often the limiter may have been changed past this client's queue. A store in memory
+    /// counts changes of its settings, by any client; a client of Redis the audits that it has
+    /// made.
     fn changes(&self) -> u64 {
         0
     }
 
-    /// Has `on_freed` called while it lives, each time when another client frees permits otherwise than by the passing of time.
-    /// A call may be lost, late, or say more or less than is available. A store that will call it has a weak reference to it.
+    /// Has `on_freed` called while it lives, each time when another client frees permits otherwise
+    /// than by the passing of time. A call may be lost, late, or say more or less than is
+    /// available. A store that will call it has a weak reference to it.
     fn watch(&self, _on_freed: &Arc<OnFreed>) {}
 
     /// A driver of this client has started, for a store that counts who waits.
@@ -222,8 +232,8 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// A driver has ended.
     fn driver_ended(&self) {}
 
-    /// Decides a call, by `deadline`. A call may be passed again, after an error or at the same time, and is granted at
-    /// most once.
+    /// Decides a call, by `deadline`. A call may be passed again, after an error or at the same
+    /// time, and is granted at most once.
     async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer>;
 
     /// Whether it decides a call when it is first polled, also outside of a runtime.
@@ -231,7 +241,8 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Decides one request, if the store decides without waiting: returns the call's id and the answer.
+    /// Decides one request, if the store decides without waiting: returns the call's id and the
+    /// answer.
     fn acquire_now(
         &self,
         _permits: u32,
@@ -240,16 +251,18 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether one request is granted, if the store decides without waiting. The grant has no id to refund it by.
+    /// Whether one request is granted, if the store decides without waiting. The grant has no id to
+    /// refund it by.
     fn try_acquire_now(&self, _permits: u32) -> Result<Option<bool>> {
         Ok(None)
     }
 
-    /// Gives back a grant without an owner. No caller waits for this, and it needs no caller's runtime.
+    /// Gives back a grant without an owner. No caller waits for this, and it needs no caller's
+    /// runtime.
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone);
 
-    /// Gives back what a call took whose caller is gone, once no attempt of it can still arrive. Does nothing if the
-    /// call's outcome is claimed before.
+    /// Gives back what a call took whose caller is gone, once no attempt of it can still arrive.
+    /// Does nothing if the call's outcome is claimed before.
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone);
 
     /// Runs a task of the wait queue that ends calls whose own runtime makes no progress.
@@ -264,14 +277,15 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     async fn refund(&self, grant: &Grant) -> Result<u32>;
 
-    /// Gives back what was not used of a lease, and counts the rest as used when the last of it was: then its grant has a
-    /// score that is [`early`](Settlement::early) ms less. Returns how many permits came back. Settles once, however often and
-    /// however late it is called.
+    /// Gives back what was not used of a lease, and counts the rest as used when the last of it
+    /// was: then its grant has a score that is [`early`](Settlement::early) ms less. Returns how
+    /// many permits came back. Settles once, however often and however late it is called.
     async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32>;
 
     async fn release(&self, permits: u32) -> Result<()>;
 
-    /// Takes all permits for so many ms, or until the limiter expires. Returns whether a grant can hold as many.
+    /// Takes all permits for so many ms, or until the limiter expires. Returns whether a grant can
+    /// hold as many.
     async fn hold(&self, millis: i64) -> Result<bool>;
 
     async fn available_permits(&self) -> Result<i64>;

@@ -1,22 +1,27 @@
-//! The requests of this process on one limiter: plain requests share calls, waiters are served in order.
+//! The requests of this process on one limiter: plain requests share calls, waiters are served in
+//! order.
 //!
-//! **Plain requests** (`try_acquire`, `check`) are decided at once. They share calls through [`crate::batch`], and may
-//! overtake waiters.
+//! **Plain requests** (`try_acquire`, `check`) are decided at once. They share calls through
+//! [`crate::batch`], and may overtake waiters.
 //!
-//! **Waiters** (`acquire`, `try_acquire_timeout`) form one FIFO queue per limiter and process. A waiter that finds the
-//! queue empty first makes a call of its own, beside those of plain requests; if that is denied, it joins the queue. One
-//! call at a time asks on behalf of the queue. In this call the first denial denies all requests behind it, so that small
-//! requests do not starve a large one. The [`State`] decides when the next call is due. Three rules keep a waiter from
+//! **Waiters** (`acquire`, `try_acquire_timeout`) form one FIFO queue per limiter and process. A
+//! waiter that finds the queue empty first makes a call of its own, beside those of plain requests;
+//! if that is denied, it joins the queue. One call at a time asks on behalf of the queue. In this
+//! call the first denial denies all requests behind it, so that small requests do not starve a
+//! large one. The [`State`] decides when the next call is due. Three rules keep a waiter from
 //! waiting longer than it must:
-//! 1. The time of the next call belongs to the head of the queue. When the head leaves or changes, it is computed anew.
+//! 1. The time of the next call belongs to the head of the queue. When the head leaves or changes,
+//!    it is computed anew.
 //! 2. Permits that may have come free while a call was in flight lead to another call.
-//! 3. No waiter depends on another waiter's runtime. Each runtime with waiters has a driver, a task that makes the
-//!    calls. The call in flight is part of the state: if its driver makes no progress, the driver of another runtime
-//!    sends the same call again, and it is granted once.
+//! 3. No waiter depends on another waiter's runtime. Each runtime with waiters has a driver, a task
+//!    that makes the calls. The call in flight is part of the state: if its driver makes no
+//!    progress, the driver of another runtime sends the same call again, and it is granted once.
 //!
-//! The store may tell that other clients have freed permits ([`LimiterStore::watch`]): then the next call is made sooner.
+//! The store may tell that other clients have freed permits ([`LimiterStore::watch`]): then the
+//! next call is made sooner.
 //!
-//! **Outages.** Waiters keep their places, and the driver's first call after an outage asks for the head: see [`outage`].
+//! **Outages.** Waiters keep their places, and the driver's first call after an outage asks for the
+//! head: see [`outage`].
 //!
 //! **Cancellation.** Dropping a future keeps no permit: see [`leaving`].
 
@@ -81,18 +86,21 @@ pub(crate) use state::Effect;
 use state::{Availability, Outbox, Published, State, Waiter, Waits};
 use waiter::PlaceInQueue;
 
-/// The longest time between two calls of the queue, where permits come back much later: other processes may release
-/// permits or change the rate, and a message that tells of it may be lost. Together with the time for which permits are left to others it makes a second.
+/// The longest time between two calls of the queue, where permits come back much later: other
+/// processes may release permits or change the rate, and a message that tells of it may be lost.
+/// Together with the time for which permits are left to others it makes a second.
 const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 
-/// A wait of up to this length is not interrupted: one more call per window of a second would gain nothing.
+/// A wait of up to this length is not interrupted: one more call per window of a second would gain
+/// nothing.
 const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
 
-/// Told of permits as soon as the store's answer is there that grants them: until when they may be used, and with which
-/// settings it was asked for. The callers may learn of them later, or never.
+/// Told of permits as soon as the store's answer is there that grants them: until when they may be
+/// used, and with which settings it was asked for. The callers may learn of them later, or never.
 pub(crate) type OnGranted = Box<dyn Fn(u32, Instant, Option<SetUp>) + Send + Sync>;
 
-/// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call reads them.
+/// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call
+/// reads them.
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(crate) struct WaitQueue {
@@ -108,8 +116,8 @@ struct Queue {
     state: Lock<State>,
     /// The last answer in the state.
     last_answer: Arc<Published>,
-    /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`], where counting would
-    /// cost more than everything else it does.
+    /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`],
+    /// where counting would cost more than everything else it does.
     own: AtomicU64,
     on_granted: OnGranted,
     /// Made by the first handle that wants leases.
@@ -148,8 +156,8 @@ impl WaitQueue {
         &*self.queue.store
     }
 
-    /// Decides at once, without waiting for permits. With `set_up` the same call creates the limiter, or changes it to
-    /// these settings.
+    /// Decides at once, without waiting for permits. With `set_up` the same call creates the
+    /// limiter, or changes it to these settings.
     #[cfg(test)]
     pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
         match self.acquire_now(permits, set_up)? {
@@ -179,9 +187,9 @@ impl WaitQueue {
         self.arrive(usize::MAX).expect("there is room")
     }
 
-    /// Waits at its place in the queue until the permits are granted, and returns the grant, or `None` at `until`. `set_up`
-    /// as for [`check`](Self::check). With `fail_fast`, returns `None` at once if the permits certainly come later than
-    /// `until`.
+    /// Waits at its place in the queue until the permits are granted, and returns the grant, or
+    /// `None` at `until`. `set_up` as for [`check`](Self::check). With `fail_fast`, returns `None`
+    /// at once if the permits certainly come later than `until`.
     pub(crate) async fn wait(
         &self,
         mut arrival: Arrival,
@@ -245,7 +253,8 @@ impl WaitQueue {
             match waiting {
                 Some(Some(answer)) => return answer.map(Some),
                 Some(None) => return Ok(None),
-                // Another runtime polls the future. Unless it has its answer, it joins again there, at its old place.
+                // Another runtime polls the future. Unless it has its answer, it joins again there,
+                // at its old place.
                 None => {
                     if let Some(answer) = place.answer_now() {
                         return answer.map(Some);
@@ -260,7 +269,8 @@ impl WaitQueue {
         self.queue.has_outage()
     }
 
-    /// Ends the waiting of all, now and later, with [`Error::Closed`]. What their call takes is given back.
+    /// Ends the waiting of all, now and later, with [`Error::Closed`]. What their call takes is
+    /// given back.
     pub(crate) fn close(&self) {
         self.close_leases();
         self.queue.give_back_pending();

@@ -1,17 +1,19 @@
-//! RRateLimiter's algorithm as a pure model: state, time and request in, answer out. No server, no clock, no waiting.
+//! RRateLimiter's algorithm as a pure model: state, time and request in, answer out. No server, no
+//! clock, no waiting.
 //!
-//! It does in Rust what the scripts in `lua/` do, step by step. Property tests compare the two: the same answers and
-//! the same state. The in-memory store is this model behind a lock.
+//! It does in Rust what the scripts in `lua/` do, step by step. Property tests compare the two: the
+//! same answers and the same state. The in-memory store is this model behind a lock.
 //!
-//! A limiter is a hash with its settings and a [`Pool`], for all clients or for each one: the permits left and the
-//! grants. A permit taken at T is back at T + interval, inclusive. The invariant is permits left + permits of all
-//! grants = rate. It also holds if the rate was lowered below what is in use; then the permits left are below zero.
-//! Expired grants are removed, oldest first, and their permits added to those left, as far as a request needs them and
-//! a few more. If a peer's call or a lost key broke the invariant, [`reconcile`](Pool::reconcile) restores it while the
-//! grants are few, like its namesake in the scripts.
+//! A limiter is a hash with its settings and a [`Pool`], for all clients or for each one: the
+//! permits left and the grants. A permit taken at T is back at T + interval, inclusive. The
+//! invariant is permits left + permits of all grants = rate. It also holds if the rate was lowered
+//! below what is in use; then the permits left are below zero. Expired grants are removed, oldest
+//! first, and their permits added to those left, as far as a request needs them and a few more. If
+//! a peer's call or a lost key broke the invariant, [`reconcile`](Pool::reconcile) restores it
+//! while the grants are few, like its namesake in the scripts.
 //!
-//! The path of an acquire is inlined, so that its settings and sums stay in registers: copying them through memory
-//! would take as long as deciding.
+//! The path of an acquire is inlined, so that its settings and sums stay in registers: copying them
+//! through memory would take as long as deciding.
 
 mod acquire;
 mod answer;
@@ -107,7 +109,8 @@ impl Settings {
 pub(crate) struct Settlement {
     /// How many of its permits were used.
     pub(crate) used: u32,
-    /// How many ms before the score of its grant the last of them was used, by the clock of the process that used it.
+    /// How many ms before the score of its grant the last of them was used, by the clock of the
+    /// process that used it.
     pub(crate) early: i64,
 }
 
@@ -124,7 +127,8 @@ pub(crate) struct Window {
 #[cfg(feature = "redis")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retry {
-    /// The last deadline of the earlier attempts, in ms of the server's clock: none of them does anything after it.
+    /// The last deadline of the earlier attempts, in ms of the server's clock: none of them does
+    /// anything after it.
     pub(crate) previous_deadline: i64,
     /// The earliest and the latest score that their grant can have.
     pub(crate) from: i64,
@@ -184,8 +188,8 @@ impl Window {
         }
     }
 
-    /// Takes all permits for so many ms, or until the limiter expires: by a grant of 2^32-1 permits that ends then. Returns
-    /// whether that is the rate or more.
+    /// Takes all permits for so many ms, or until the limiter expires: by a grant of 2^32-1 permits
+    /// that ends then. Returns whether that is the rate or more.
     pub(crate) fn hold(
         &mut self,
         at: At,
@@ -211,7 +215,8 @@ impl Window {
         Ok(true)
     }
 
-    /// Gives permits of one grant back and returns how many came back: none if its window has passed.
+    /// Gives permits of one grant back and returns how many came back: none if its window has
+    /// passed.
     pub(crate) fn refund(
         &mut self,
         at: At,
@@ -233,10 +238,11 @@ impl Window {
         }))
     }
 
-    /// Settles a lease: gives back what was not used of it, and counts the rest from its last use, if no permits were taken out
-    /// of a later grant than its fence. Else what it was used for counts by its score, for its permits may have been released
-    /// by a client that named no grant. A lease that is settled never has the score that it was made with. Returns how many
-    /// permits came back.
+    /// Settles a lease: gives back what was not used of it, and counts the rest from its last use,
+    /// if no permits were taken out of a later grant than its fence. Else what it was used for
+    /// counts by its score, for its permits may have been released by a client that named no grant.
+    /// A lease that is settled never has the score that it was made with. Returns how many permits
+    /// came back.
     pub(crate) fn settle(
         &mut self,
         at: At,
@@ -252,7 +258,8 @@ impl Window {
         Ok(place.map_or(0, |place| {
             open.take_out(at, place, audited_rate, |grants, horizon| {
                 let held = grants.permits_at(place);
-                // What the grant has lost came back before, and was used for all that the client knows.
+                // What the grant has lost came back before, and was used for all that the client
+                // knows.
                 let lost = lease.permits.saturating_sub(held);
                 let left = used.saturating_sub(lost).min(held);
                 // A later fence is that of a copy of the call, which was granted too.
@@ -267,8 +274,8 @@ impl Window {
         }))
     }
 
-    /// Forgets the permits in use, those of this client for a rate per client, and returns whether there were any keys of
-    /// them.
+    /// Forgets the permits in use, those of this client for a rate per client, and returns whether
+    /// there were any keys of them.
     pub(crate) fn reset(&mut self, at: At, client: &str) -> Result<bool, NotInitialized> {
         let pool = std::mem::take(self.open(client, at.server)?.pool);
         Ok(pool.value.get().is_some() || pool.grants.get().is_some())
@@ -308,8 +315,8 @@ impl Open<'_> {
             .reconcile(&self.settings, value, now, check, removal)
     }
 
-    /// Gives permits of the grant at this index back, which `take` takes out of it, and returns how many came back: none if its
-    /// window has passed.
+    /// Gives permits of the grant at this index back, which `take` takes out of it, and returns how
+    /// many came back: none if its window has passed.
     fn take_out(
         &mut self,
         at: At,
@@ -369,7 +376,8 @@ impl Open<'_> {
         }
     }
 
-    /// As `renew`, for a caller whose settings the limiter has: without a keep alive, the hash lives for their interval.
+    /// As `renew`, for a caller whose settings the limiter has: without a keep alive, the hash
+    /// lives for their interval.
     #[inline]
     fn renew_for(&mut self, set_up: Option<SetUp>, server: i64) {
         if set_up.and_then(SetUp::replacing).is_some() && self.settings.keep_alive == 0 {
@@ -378,8 +386,8 @@ impl Open<'_> {
         self.renew(server);
     }
 
-    /// Renews the keep alive of all keys, or else gives the other keys the time to live of the hash. In its last
-    /// millisecond they live one longer: none may stay for ever.
+    /// Renews the keep alive of all keys, or else gives the other keys the time to live of the
+    /// hash. In its last millisecond they live one longer: none may stay for ever.
     #[inline]
     fn renew(&mut self, server: i64) {
         let Self {

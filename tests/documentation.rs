@@ -1,5 +1,5 @@
-//! What the documentation names exists: the test of each fault in docs/faults.md, and the target of each link, in the
-//! repository and in the documentation of the crate.
+//! What the documentation names exists: the test of each fault in docs/faults.md, and the target of
+//! each link, in the repository and in the documentation of the crate.
 
 use std::collections::{BTreeSet, HashSet};
 use std::env;
@@ -113,7 +113,8 @@ fn anchors(text: &str) -> HashSet<String> {
     anchors
 }
 
-/// The targets of the links of a line: `[text](target)`, or `[text]: target` where they are collected.
+/// The targets of the links of a line: `[text](target)`, or `[text]: target` where they are
+/// collected.
 fn links(line: &str) -> Vec<&str> {
     let mut links: Vec<&str> = { line.split("](").skip(1) }
         .filter_map(|rest| rest.split([')', ' ']).next())

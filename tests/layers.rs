@@ -1,4 +1,5 @@
-//! No module imports one of a layer above its own. ARCHITECTURE.md lists the layers, the uppermost first.
+//! No module imports one of a layer above its own. ARCHITECTURE.md lists the layers, the uppermost
+//! first.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,7 +8,8 @@ use std::path::Path;
 #[path = "support/sources.rs"]
 mod sources;
 
-/// The place of each module in the list of ARCHITECTURE.md. Modules in one line do not import each other.
+/// The place of each module in the list of ARCHITECTURE.md. Modules in one line do not import each
+/// other.
 fn layers(architecture: &str) -> HashMap<String, usize> {
     let list = architecture.split("```layers\n").nth(1);
     let list = list.and_then(|rest| rest.split("```").next());
@@ -36,7 +38,8 @@ fn is_of_tests(path: &Path) -> bool {
     })
 }
 
-/// The lines that the library is compiled from: without comments, and without the items that are only for tests.
+/// The lines that the library is compiled from: without comments, and without the items that are
+/// only for tests.
 fn library_lines(source: &str) -> Vec<&str> {
     let mut kept = Vec::new();
     let mut lines = source.lines();

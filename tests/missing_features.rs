@@ -1,5 +1,5 @@
-//! A URL that needs a feature of this crate is refused with an error that names the feature. `.ci/feature-sets` runs
-//! these tests with the feature `redis` alone, and without any.
+//! A URL that needs a feature of this crate is refused with an error that names the feature.
+//! `.ci/feature-sets` runs these tests with the feature `redis` alone, and without any.
 
 #![cfg(all(not(feature = "cluster"), not(feature = "tls")))]
 

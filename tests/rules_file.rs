@@ -209,7 +209,8 @@ async fn a_rule_with_other_keys_starts_anew_and_the_reload_says_so() {
     }
 }
 
-/// Whatever a file had before, also under the same prefix: another process may read a key as long as it is there.
+/// Whatever a file had before, also under the same prefix: another process may read a key as long
+/// as it is there.
 #[tokio::test(start_paused = true)]
 async fn two_algorithms_never_have_the_same_keys() {
     let policies = [
@@ -284,7 +285,8 @@ async fn the_application_says_what_a_rule_costs_and_which_plan_a_key_has() {
     }
 }
 
-/// A thread asks all the time, while the rules change between ones that grant and strict ones in shadow mode.
+/// A thread asks all the time, while the rules change between ones that grant and strict ones in
+/// shadow mode.
 #[test]
 fn a_file_sets_rules_and_shadow_mode_in_one_step() {
     let limit = |limit, shadow| {

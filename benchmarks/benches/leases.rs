@@ -1,8 +1,9 @@
-//! Leases: what they decide without a call, beside the same limiter without leases in the same run. The goals: granted
-//! locally p50 at most 1 us, 10 M decisions a second on two cores; 32 processes of 16 callers on one limiter at least 5 M a
-//! second together, at most 100 calls a second each; over a link of 50 ms p99 below 1 ms at a steady load within the rate;
-//! utilisation at least 97 % with leases of a twentieth of the interval, and four processes and Redisson beside that always want
-//! more.
+//! Leases: what they decide without a call, beside the same limiter without leases in the same run.
+//! The goals: granted locally p50 at most 1 us, 10 M decisions a second on two cores; 32 processes
+//! of 16 callers on one limiter at least 5 M a second together, at most 100 calls a second each;
+//! over a link of 50 ms p99 below 1 ms at a steady load within the rate; utilisation at least 97 %
+//! with leases of a twentieth of the interval, and four processes and Redisson beside that always
+//! want more.
 //!
 //! `cargo bench -p benchmarks --bench leases`. It starts a `redis-server` and a JVM of its own.
 

@@ -1,5 +1,5 @@
-//! What this process holds after requests on a million keyed limiters through one client, on Redis and in memory, and what is left
-//! once they have expired. Prints the table of `docs/memory.md`.
+//! What this process holds after requests on a million keyed limiters through one client, on Redis
+//! and in memory, and what is left once they have expired. Prints the table of `docs/memory.md`.
 //!
 //! `cargo bench -p benchmarks --bench many_limiters`. It starts a `redis-server` of its own.
 

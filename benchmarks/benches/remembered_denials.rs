@@ -1,5 +1,5 @@
-//! Denials that are remembered: 256 callers of one limiter, mostly denied, against asking Redis for each. The goal is
-//! 5,000,000 decisions a second, and no more calls than one in `AT_MOST`.
+//! Denials that are remembered: 256 callers of one limiter, mostly denied, against asking Redis for
+//! each. The goal is 5,000,000 decisions a second, and no more calls than one in `AT_MOST`.
 //!
 //! `cargo bench -p benchmarks --bench remembered_denials`. It starts a `redis-server` of its own.
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// A SlidingWindowLog keeps a member for each request, and has an upper limit: with this window nobody reaches it.
+/// A SlidingWindowLog keeps a member for each request, and has an upper limit: with this window
+/// nobody reaches it.
 pub const LARGEST_LOG: (u32, Duration) = (20_000, Duration::from_millis(2));
 
 /// With a comma after each three digits.

@@ -1,6 +1,7 @@
-//! `rratelimiter list` on a server with many limiters: `cargo bench -p redisson-rate-limiter-cli --bench list`, and `-- 1000000` for as
-//! many. How long it takes, the most memory that it has, and the longest command of the server meanwhile, by its slow log; of times
-//! the median of five rounds.
+//! `rratelimiter list` on a server with many limiters: `cargo bench -p
+//! redisson-rate-limiter-cli --bench list`, and `-- 1000000` for as many. How long it takes, the
+//! most memory that it has, and the longest command of the server meanwhile, by its slow log; of
+//! times the median of five rounds.
 
 use std::env;
 use std::process::{Command, Stdio};

@@ -19,7 +19,8 @@ use crate::store::StoreArguments;
 
 /// Redisson's rate limiters on the command line.
 ///
-/// They are those of Java services and of the Rust crate redisson-rate-limiter: what one takes, all others see.
+/// They are those of Java services and of the Rust crate redisson-rate-limiter: what one takes, all
+/// others see.
 #[derive(Debug, Parser)]
 #[command(
     name = "rratelimiter",
@@ -300,7 +301,8 @@ pub(crate) struct RunArguments {
     /// How long to wait for them at most; exit code 1 if they did not come
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Run the command for each line of the standard input, with the line in place of {}, or as the last argument
+    /// Run the command for each line of the standard input, with the line in place of {}, or as the
+    /// last argument
     #[arg(long)]
     pub(crate) each: bool,
     /// How many of these commands run at the same time

@@ -91,7 +91,8 @@ impl Context {
         self.client.rate_limiter(&self.store.full_name(name))
     }
 
-    /// What `wait` returns, unless a signal comes first: then `wait` is dropped, and what it took is given back.
+    /// What `wait` returns, unless a signal comes first: then `wait` is dropped, and what it took
+    /// is given back.
     pub(crate) async fn unless_interrupted<T>(
         &self,
         wait: impl Future<Output = redisson_rate_limiter::Result<T>>,

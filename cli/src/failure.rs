@@ -76,7 +76,8 @@ impl Failure {
         self.kind == ErrorKind::PermissionDenied.as_str()
     }
 
-    /// Whether the server refuses this key or what it holds, and may answer for others: its slots, its type, a permission.
+    /// Whether the server refuses this key or what it holds, and may answer for others: its slots,
+    /// its type, a permission.
     pub(crate) fn is_of_one_key(&self) -> bool {
         let kinds = [
             ErrorKind::PermissionDenied,

@@ -19,7 +19,8 @@ pub(crate) enum Limiter {
 }
 
 impl Limiter {
-    /// With the rate of `set_up` it makes a limiter that is missing, and takes no key of another program for one.
+    /// With the rate of `set_up` it makes a limiter that is missing, and takes no key of another
+    /// program for one.
     pub(crate) async fn new(
         context: &Context,
         name: &str,
@@ -106,8 +107,8 @@ impl Limiter {
     }
 }
 
-/// The limiter's answer. One that is missing gets the rate, unless more permits are asked for, and is asked again; one that is there
-/// stays as it is.
+/// The limiter's answer. One that is missing gets the rate, unless more permits are asked for, and
+/// is asked again; one that is there stays as it is.
 async fn ask<T>(
     limiter: &RateLimiter,
     rate: Option<Rate>,
@@ -139,7 +140,8 @@ async fn ask_until_granted(
     const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
     let start = Instant::now();
     loop {
-        // The turn of a leaky bucket may come too late, and cannot be given back. No other algorithm has turns.
+        // The turn of a leaky bucket may come too late, and cannot be given back. No other
+        // algorithm has turns.
         if let Some(timeout) = timeout
             && matches!(limiter.policy(), AnyPolicy::LeakyBucket(_))
             && let Decision::Granted(granted) = limiter.peek(key, permits).await?

@@ -1,5 +1,6 @@
-//! `rratelimiter`: limiters on the command line. `arguments` says what can be asked for, `store` connects, each module in
-//! `commands` does one thing and returns a [`Report`](report::Report), and `main` prints it and ends with its exit code.
+//! `rratelimiter`: limiters on the command line. `arguments` says what can be asked for, `store`
+//! connects, each module in `commands` does one thing and returns a [`Report`](report::Report), and
+//! `main` prints it and ends with its exit code.
 
 #![forbid(unsafe_code)]
 
@@ -54,7 +55,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a command line that could not be read asks for JSON. What follows `--` is another program's.
+/// Whether a command line that could not be read asks for JSON. What follows `--` is another
+/// program's.
 fn wants_json() -> bool {
     let arguments = std::env::args_os().skip(1);
     let mut own = arguments.take_while(|it| it != "--");

@@ -1,5 +1,5 @@
-//! The policy that the arguments name: they are the fields of a configuration file's policy, so that the library reads and
-//! checks both alike.
+//! The policy that the arguments name: they are the fields of a configuration file's policy, so
+//! that the library reads and checks both alike.
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
-//! `serve`: the limits of a rules file for services in any language, over HTTP and by Envoy's protocol.
+//! `serve`: the limits of a rules file for services in any language, over HTTP and by Envoy's
+//! protocol.
 //!
-//! A connection enters by a `door`, which counts, encrypts and times it, and is served by `http`, `grpc` or `admin`. These read a
-//! request into the parts that `rules` decide (`part`, `pattern`), and ask the `service`. A `trial` decides without a server.
+//! A connection enters by a `door`, which counts, encrypts and times it, and is served by `http`,
+//! `grpc` or `admin`. These read a request into the parts that `rules` decide (`part`, `pattern`),
+//! and ask the `service`. A `trial` decides without a server.
 
 mod admin;
 mod arguments;
@@ -201,7 +203,8 @@ async fn tick(service: Arc<Service>) {
     }
 }
 
-/// Asks the store whether it is there, once a second. It may take as long as a response of the store, and nothing else waits for it.
+/// Asks the store whether it is there, once a second. It may take as long as a response of the
+/// store, and nothing else waits for it.
 async fn probe(service: Arc<Service>) {
     let mut ticks = once_a_second();
     loop {

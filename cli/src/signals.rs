@@ -1,4 +1,5 @@
-//! Waits that a signal ends, so that what they took meanwhile can be given back, and commands that get it too.
+//! Waits that a signal ends, so that what they took meanwhile can be given back, and commands that
+//! get it too.
 
 use std::fs::File;
 use std::io;
@@ -27,8 +28,8 @@ pub(crate) async fn or_signal<T>(wait: impl Future<Output = T>) -> io::Result<Re
     })
 }
 
-/// Waits for a command. What ends this program ends the command too: from a terminal it gets an interrupt by itself, and
-/// everything else from here.
+/// Waits for a command. What ends this program ends the command too: from a terminal it gets an
+/// interrupt by itself, and everything else from here.
 pub(crate) async fn wait_for(mut child: Child) -> io::Result<ExitStatus> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -15,8 +15,8 @@ use crate::rate::duration;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArguments {
-    /// A server, the nodes of a cluster (separated by commas), or Sentinels: redis://…, rediss://…, redis-sentinel://…
-    /// [default: redis://127.0.0.1:6379; of `serve`: in memory]
+    /// A server, the nodes of a cluster (separated by commas), or Sentinels: redis://…, rediss://…,
+    /// redis-sentinel://… [default: redis://127.0.0.1:6379; of `serve`: in memory]
     #[arg(
         long,
         global = true,
@@ -45,14 +45,15 @@ pub(crate) struct StoreArguments {
     /// The certificates that the server's must be signed by, as PEM, besides those of the system
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// The certificate of this client and those that it was issued with, as PEM, for a server that asks for one
+    /// The certificate of this client and those that it was issued with, as PEM, for a server that
+    /// asks for one
     #[arg(long, global = true, value_name = "FILE", requires = "key_file")]
     cert_file: Option<PathBuf>,
     /// The key of that certificate, as PEM
     #[arg(long, global = true, value_name = "FILE", requires = "cert_file")]
     key_file: Option<PathBuf>,
-    /// The name under which limiters of a rate for each client know this one; by default the user's number and the host, such
-    /// as `1000@build-7`, and for `serve` a new one
+    /// The name under which limiters of a rate for each client know this one; by default the user's
+    /// number and the host, such as `1000@build-7`, and for `serve` a new one
     #[arg(long, global = true, value_name = "ID")]
     client_id: Option<String>,
     /// What every NAME begins with
@@ -133,8 +134,8 @@ impl StoreArguments {
     }
 }
 
-/// The same in each process of this user on this host. With a new one in each, a rate for each client
-/// would limit nothing.
+/// The same in each process of this user on this host. With a new one in each, a rate for each
+/// client would limit nothing.
 fn own_client_id() -> String {
     let host = rustix::system::uname();
     format!(

@@ -26,7 +26,8 @@ const NARROWEST: usize = 20;
 const WIDEST: usize = 500;
 
 impl Terminal {
-    /// That of the standard output. `COLUMNS` sets the width of what is none, and `CLICOLOR_FORCE` gives it colours.
+    /// That of the standard output. `COLUMNS` sets the width of what is none, and `CLICOLOR_FORCE`
+    /// gives it colours.
     pub(crate) fn of_stdout() -> Self {
         let stdout = io::stdout();
         let set = |name| env::var_os(name).is_some_and(|it| !it.is_empty());
@@ -82,7 +83,8 @@ impl Terminal {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// The lines of a text: on a terminal as long as its width, and indented from the second on. Elsewhere one, to be searched.
+    /// The lines of a text: on a terminal as long as its width, and indented from the second on.
+    /// Elsewhere one, to be searched.
     pub(crate) fn lines(&self, text: &str, indent: usize) -> Vec<String> {
         let mut lines = vec![String::new()];
         for word in text.split_inclusive(' ') {
@@ -132,8 +134,8 @@ impl Terminal {
     }
 }
 
-/// The text of a key without control characters, of at most so many columns: cut in the middle, as the
-/// ends of names differ.
+/// The text of a key without control characters, of at most so many columns: cut in the middle, as
+/// the ends of names differ.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     const CUT: &str = "...";
     let escaped: String = text.escape_debug().collect();

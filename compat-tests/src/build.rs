@@ -65,11 +65,13 @@ fn sources(java: &Path) -> String {
         .collect()
 }
 
-/// Keeps other processes from building at the same time. The kernel frees it when this process dies.
+/// Keeps other processes from building at the same time. The kernel frees it when this process
+/// dies.
 struct Lock(Child);
 
 impl Lock {
-    /// Waits for the lock. `flock` holds it as long as its command, which waits for the end of its stdin.
+    /// Waits for the lock. `flock` holds it as long as its command, which waits for the end of its
+    /// stdin.
     fn acquire(file: &Path) -> Self {
         let mut flock = Command::new("flock")
             .arg(file)

@@ -1,13 +1,14 @@
 //! What the keys of a rate limiter hold, raw.
 //!
-//! Key names and members are read here by the format alone, without the crate under test, so that it can be held
-//! against this.
+//! Key names and members are read here by the format alone, without the crate under test, so that
+//! it can be held against this.
 
 use std::{collections::BTreeMap, fmt};
 
 use redis::{FromRedisValue, Value, aio::ConnectionLike};
 
-/// All keys of one limiter. `M` is how the members of a permits zset stand: [`RawMember`], or [`Member`] to compare.
+/// All keys of one limiter. `M` is how the members of a permits zset stand: [`RawMember`], or
+/// [`Member`] to compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dump<M = RawMember> {
     /// The hash under the limiter's name.
@@ -98,7 +99,8 @@ pub async fn read(connection: &mut impl ConnectionLike, name: &str, client_ids: 
     }
 }
 
-/// The names of all keys: the hash's, then value and permits that all share, then those of each client.
+/// The names of all keys: the hash's, then value and permits that all share, then those of each
+/// client.
 pub fn keys(name: &str, client_ids: &[&str]) -> Vec<String> {
     let mut keys = vec![name.to_owned()];
     for suffix in suffixes(client_ids) {
@@ -112,7 +114,8 @@ fn suffixes(client_ids: &[&str]) -> Vec<String> {
     [String::new()].into_iter().chain(clients).collect()
 }
 
-/// The name of a sibling key of the hash: braces make the name the hash tag, unless it contains some.
+/// The name of a sibling key of the hash: braces make the name the hash tag, unless it contains
+/// some.
 fn key(name: &str, suffix: &str) -> String {
     if name.contains('{') {
         format!("{name}:{suffix}")

@@ -1,8 +1,8 @@
 //! How several processes that always have waiters share one limiter.
 //!
-//! A [`Scenario`] has sides: processes of this crate and JVMs with Redisson, which wait on one limiter on their own
-//! server. [`Scenario::run`] returns what each was granted. [`waiters`] measures what waiting costs a process that is
-//! alone.
+//! A [`Scenario`] has sides: processes of this crate and JVMs with Redisson, which wait on one
+//! limiter on their own server. [`Scenario::run`] returns what each was granted. [`waiters`]
+//! measures what waiting costs a process that is alone.
 
 pub mod process;
 mod scenario;

@@ -1,4 +1,5 @@
-//! One running driver (`compat-tests/java`) and the line protocol that it speaks; see `Driver.java`.
+//! One running driver (`compat-tests/java`) and the line protocol that it speaks; see
+//! `Driver.java`.
 
 use std::{
     collections::HashMap,
@@ -46,7 +47,8 @@ type Answer = Result<Vec<String>>;
 /// Who waits for which answer; `None` once the JVM has ended.
 type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>>;
 
-/// A JVM with the driver, killed on drop. It also ends by itself when this process does, by the end of its stdin.
+/// A JVM with the driver, killed on drop. It also ends by itself when this process does, by the end
+/// of its stdin.
 pub(crate) struct Jvm {
     process: Child,
     requests: Mutex<ChildStdin>,

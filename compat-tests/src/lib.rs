@@ -1,9 +1,10 @@
 //! Java's real Redisson and this crate on one Redis server.
 //!
-//! [`Server`] is a Redis of the test's own, [`redisson`] drives one of several versions of the real Redisson, [`Both`]
-//! puts a client of each kind on one server, [`dump`] shows what a rate limiter's keys hold, [`age`] lets its grants
-//! grow old, [`python`] is the client in `lua/python/client.py`, [`record`] tells what the server granted, [`repeated`] has Redisson
-//! send a call twice, and [`fairness`] measures how several processes share one limiter.
+//! [`Server`] is a Redis of the test's own, [`redisson`] drives one of several versions of the real
+//! Redisson, [`Both`] puts a client of each kind on one server, [`dump`] shows what a rate
+//! limiter's keys hold, [`age`] lets its grants grow old, [`python`] is the client in
+//! `lua/python/client.py`, [`record`] tells what the server granted, [`repeated`] has Redisson send
+//! a call twice, and [`fairness`] measures how several processes share one limiter.
 //!
 //! ```no_run
 //! # #[tokio::main] async fn main() -> Result<(), compat_tests::redisson::JavaError> {

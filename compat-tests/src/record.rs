@@ -88,7 +88,8 @@ impl Record {
     }
 }
 
-/// Reads `+1700000000.123456 [0 lua] "zadd" "{n}:permits" "1700000000123" "\x10…"`; `None` for anything else.
+/// Reads `+1700000000.123456 [0 lua] "zadd" "{n}:permits" "1700000000123" "\x10…"`; `None` for
+/// anything else.
 fn entry(line: &[u8], permits_key: &str) -> Option<Entry> {
     let line = str::from_utf8(line).expect("MONITOR writes ASCII");
     let (time, command) = line.strip_prefix('+')?.split_once(" [0 lua] ")?;

@@ -1,7 +1,7 @@
 //! The real Redisson in a JVM, its RRateLimiter call for call.
 //!
-//! Arguments are what Java's are: `i64`, so that tests can say what Redisson does with zero and negative numbers.
-//! All times are milliseconds.
+//! Arguments are what Java's are: `i64`, so that tests can say what Redisson does with zero and
+//! negative numbers. All times are milliseconds.
 
 use std::{
     array,
@@ -35,7 +35,8 @@ pub async fn clients<const N: usize>(version: Version, url: &str) -> [Client; N]
     array::from_fn(|_| clients.next().expect("as many as were opened"))
 }
 
-/// A JVM with one version of Redisson. It ends when the last handle, client and limiter of it is dropped.
+/// A JVM with one version of Redisson. It ends when the last handle, client and limiter of it is
+/// dropped.
 #[derive(Clone)]
 pub struct Redisson {
     jvm: Arc<Jvm>,
@@ -43,7 +44,8 @@ pub struct Redisson {
 }
 
 impl Redisson {
-    /// Starts a JVM, after building the Java side where that has not been done. Blocks for the build only.
+    /// Starts a JVM, after building the Java side where that has not been done. Blocks for the
+    /// build only.
     ///
     /// # Panics
     ///
@@ -284,8 +286,8 @@ impl Limiter {
         self.load(threads, permits, duration, "wait").await
     }
 
-    /// Has that many threads acquire `permits` again and again for so long. How many permits they were granted in each
-    /// second of it, as soon as it is over or they were granted `enough`.
+    /// Has that many threads acquire `permits` again and again for so long. How many permits they
+    /// were granted in each second of it, as soon as it is over or they were granted `enough`.
     pub async fn backlog(
         &self,
         threads: u32,

@@ -7,8 +7,9 @@ use tokio::time::sleep;
 
 use crate::redisson::{ClientOption, Redisson, Servers, Version};
 
-/// Has an impatient client acquire `permits`, and the server take both of its sendings, which it grants as one member. They must be
-/// more than a third of what is left: a third sending is denied then. The server has to know the script, by an acquire before.
+/// Has an impatient client acquire `permits`, and the server take both of its sendings, which it
+/// grants as one member. They must be more than a third of what is left: a third sending is denied
+/// then. The server has to know the script, by an acquire before.
 pub async fn acquire_twice(
     version: Version,
     url: &str,
@@ -56,7 +57,8 @@ async fn client<T: FromRedisValue>(redis: &MultiplexedConnection, arguments: &[&
     answer.expect("the server's CLIENT command")
 }
 
-/// Whether a client that is blocked has sent as much as another call of a script meanwhile, and not only a ping.
+/// Whether a client that is blocked has sent as much as another call of a script meanwhile, and not
+/// only a ping.
 fn holds_two_sendings(list: String) -> bool {
     const CALL: usize = 150;
     let unread = |client: &str| {

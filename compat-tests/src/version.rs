@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Version {
     /// A floating-point number and the permits a member: no later version reads it.
     V3_16_3,
-    /// A length of eight bytes, 8 random bytes and the permits a member, which later versions misread.
+    /// A length of eight bytes, 8 random bytes and the permits a member, which later versions
+    /// misread.
     V3_16_8,
     /// The first whose state today's Redisson can read; 8 random bytes a member.
     V3_17_0,

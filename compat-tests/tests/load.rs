@@ -1,14 +1,17 @@
-//! Threads of Redisson and tasks of this crate wait for one limiter, which grants no more than its rate and nearly all
-//! of it. In a separate binary, so that no other test uses the processors at the same time.
+//! Threads of Redisson and tasks of this crate wait for one limiter, which grants no more than its
+//! rate and nearly all of it. In a separate binary, so that no other test uses the processors at
+//! the same time.
 //!
-//! The server's own record shows what was granted when: the ZADDs of the scripts, in the order in which it ran them. A
-//! grant counts from its score, the time of its request; at each grant, those of the last interval by the server's
-//! clock must fit the rate. (Comparing scores would be too strict with Redisson: it scores by the caller's clock when
-//! it sends, and a later call may be served before the call arrives.)
+//! The server's own record shows what was granted when: the ZADDs of the scripts, in the order in
+//! which it ran them. A grant counts from its score, the time of its request; at each grant, those
+//! of the last interval by the server's clock must fit the rate. (Comparing scores would be too
+//! strict with Redisson: it scores by the caller's clock when it sends, and a later call may be
+//! served before the call arrives.)
 //!
-//! Utilization is measured over the first 20 intervals from the first grant on, and compared with a limiter that as many
-//! threads of Redisson wait for alone, at the same time on the same server: a machine that wakes everybody late delays
-//! both. Each permit can be granted 20 times; a part of a time more or less is chance, so two times fewer are accepted.
+//! Utilization is measured over the first 20 intervals from the first grant on, and compared with a
+//! limiter that as many threads of Redisson wait for alone, at the same time on the same server: a
+//! machine that wakes everybody late delays both. Each permit can be granted 20 times; a part of a
+//! time more or less is chance, so two times fewer are accepted.
 
 use std::time::Duration;
 

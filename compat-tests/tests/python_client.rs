@@ -1,5 +1,6 @@
-//! The Python client in `lua/python/`, which was written from `lua/README.md`, beside Redisson and this crate on one limiter.
-//! In a binary of its own, so that no other test takes the processors meanwhile.
+//! The Python client in `lua/python/`, which was written from `lua/README.md`, beside Redisson and
+//! this crate on one limiter. In a binary of its own, so that no other test takes the processors
+//! meanwhile.
 
 #[path = "../../tests/support/proxy.rs"]
 mod proxy;

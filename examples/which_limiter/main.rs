@@ -1,7 +1,8 @@
 //! The same requests through each limiter, drawn as the pictures of `docs/which-limiter.md`.
 //!
-//! Runs in memory with a clock that jumps from step to step, so that the pictures are the same each time. If
-//! `REDIS_URL` is set, runs on Redis in real time and writes the pictures to the directory for temporary files.
+//! Runs in memory with a clock that jumps from step to step, so that the pictures are the same each
+//! time. If `REDIS_URL` is set, runs on Redis in real time and writes the pictures to the directory
+//! for temporary files.
 //!
 //! `cargo run --example which_limiter`
 

@@ -153,7 +153,8 @@ impl Run {
     }
 }
 
-/// A limiter that has nothing left. In a joint decision with it, another limiter returns what it has left, and is not charged.
+/// A limiter that has nothing left. In a joint decision with it, another limiter returns what it
+/// has left, and is not charged.
 #[derive(Clone)]
 struct Closed {
     client: RedissonClient,

@@ -14,8 +14,8 @@ pub const LENGTH: i64 = 4_000;
 const BURST: i64 = 25;
 const STEADY: i64 = 100;
 
-/// A window of a second that begins with the first request of one of these is over before the requests go on: at 1.2 s
-/// the first, at 3.41 s the third, in the middle of a burst.
+/// A window of a second that begins with the first request of one of these is over before the
+/// requests go on: at 1.2 s the first, at 3.41 s the third, in the middle of a burst.
 pub const PHASES: [Phase; 5] = [
     Phase::new("burst", 200, BURST, 15),
     Phase::new("10 a second", 710, STEADY, 10),

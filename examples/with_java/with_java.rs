@@ -1,10 +1,11 @@
-//! A Java service on Redisson and a Rust service on this crate share one limiter of five permits a second.
+//! A Java service on Redisson and a Rust service on this crate share one limiter of five permits a
+//! second.
 //!
 //! `cargo run -p compat-tests --example with_java`
 //!
-//! Starts a Redis server, a JVM with `JavaService.java` on the real Redisson 4.7.0, and two tasks of its own. Prints what
-//! each caller asks for as it happens. At the end the server's own record says who was granted how much, and that no
-//! window of a second held more than five permits.
+//! Starts a Redis server, a JVM with `JavaService.java` on the real Redisson 4.7.0, and two tasks
+//! of its own. Prints what each caller asks for as it happens. At the end the server's own record
+//! says who was granted how much, and that no window of a second held more than five permits.
 //!
 //! It needs `redis-server`, a JDK of at least 17 and Maven.
 

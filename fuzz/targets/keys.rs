@@ -1,4 +1,5 @@
-//! Any text may be a limiter's name or a user's key, and no two keys of one limiter share a key in Redis.
+//! Any text may be a limiter's name or a user's key, and no two keys of one limiter share a key in
+//! Redis.
 
 #![no_main]
 

@@ -14,8 +14,8 @@ use metrics::{
 pub use monitoring::{Monitoring, MonitoringError};
 use redisson_rate_limiter::{AskedLimiter, BreakerState, Event, RedissonClient, RequestResult};
 
-/// Counts the [events](redisson_rate_limiter::RedissonClientBuilder::on_event) of a client in the recorder of the `metrics`
-/// facade.
+/// Counts the [events](redisson_rate_limiter::RedissonClientBuilder::on_event) of a client in the
+/// recorder of the `metrics` facade.
 ///
 /// ```
 /// use metrics_exporter_prometheus::PrometheusBuilder;
@@ -68,7 +68,8 @@ impl Metrics {
         }
     }
 
-    /// Gives the recorder the units and descriptions. To be called once, after the recorder is installed.
+    /// Gives the recorder the units and descriptions. To be called once, after the recorder is
+    /// installed.
     pub fn describe(&self) {
         describe_gauge!(BUILD_INFO, "1, for the version of the metrics crate");
         gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -155,8 +156,8 @@ impl Metrics {
         }
     }
 
-    /// Sets what no event tells: how many callers wait, and the state of each circuit breaker. To be called before each
-    /// scrape. Asks no server.
+    /// Sets what no event tells: how many callers wait, and the state of each circuit breaker. To
+    /// be called before each scrape. Asks no server.
     pub fn sample(&self, client: &RedissonClient) {
         gauge!(WAITERS).set(client.waiters() as f64);
         for server in client.health().servers {
@@ -165,8 +166,8 @@ impl Metrics {
     }
 }
 
-/// Upper bounds of buckets for the histograms, whose names end in `_duration_seconds`: from 0.1 ms, less than Redis takes on the
-/// same host, to half a minute in a queue.
+/// Upper bounds of buckets for the histograms, whose names end in `_duration_seconds`: from 0.1 ms,
+/// less than Redis takes on the same host, to half a minute in a queue.
 ///
 /// ```
 /// use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};

@@ -86,8 +86,9 @@ impl Error for MonitoringError {
 }
 
 impl Monitoring {
-    /// Installs Prometheus's recorder for the whole process, with [`BUCKETS`] for durations, and a task of the current tokio
-    /// runtime that keeps its memory bounded where nobody scrapes it. Counts also how often a key has used 0.8 of its limit.
+    /// Installs Prometheus's recorder for the whole process, with [`BUCKETS`] for durations, and a
+    /// task of the current tokio runtime that keeps its memory bounded where nobody scrapes it.
+    /// Counts also how often a key has used 0.8 of its limit.
     ///
     /// # Errors
     /// If a recorder is installed already.
@@ -118,14 +119,15 @@ impl Monitoring {
         })
     }
 
-    /// Counts the events of a client: for [`on_event`](redisson_rate_limiter::RedissonClientBuilder::on_event).
+    /// Counts the events of a client: for
+    /// [`on_event`](redisson_rate_limiter::RedissonClientBuilder::on_event).
     pub fn on_event(&self) -> impl Fn(&Event<'_>) + Send + Sync + 'static + use<> {
         let metrics = self.metrics;
         move |event| metrics.note(event)
     }
 
-    /// The routes `/metrics`, for Prometheus, and `/healthz`: 200 where Redis answers, and 503 with the cause where it does not.
-    /// Neither belongs behind a rate limit, nor on a public address.
+    /// The routes `/metrics`, for Prometheus, and `/healthz`: 200 where Redis answers, and 503 with
+    /// the cause where it does not. Neither belongs behind a rate limit, nor on a public address.
     pub fn routes(&self, client: &RedissonClient) -> Router {
         let (scraped, asked) = (client.clone(), client.clone());
         let Self {

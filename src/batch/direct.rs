@@ -1,8 +1,9 @@
 //! A caller's own call.
 //!
-//! The caller polls it, so it costs no task. If it is dropped in flight, it continues in a task, and its answer is
-//! unclaimed; because that task may never run again, [`Calls::abandon`] is called too. A call that cannot be made again
-//! also moves into such a task if another runtime polls the caller.
+//! The caller polls it, so it costs no task. If it is dropped in flight, it continues in a task,
+//! and its answer is unclaimed; because that task may never run again, [`Calls::abandon`] is called
+//! too. A call that cannot be made again also moves into such a task if another runtime polls the
+//! caller.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -57,7 +58,8 @@ impl<C: Calls> DirectCall<C> {
         if let Some(running) = self.running.take() {
             let (answer, receiver) = oneshot::channel();
             self.home.runtime().spawn(async move {
-                // If the caller is gone, so is the receiver; this kind of call has nothing to give back.
+                // If the caller is gone, so is the receiver; this kind of call has nothing to give
+                // back.
                 let _ = answer.send(running.await);
             });
             let call = self.call.clone();

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 /// A call that was not sent is looked at again after this time at least.
 const SHORTEST_HOLD_UP: Duration = Duration::from_millis(1);
 
-/// Makes calls while requests are pending. If its runtime shuts down, dropping it lets the callers make their requests
-/// again.
+/// Makes calls while requests are pending. If its runtime shuts down, dropping it lets the callers
+/// make their requests again.
 pub(super) struct Flusher<C: Calls> {
     batcher: Arc<Batcher<C>>,
     flight_key: FlightKey<C>,
@@ -223,7 +223,8 @@ impl<C: Calls> Flight<C> {
         self.pending.drain(..overdue).collect()
     }
 
-    /// Takes as many pending requests as one call carries, and those before them whose callers are gone.
+    /// Takes as many pending requests as one call carries, and those before them whose callers are
+    /// gone.
     fn take_pending(&mut self) -> (Vec<Entry<C>>, Vec<Entry<C>>) {
         let mut entries = Vec::with_capacity(self.pending.len().min(C::CAPACITY));
         let mut gone = Vec::new();

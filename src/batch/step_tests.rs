@@ -250,7 +250,8 @@ fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_gives_up_before_its_call_is_sent_was_not_sent() {
-    // The first and the second are calls of their own; the next three share one, and each has a deadline of its own.
+    // The first and the second are calls of their own; the next three share one, and each has a
+    // deadline of its own.
     let arrivals = [0, 0, 300, 600, 900];
     for (reachable_at, not_sent) in [(5_000, 5), (1_400, 3), (1_000, 2)] {
         let requests = Requests::taking(FOREVER);
@@ -282,7 +283,8 @@ async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so(
     let requests = Requests::taking(FOREVER);
     let start = Instant::now();
     let mut asked = Vec::new();
-    // Two calls in flight, and more pending than the next ones carry, each half a second after the one before.
+    // Two calls in flight, and more pending than the next ones carry, each half a second after the
+    // one before.
     let at = [0, 0, 300, 600, 700, 700, 700, 700, 700, 700];
     for (cost, at) in (1..).zip(at) {
         sleep_until(start + Duration::from_millis(at)).await;

@@ -10,7 +10,8 @@ use super::{Batcher, Calls, FlightKey, Left};
 use crate::error::Result;
 use crate::same_runtime::Home;
 
-/// The caller's end of an enqueued request. It resolves to `None` if the request must be made again.
+/// The caller's end of an enqueued request. It resolves to `None` if the request must be made
+/// again.
 pub(super) struct Ticket<'a, C: Calls> {
     pub(super) batcher: &'a Batcher<C>,
     pub(super) flight_key: FlightKey<C>,
@@ -46,7 +47,8 @@ impl<C: Calls> Drop for Ticket<'_, C> {
             return;
         }
         let batcher = self.batcher;
-        // The receiver closes under the lock: a call that is composed now counts it as a caller, or omits it.
+        // The receiver closes under the lock: a call that is composed now counts it as a caller, or
+        // omits it.
         let mut flights = batcher.flights();
         self.receiver.close();
         match self.receiver.try_recv() {

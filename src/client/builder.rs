@@ -55,8 +55,9 @@ impl RedissonClientBuilder {
         }
     }
 
-    /// The client's id, by which a rate [per client](crate::RateType::PerClient) identifies clients. A process that
-    /// keeps its id across a restart keeps its permits. The default is a new UUID.
+    /// The client's id, by which a rate [per client](crate::RateType::PerClient) identifies
+    /// clients. A process that keeps its id across a restart keeps its permits. The default is a
+    /// new UUID.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -78,7 +79,8 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Maps the name of a limiter to its name in Redis, as Redisson's `NameMapper` does. The default leaves it as it is.
+    /// Maps the name of a limiter to its name in Redis, as Redisson's `NameMapper` does. The
+    /// default leaves it as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -118,8 +120,8 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// The options of all limiters of the client, unless a limiter has its own. Those that `options` does not set
-    /// stay as they are.
+    /// The options of all limiters of the client, unless a limiter has its own. Those that
+    /// `options` does not set stay as they are.
     ///
     /// ```
     /// use redisson_rate_limiter::{FailurePolicy, LimiterOptions, MemoryStore, RedissonClient};
@@ -135,13 +137,13 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Calls `handler` for each [`Event`]: how each request ended, each call to Redis, and each change of a connection. By
-    /// default nothing is called, and an event costs nothing.
+    /// Calls `handler` for each [`Event`]: how each request ended, each call to Redis, and each
+    /// change of a connection. By default nothing is called, and an event costs nothing.
     ///
-    /// The handler is called where the event happens, mostly on a thread of a tokio runtime: it should be quick and must not
-    /// block. Events of several threads come in any order. The handler may use the client. If it owns a clone of the
-    /// client or a limiter, the client's connections stay open for ever. If it panics, the panic is caught, and the request
-    /// goes on.
+    /// The handler is called where the event happens, mostly on a thread of a tokio runtime: it
+    /// should be quick and must not block. Events of several threads come in any order. The handler
+    /// may use the client. If it owns a clone of the client or a limiter, the client's connections
+    /// stay open for ever. If it panics, the panic is caught, and the request goes on.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -173,7 +175,8 @@ impl RedissonClientBuilder {
         }
     }
 
-    /// Keeps the limiters in memory, shared with all clients of the same store. Its calls need no server.
+    /// Keeps the limiters in memory, shared with all clients of the same store. Its calls need no
+    /// server.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -194,8 +197,8 @@ impl RedissonClientBuilder {
         self.build(store)
     }
 
-    /// Connects to Redis if there are URLs, and else keeps the limiters in memory, each client its own: for a service whose Redis is
-    /// optional.
+    /// Connects to Redis if there are URLs, and else keeps the limiters in memory, each client its
+    /// own: for a service whose Redis is optional.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -219,11 +222,12 @@ impl RedissonClientBuilder {
         }
     }
 
-    /// The same, with a store that a test loses, stalls or has deny requests: see [`Faults`](crate::Faults). With the feature
-    /// `test-util`.
+    /// The same, with a store that a test loses, stalls or has deny requests: see
+    /// [`Faults`](crate::Faults). With the feature `test-util`.
     ///
-    /// The client is one of a distant store, like one in Redis: its requests need a tokio runtime, have a response timeout (3 s
-    /// unless the builder has another one) and pass the circuit breaker of a server that is called `memory`.
+    /// The client is one of a distant store, like one in Redis: its requests need a tokio runtime,
+    /// have a response timeout (3 s unless the builder has another one) and pass the circuit
+    /// breaker of a server that is called `memory`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

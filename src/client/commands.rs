@@ -11,8 +11,8 @@ use crate::limiters::Registry;
 use crate::store::redis::RedisStore;
 use crate::store::redis::connection::Reached;
 
-/// A server that a client is connected to, on a cluster a primary: for commands to each of them, such as `SCAN` and `INFO`. From
-/// [`RedissonClient::servers`].
+/// A server that a client is connected to, on a cluster a primary: for commands to each of them,
+/// such as `SCAN` and `INFO`. From [`RedissonClient::servers`].
 #[derive(Clone)]
 pub struct Server {
     registry: Arc<Registry>,
@@ -37,8 +37,9 @@ pub enum Reply {
 
 /// With the feature `redis`, which is on by default.
 impl RedissonClient {
-    /// Sends a command that this crate has no method for, over the client's own connections: on a cluster to the node that has its
-    /// keys. It is for tools that look at the keys and servers; no limiter needs it. A client in memory has no server.
+    /// Sends a command that this crate has no method for, over the client's own connections: on a
+    /// cluster to the node that has its keys. It is for tools that look at the keys and servers; no
+    /// limiter needs it. A client in memory has no server.
     ///
     /// A command that did not reach the server is sent again; one that may have run is not.
     ///
@@ -54,9 +55,10 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// [`Error::StoreUnavailable`]; [`Error::Indeterminate`] (sent, but not answered); [`Error::AuthenticationFailed`];
-    /// [`Error::PermissionDenied`]; [`Error::BadState`] (the key has another type); [`Error::Redis`] for any other error that the server
-    /// answers with; [`Error::NoRuntime`]; [`Error::InvalidArgument`] in memory.
+    /// [`Error::StoreUnavailable`]; [`Error::Indeterminate`] (sent, but not answered);
+    /// [`Error::AuthenticationFailed`]; [`Error::PermissionDenied`]; [`Error::BadState`] (the key
+    /// has another type); [`Error::Redis`] for any other error that the server answers with;
+    /// [`Error::NoRuntime`]; [`Error::InvalidArgument`] in memory.
     ///
     /// # Cancel safety
     /// The command may run although the future is dropped.
@@ -69,7 +71,8 @@ impl RedissonClient {
         Ok(answer.into())
     }
 
-    /// The servers that the client uses, on a cluster its primaries. Sends nothing. A client in memory has none.
+    /// The servers that the client uses, on a cluster its primaries. Sends nothing. A client in
+    /// memory has none.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -55,8 +55,9 @@ impl fmt::Debug for RedisSettings {
 
 /// With the feature `redis`, which is on by default.
 impl RedissonClientBuilder {
-    /// The longest time that a call takes, including its retries and the wait for a connection, and the longest time
-    /// that connecting takes. Waiting for permits comes on top. The default is 3 s.
+    /// The longest time that a call takes, including its retries and the wait for a connection, and
+    /// the longest time that connecting takes. Waiting for permits comes on top. The default is 3
+    /// s.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -76,11 +77,12 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Calls `provide` for the credentials of each new connection, instead of taking them from the URL. So a password or a
-    /// token can change while the client lives: the next connection logs in with the new one.
+    /// Calls `provide` for the credentials of each new connection, instead of taking them from the
+    /// URL. So a password or a token can change while the client lives: the next connection logs in
+    /// with the new one.
     ///
-    /// While the server refuses the credentials, or `provide` fails, the client tries again in the background, and its calls
-    /// fail at their response timeout.
+    /// While the server refuses the credentials, or `provide` fails, the client tries again in the
+    /// background, and its calls fail at their response timeout.
     ///
     /// ```
     /// use redisson_rate_limiter::{Credentials, RedissonClient};
@@ -104,8 +106,9 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Calls `provide` for the credentials of each new connection to a Sentinel, if the Sentinels have other credentials
-    /// than the servers. Without it, a Sentinel that requires a login gets the credentials of the servers.
+    /// Calls `provide` for the credentials of each new connection to a Sentinel, if the Sentinels
+    /// have other credentials than the servers. Without it, a Sentinel that requires a login gets
+    /// the credentials of the servers.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -128,8 +131,8 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Which certificate authorities the client trusts on `rediss://` connections, and its own certificate. Requires the
-    /// feature `tls`.
+    /// Which certificate authorities the client trusts on `rediss://` connections, and its own
+    /// certificate. Requires the feature `tls`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -148,9 +151,10 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for a server that is not there or not ready. A `tracing` event names
-    /// the reason for the wait. Refused credentials end the wait. By default it does not wait; it only asks a server that
-    /// takes the connection and does not answer again, until the response timeout.
+    /// How long [`connect`](Self::connect) waits for a server that is not there or not ready. A
+    /// `tracing` event names the reason for the wait. Refused credentials end the wait. By default
+    /// it does not wait; it only asks a server that takes the connection and does not answer again,
+    /// until the response timeout.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -170,14 +174,16 @@ impl RedissonClientBuilder {
 
     /// Whether [`connect`](Self::connect) fails if no server answers. The default is `true`.
     ///
-    /// With `false` it returns a client then, whose start is an outage that has not ended yet: at once where nobody listens,
-    /// and after the response timeout where nothing answers, or later by [`wait_for_server`](Self::wait_for_server). The client
-    /// goes on trying to connect. Until there is a server, the [`FailurePolicy`](crate::FailurePolicy) decides, waiters wait as
-    /// it says, other calls fail with [`Error::StoreUnavailable`], and [`health`](RedissonClient::health) and
-    /// [`ping`](RedissonClient::ping) say why. What a server refuses when it is first reached is known as in any outage.
+    /// With `false` it returns a client then, whose start is an outage that has not ended yet: at
+    /// once where nobody listens, and after the response timeout where nothing answers, or later by
+    /// [`wait_for_server`](Self::wait_for_server). The client goes on trying to connect. Until
+    /// there is a server, the [`FailurePolicy`](crate::FailurePolicy) decides, waiters wait as it
+    /// says, other calls fail with [`Error::StoreUnavailable`], and
+    /// [`health`](RedissonClient::health) and [`ping`](RedissonClient::ping) say why. What a server
+    /// refuses when it is first reached is known as in any outage.
     ///
-    /// `connect` still returns an error for what is wrong with its arguments, and for credentials or a database that a server
-    /// refuses.
+    /// `connect` still returns an error for what is wrong with its arguments, and for credentials
+    /// or a database that a server refuses.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -202,15 +208,19 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Connects to a single server, to the primary that Sentinels name, or to a cluster: pass one URL, or several nodes of a
-    /// cluster separated by commas. A single server that is part of a cluster is recognized.
+    /// Connects to a single server, to the primary that Sentinels name, or to a cluster: pass one
+    /// URL, or several nodes of a cluster separated by commas. A single server that is part of a
+    /// cluster is recognized.
     ///
-    /// A URL is `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS (feature `tls`), `redis+unix:///path`,
-    /// or `redis-sentinel://[user:password@]host1:26379,host2:26379/primary-name[/db]`. Clusters require the feature `cluster`.
+    /// A URL is `redis://[user[:password]@]host[:port][/db]`, `rediss://…` for TLS (feature `tls`),
+    /// `redis+unix:///path`, or
+    /// `redis-sentinel://[user:password@]host1:26379,host2:26379/primary-name[/db]`. Clusters
+    /// require the feature `cluster`.
     ///
-    /// Each tokio runtime that makes calls has its own connection to each server, so that no runtime waits for another one
-    /// to be polled. A connection that is lost or silent, or whose server is no longer a primary, is replaced in the
-    /// background. Calls wait for the next one until their response timeout.
+    /// Each tokio runtime that makes calls has its own connection to each server, so that no
+    /// runtime waits for another one to be polled. A connection that is lost or silent, or whose
+    /// server is no longer a primary, is replaced in the background. Calls wait for the next one
+    /// until their response timeout.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -229,9 +239,10 @@ impl RedissonClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a malformed URL, a URL that needs a feature which is not enabled, or a response
-    /// timeout of 0; [`Error::StoreUnavailable`] if no server answers and one is [required](Self::require_server);
-    /// [`Error::AuthenticationFailed`] if it refuses the credentials; [`Error::NoRuntime`] outside a tokio runtime.
+    /// [`Error::InvalidArgument`] for a malformed URL, a URL that needs a feature which is not
+    /// enabled, or a response timeout of 0; [`Error::StoreUnavailable`] if no server answers and
+    /// one is [required](Self::require_server); [`Error::AuthenticationFailed`] if it refuses the
+    /// credentials; [`Error::NoRuntime`] outside a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections that it opened.
@@ -252,13 +263,15 @@ impl RedissonClientBuilder {
         Ok(self.build(backend))
     }
 
-    /// Uses a connection of redis-rs, for example one that the application already has. It is the only method with a type of
-    /// redis-rs, and so the only one that changes with a new major version of redis-rs.
+    /// Uses a connection of redis-rs, for example one that the application already has. It is the
+    /// only method with a type of redis-rs, and so the only one that changes with a new major
+    /// version of redis-rs.
     ///
-    /// The connection keeps its own behaviour: its timeouts, and retries after a lost connection. Use a `ClusterConnection`
-    /// with `retries(0)`, or [`connect`](Self::connect) instead, so that only this crate retries a call. A call ends at its
-    /// response timeout whatever the connection does. All runtimes share the connection: calls stall while the runtime that
-    /// drives it is not polled.
+    /// The connection keeps its own behaviour: its timeouts, and retries after a lost connection.
+    /// Use a `ClusterConnection` with `retries(0)`, or [`connect`](Self::connect) instead, so that
+    /// only this crate retries a call. A call ends at its response timeout whatever the connection
+    /// does. All runtimes share the connection: calls stall while the runtime that drives it is not
+    /// polled.
     ///
     /// ```no_run
     /// # use redisson_rate_limiter::*;

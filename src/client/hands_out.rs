@@ -20,12 +20,13 @@ use crate::rate::Rate;
 impl RedissonClient {
     /// The limiter of this name, whether it exists or not. Sends nothing.
     ///
-    /// All handles of one name that a client hands out share one queue of waiters. The calls of a limiter whose name cannot
-    /// be used fail with [`Error::InvalidName`](crate::Error::InvalidName).
+    /// All handles of one name that a client hands out share one queue of waiters. The calls of a
+    /// limiter whose name cannot be used fail with
+    /// [`Error::InvalidName`](crate::Error::InvalidName).
     ///
-    /// The name is used in Redis as it is, as Redisson does. Do not build it from text that a user chooses: the limiters
-    /// `u{1` and `u{1:value` use the same key in Redis. A [`KeyedRateLimiter`](crate::KeyedRateLimiter) accepts any text as
-    /// a key.
+    /// The name is used in Redis as it is, as Redisson does. Do not build it from text that a user
+    /// chooses: the limiters `u{1` and `u{1:value` use the same key in Redis. A
+    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter) accepts any text as a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -42,7 +43,8 @@ impl RedissonClient {
         self.0.rate_limiter(&self.0.mapped_name(name))
     }
 
-    /// A limiter for each key, with this rate: the RRateLimiters whose names are `prefix` + key. Sends nothing.
+    /// A limiter for each key, with this rate: the RRateLimiters whose names are `prefix` + key.
+    /// Sends nothing.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -64,8 +66,9 @@ impl RedissonClient {
         KeyedRateLimiter::new(Arc::clone(&self.0), prefix, rate)
     }
 
-    /// A limiter that decides by `policy`, for any number of targets. Sends nothing. For a policy that is chosen at run time,
-    /// such as by a configuration file, there is [`AnyPolicy`](crate::AnyPolicy).
+    /// A limiter that decides by `policy`, for any number of targets. Sends nothing. For a policy
+    /// that is chosen at run time, such as by a configuration file, there is
+    /// [`AnyPolicy`](crate::AnyPolicy).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -82,30 +85,37 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of the policy is out of its range.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of the policy is out
+    /// of its range.
     pub fn policy_limiter<P: Policy>(&self, policy: P) -> Result<PolicyLimiter<P>> {
         PolicyLimiter::new(Arc::clone(&self.0), policy)
     }
 
-    /// Decides one request by several limiters at once: either all of them grant it and are charged, or none is charged.
-    /// Takes one round trip, if the keys of all of them are in one slot of a cluster, or if it is no cluster.
+    /// Decides one request by several limiters at once: either all of them grant it and are
+    /// charged, or none is charged. Takes one round trip, if the keys of all of them are in one
+    /// slot of a cluster, or if it is no cluster.
     ///
-    /// A granted request may proceed when this returns: with a [`LeakyBucket`](crate::LeakyBucket) among the limiters, it waits
-    /// for its turn first, with several for the last of its turns. The other limiters count it from the decision on.
+    /// A granted request may proceed when this returns: with a [`LeakyBucket`](crate::LeakyBucket)
+    /// among the limiters, it waits for its turn first, with several for the last of its turns. The
+    /// other limiters count it from the decision on.
     ///
     /// # Several slots of a cluster
-    /// No call reaches limiters in several slots. They are asked all at the same time, without a charge, and then decide one slot
-    /// after another: a round trip, and one more for each slot. Those that would deny come first, and the others are not asked
-    /// again if one denies, so that a denied request is charged nowhere. Then comes the slot that could grant the fewest further
-    /// requests, so that of many requests at once most are denied there, and not charged to a limit that others share. If a limiter denies although it would have granted, because another request came
-    /// in between, what the slots before it took of limiters with a [`Rate`](crate::Rate) is given back, also if the future is
-    /// dropped; other requests may have been denied meanwhile for want of it. A policy does not know single grants: what it
-    /// was charged then stays. No limiter ever grants more than its limit. If the keys have a common hash tag, such as
-    /// `{alice}:second` and `{alice}:day`, one slot has them all.
+    /// No call reaches limiters in several slots. They are asked all at the same time, without a
+    /// charge, and then decide one slot after another: a round trip, and one more for each slot.
+    /// Those that would deny come first, and the others are not asked again if one denies, so that
+    /// a denied request is charged nowhere. Then comes the slot that could grant the fewest further
+    /// requests, so that of many requests at once most are denied there, and not charged to a limit
+    /// that others share. If a limiter denies although it would have granted, because another
+    /// request came in between, what the slots before it took of limiters with a
+    /// [`Rate`](crate::Rate) is given back, also if the future is dropped; other requests may have
+    /// been denied meanwhile for want of it. A policy does not know single grants: what it was
+    /// charged then stays. No limiter ever grants more than its limit. If the keys have a common
+    /// hash tag, such as `{alice}:second` and `{alice}:day`, one slot has them all.
     ///
     /// # Failures
-    /// While Redis is unavailable, the [`FailurePolicy`](crate::FailurePolicy) of each limiter counts: the request fails if
-    /// one of them is `Error` or `Wait`, and is denied if one is `Deny`. Local limiters decide together too.
+    /// While Redis is unavailable, the [`FailurePolicy`](crate::FailurePolicy) of each limiter
+    /// counts: the request fails if one of them is `Error` or `Wait`, and is denied if one is
+    /// `Deny`. Local limiters decide together too.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -123,16 +133,19 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there are no charges, or more than 32; if those of
-    /// [`SlidingWindowLog`](crate::SlidingWindowLog)s and [`SlidingWindowCounter`](crate::SlidingWindowCounter)s would touch
-    /// more than 2,000 members and counters together, four for each unit of cost at a log and one for each period of a
-    /// counter's window; if two have the same name, whatever their kinds; or if one is of another client;
-    /// and those of [`PolicyLimiter::check`](crate::PolicyLimiter::check). No limiter was charged, unless it is
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) or the keys are in several slots.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there are no charges, or more
+    /// than 32; if those of [`SlidingWindowLog`](crate::SlidingWindowLog)s and
+    /// [`SlidingWindowCounter`](crate::SlidingWindowCounter)s would touch more than 2,000 members
+    /// and counters together, four for each unit of cost at a log and one for each period of a
+    /// counter's window; if two have the same name, whatever their kinds; or if one is of another
+    /// client; and those of [`PolicyLimiter::check`](crate::PolicyLimiter::check). No limiter was
+    /// charged, unless it is [`Error::Indeterminate`](crate::Error::Indeterminate) or the keys are
+    /// in several slots.
     ///
     /// # Cancel safety
-    /// What limiters with a [`Rate`](crate::Rate) were charged by a request that is dropped goes back, in flight as well as while
-    /// it waits for its turn. The other policies do not know single grants, so what they were charged stays.
+    /// What limiters with a [`Rate`](crate::Rate) were charged by a request that is dropped goes
+    /// back, in flight as well as while it waits for its turn. The other policies do not know
+    /// single grants, so what they were charged stays.
     pub async fn check_all(
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,
@@ -140,8 +153,9 @@ impl RedissonClient {
         check_all(&self.0, charges, Mode::Enforced).await
     }
 
-    /// Returns what [`check_all`](Self::check_all) would decide now, and charges nothing. Changes nothing in Redis. Does not
-    /// wait: the decisions have the delays of [`LeakyBucket`](crate::LeakyBucket)s.
+    /// Returns what [`check_all`](Self::check_all) would decide now, and charges nothing. Changes
+    /// nothing in Redis. Does not wait: the decisions have the delays of
+    /// [`LeakyBucket`](crate::LeakyBucket)s.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -159,7 +173,8 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// As [`check_all`](Self::check_all). The [`FailurePolicy`](crate::FailurePolicy) of each limiter applies as there.
+    /// As [`check_all`](Self::check_all). The [`FailurePolicy`](crate::FailurePolicy) of each
+    /// limiter applies as there.
     ///
     /// # Cancel safety
     /// Reads only: dropping the future has no effect.
@@ -171,9 +186,9 @@ impl RedissonClient {
     }
 
     /// Gives back what a joint decision took of limiters with a [`Rate`](crate::Rate), as
-    /// [`RateLimiter::refund`](crate::RateLimiter::refund) of each of its grants, and returns how many permits. The other
-    /// policies do not know single grants, so what they were charged stays. Of a denied decision there is nothing to give
-    /// back.
+    /// [`RateLimiter::refund`](crate::RateLimiter::refund) of each of its grants, and returns how
+    /// many permits. The other policies do not know single grants, so what they were charged stays.
+    /// Of a denied decision there is nothing to give back.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -199,14 +214,15 @@ impl RedissonClient {
         refund_all(&self.0, decision).await
     }
 
-    /// A rule that a configuration file describes: with the feature `serde`. Its requests count for the target that
-    /// `target` returns, and a denied one gets what `rejection` returns, as in [`Rule::new`]. Sends nothing.
+    /// A rule that a configuration file describes: with the feature `serde`. Its requests count for
+    /// the target that `target` returns, and a denied one gets what `rejection` returns, as in
+    /// [`Rule::new`]. Sends nothing.
     ///
     /// See [`RulesConfig`](crate::RulesConfig) for the fields and an example.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of a policy is out of its range, which a
-    /// configuration that was read from a file has checked.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of a policy is out of
+    /// its range, which a configuration that was read from a file has checked.
     #[cfg(feature = "serde")]
     pub fn rule<R, E>(
         &self,
@@ -217,7 +233,8 @@ impl RedissonClient {
         config.rule(&self.0, target, rejection)
     }
 
-    /// [`Rules`] for requests of type `R`. Their limiters must be this client's, and have different names.
+    /// [`Rules`] for requests of type `R`. Their limiters must be this client's, and have different
+    /// names.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -233,18 +250,20 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidRule`](crate::Error::InvalidRule) for a rule that has the name of another one, a limiter of another
-    /// client, one whose keys no cluster could keep in one slot, or one that may have the keys of another algorithm. There may be
-    /// any number of rules; if more than 32 of them apply to a request, [`Rules::check`] fails, with the same error and a warning.
+    /// [`Error::InvalidRule`](crate::Error::InvalidRule) for a rule that has the name of another
+    /// one, a limiter of another client, one whose keys no cluster could keep in one slot, or one
+    /// that may have the keys of another algorithm. There may be any number of rules; if more than
+    /// 32 of them apply to a request, [`Rules::check`] fails, with the same error and a warning.
     pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<Rules<R, E>> {
         Rules::new(Arc::clone(&self.0), rules.into())
     }
 
-    /// [`Rules`] that a file describes: with the feature `rules-file`. [`RulesFile`] shows how. Sends nothing.
+    /// [`Rules`] that a file describes: with the feature `rules-file`. [`RulesFile`] shows how.
+    /// Sends nothing.
     ///
     /// # Errors
-    /// [`Error::InvalidRulesFile`](crate::Error::InvalidRulesFile) if the file cannot be read or has a mistake, and those of
-    /// [`rules`](Self::rules).
+    /// [`Error::InvalidRulesFile`](crate::Error::InvalidRulesFile) if the file cannot be read or
+    /// has a mistake, and those of [`rules`](Self::rules).
     #[cfg(feature = "rules-file")]
     pub fn rules_from<R: 'static, E: 'static>(
         &self,

@@ -12,8 +12,9 @@ use crate::error::Result;
 use crate::health::Health;
 
 impl RedissonClient {
-    /// What the client knows about its servers, without asking them: the state of each circuit breaker, and why it was
-    /// opened. It is that of the connections of the tokio runtime that calls; of all runtimes if this one has none.
+    /// What the client knows about its servers, without asking them: the state of each circuit
+    /// breaker, and why it was opened. It is that of the connections of the tokio runtime that
+    /// calls; of all runtimes if this one has none.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -25,7 +26,8 @@ impl RedissonClient {
         Health::new(self.0.store.health())
     }
 
-    /// Asks each server for an answer, on a cluster each primary, within the response timeout. In memory it succeeds at once.
+    /// Asks each server for an answer, on a cluster each primary, within the response timeout. In
+    /// memory it succeeds at once.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -36,11 +38,13 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// That of the first server that does not answer, or refuses: [`Error::StoreUnavailable`](crate::Error::StoreUnavailable)
-    /// and [`Error::Indeterminate`](crate::Error::Indeterminate) (no answer came),
+    /// That of the first server that does not answer, or refuses:
+    /// [`Error::StoreUnavailable`](crate::Error::StoreUnavailable) and
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) (no answer came),
     /// [`Error::AuthenticationFailed`](crate::Error::AuthenticationFailed),
-    /// [`Error::PermissionDenied`](crate::Error::PermissionDenied) and [`Error::NoRuntime`](crate::Error::NoRuntime). Once a
-    /// server has been down for a response timeout, it fails at once.
+    /// [`Error::PermissionDenied`](crate::Error::PermissionDenied) and
+    /// [`Error::NoRuntime`](crate::Error::NoRuntime). Once a server has been down for a response
+    /// timeout, it fails at once.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -48,14 +52,16 @@ impl RedissonClient {
         self.0.store.ping().await
     }
 
-    /// Closes the client, its clones and all their limiters. From now on requests for permits fail with
-    /// [`Error::Closed`](crate::Error::Closed), whatever the failure policy, and so do those who wait for permits. A request
-    /// whose call is in flight has its answer, and one that a [`LeakyBucket`](crate::LeakyBucket) granted has its turn. Then waits until everything is given back that requests without a caller were
-    /// granted, and returns whether it is.
+    /// Closes the client, its clones and all their limiters. From now on requests for permits fail
+    /// with [`Error::Closed`](crate::Error::Closed), whatever the failure policy, and so do those
+    /// who wait for permits. A request whose call is in flight has its answer, and one that a
+    /// [`LeakyBucket`](crate::LeakyBucket) granted has its turn. Then waits until everything is
+    /// given back that requests without a caller were granted, and returns whether it is.
     ///
-    /// If the timeout passes first, the rest is given back as long as the process runs; otherwise it comes back with its
-    /// window, as does what could not be given back because Redis was away. Calls that give permits back, set or read a limiter still work, so that a handler that is about to end can
-    /// [refund](crate::RateLimiter::refund) its grant.
+    /// If the timeout passes first, the rest is given back as long as the process runs; otherwise
+    /// it comes back with its window, as does what could not be given back because Redis was away.
+    /// Calls that give permits back, set or read a limiter still work, so that a handler that is
+    /// about to end can [refund](crate::RateLimiter::refund) its grant.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -78,7 +84,8 @@ impl RedissonClient {
     /// ```
     ///
     /// # Cancel safety
-    /// The client is closed when the future is first polled. Dropping it ends only the wait. Another call waits again.
+    /// The client is closed when the future is first polled. Dropping it ends only the wait.
+    /// Another call waits again.
     #[doc(alias = "shutdown")]
     pub async fn close(&self, timeout: Duration) -> bool {
         self.0.close();
@@ -91,7 +98,8 @@ impl RedissonClient {
         poll_fn(|context| Poll::Ready(given_back.as_mut().poll(context) == Poll::Ready(true))).await
     }
 
-    /// Returns when the client is [closed](Self::close), at once if it is already: for tasks of a service that end with it.
+    /// Returns when the client is [closed](Self::close), at once if it is already: for tasks of a
+    /// service that end with it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

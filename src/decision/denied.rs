@@ -19,8 +19,8 @@ use crate::quota::Quota;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
-    /// The time after which a retry is worthwhile: when the first of the permits in use is back. A large request may
-    /// need several retries.
+    /// The time after which a retry is worthwhile: when the first of the permits in use is back. A
+    /// large request may need several retries.
     pub retry_after: Duration,
     /// The most that a target has: see [`Quota::limit`](crate::Quota::limit).
     pub limit: u64,
@@ -28,17 +28,19 @@ pub struct Denied {
     pub window: Duration,
     /// The permits left.
     pub remaining: u64,
-    /// The time until the whole limit is available again, if nothing more is taken: see [`Decision::reset`].
+    /// The time until the whole limit is available again, if nothing more is taken: see
+    /// [`Decision::reset`].
     pub reset: Duration,
     /// Who decided.
     pub source: DecisionSource,
-    /// The time until at least one permit is available; `None` where that follows from the other numbers: see
-    /// [`Decision::available_in`].
+    /// The time until at least one permit is available; `None` where that follows from the other
+    /// numbers: see [`Decision::available_in`].
     pub(crate) available_in: Option<Duration>,
 }
 
 impl Denied {
-    /// A denial by a limiter of your own. Limit and remaining are 0, and `reset` is `retry_after`, until they are set.
+    /// A denial by a limiter of your own. Limit and remaining are 0, and `reset` is `retry_after`,
+    /// until they are set.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -111,8 +113,8 @@ impl Denied {
         Self { reset, ..self }
     }
 
-    /// Sets [`Decision::available_in`]: the time until at least one permit is available. It is zero where something is left
-    /// and `retry_after` where nothing is, until it is set.
+    /// Sets [`Decision::available_in`]: the time until at least one permit is available. It is zero
+    /// where something is left and `retry_after` where nothing is, until it is set.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -44,24 +44,27 @@ pub struct Granted {
     pub limit: u64,
     /// The time in which the whole limit comes back: see [`Quota::window`](crate::Quota::window).
     pub window: Duration,
-    /// The permits left after this grant. A lower bound if hundreds of a [`RateLimiter`](crate::RateLimiter)'s grants
-    /// have expired at once: a call counts only the expired grants that it needs.
+    /// The permits left after this grant. A lower bound if hundreds of a
+    /// [`RateLimiter`](crate::RateLimiter)'s grants have expired at once: a call counts only the
+    /// expired grants that it needs.
     pub remaining: u64,
-    /// The time until the whole limit is available again, if nothing more is taken: see [`Decision::reset`].
+    /// The time until the whole limit is available again, if nothing more is taken: see
+    /// [`Decision::reset`].
     pub reset: Duration,
-    /// How long the request has to wait before it proceeds. Only a [`LeakyBucket`](crate::LeakyBucket) states one, and only in
-    /// answers without this wait: those of [`check_without_waiting`](crate::PolicyLimiter::check_without_waiting) and of a
-    /// peek.
+    /// How long the request has to wait before it proceeds. Only a
+    /// [`LeakyBucket`](crate::LeakyBucket) states one, and only in answers without this wait: those
+    /// of [`check_without_waiting`](crate::PolicyLimiter::check_without_waiting) and of a peek.
     pub delay: Duration,
     /// Who decided.
     pub source: DecisionSource,
-    /// The time until at least one permit is available; `None` where that follows from the other numbers: see
-    /// [`Decision::available_in`].
+    /// The time until at least one permit is available; `None` where that follows from the other
+    /// numbers: see [`Decision::available_in`].
     pub(crate) available_in: Option<Duration>,
 }
 
 impl Granted {
-    /// A grant of `cost` by a limiter of your own. Limit, remaining and times are 0 until they are set.
+    /// A grant of `cost` by a limiter of your own. Limit, remaining and times are 0 until they are
+    /// set.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -133,8 +136,8 @@ impl Granted {
         Self { reset, ..self }
     }
 
-    /// Sets [`Decision::available_in`]: the time until at least one permit is available. It is zero where something is left
-    /// and [`reset`](Self::reset) where nothing is, until it is set.
+    /// Sets [`Decision::available_in`]: the time until at least one permit is available. It is zero
+    /// where something is left and [`reset`](Self::reset) where nothing is, until it is set.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

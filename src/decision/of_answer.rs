@@ -48,7 +48,8 @@ pub(crate) fn decision_alone(
     )
 }
 
-/// The decision on one request of a call, where `left` permits remain after it, unless the answer says what is left now.
+/// The decision on one request of a call, where `left` permits remain after it, unless the answer
+/// says what is left now.
 #[inline]
 pub(crate) fn decision(
     name: &str,

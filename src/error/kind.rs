@@ -54,7 +54,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The variant's name in snake case, such as `store_unavailable`. Later versions do not change it.
+    /// The variant's name in snake case, such as `store_unavailable`. Later versions do not change
+    /// it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,5 @@
-//! Who is told of a client's events: the handler that the application has set, and spans of `tracing`.
+//! Who is told of a client's events: the handler that the application has set, and spans of
+//! `tracing`.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,8 @@ use super::reported::{Limiters, Reported};
 use super::spans::TARGET;
 use super::{AskedLimiter, Event};
 
-/// Without a handler, and if nobody records spans, nothing is made for an event: no text, no list, and no look at the clock.
+/// Without a handler, and if nobody records spans, nothing is made for an event: no text, no list,
+/// and no look at the clock.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Option<Handler>);
 

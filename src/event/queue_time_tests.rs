@@ -1,4 +1,5 @@
-//! How much of a request's time its event tells as spent in a queue, over a store whose calls take 10 ms.
+//! How much of a request's time its event tells as spent in a queue, over a store whose calls take
+//! 10 ms.
 
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;

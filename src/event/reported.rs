@@ -1,4 +1,5 @@
-//! A request whose end is an event, whatever it is: an answer, an error, or that its future is dropped.
+//! A request whose end is an event, whatever it is: an answer, an error, or that its future is
+//! dropped.
 
 use std::slice;
 
@@ -107,8 +108,9 @@ impl<'a> Reported<'a> {
         started.map_or_else(QueueTime::default, |it| it.queue_time.clone())
     }
 
-    /// Whether there is no handler. Then a method may return what was decided at once without [`ended`](Self::ended): an
-    /// answer that nothing refers to is made where the caller gets it, and copying one takes as long as making it.
+    /// Whether there is no handler. Then a method may return what was decided at once without
+    /// [`ended`](Self::ended): an answer that nothing refers to is made where the caller gets it,
+    /// and copying one takes as long as making it.
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
         self.0.is_none()

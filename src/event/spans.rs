@@ -46,7 +46,8 @@ pub(super) fn end_request(
     }
 }
 
-/// A call of a script, which several requests may share. `server` is asked for its name only where the span is recorded.
+/// A call of a script, which several requests may share. `server` is asked for its name only where
+/// the span is recorded.
 #[cfg(feature = "redis")]
 pub(crate) fn call(
     script: &'static str,

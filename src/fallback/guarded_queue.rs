@@ -1,5 +1,5 @@
-//! One limiter's requests in this process: served by its queue while the store answers, otherwise decided by the
-//! failure policy.
+//! One limiter's requests in this process: served by its queue while the store answers, otherwise
+//! decided by the failure policy.
 
 mod waiting;
 
@@ -182,12 +182,14 @@ impl GuardedQueue {
         }
     }
 
-    /// Whether an answer of the store is kept that denies requests which remember denials for this long.
+    /// Whether an answer of the store is kept that denies requests which remember denials for this
+    /// long.
     pub(super) fn remembers(&self, at_most: Duration) -> bool {
         self.queue.remembers(at_most)
     }
 
-    /// Has the client keep the last denial while nobody has a handle on the limiter, where it is to be remembered.
+    /// Has the client keep the last denial while nobody has a handle on the limiter, where it is to
+    /// be remembered.
     pub(crate) fn keep_denial(self: &Arc<Self>, at_most: Duration) {
         if !at_most.is_zero()
             && !self.is_kept.load(Ordering::Relaxed)
@@ -278,7 +280,8 @@ impl GuardedQueue {
         }
     }
 
-    /// Takes permits for later. The failure policy does not decide this, but they count toward a share.
+    /// Takes permits for later. The failure policy does not decide this, but they count toward a
+    /// share.
     pub(crate) async fn reserve(
         &self,
         permits: u32,
@@ -294,8 +297,9 @@ impl GuardedQueue {
         }
     }
 
-    /// Takes permits where a grant was made, whatever is available there: the request has used more than it was granted. A
-    /// limiter that is missing gets these settings. One that is there keeps its own, which may be newer than the grant.
+    /// Takes permits where a grant was made, whatever is available there: the request has used more
+    /// than it was granted. A limiter that is missing gets these settings. One that is there keeps
+    /// its own, which may be newer than the grant.
     pub(crate) async fn owe(
         &self,
         origin: Origin,
@@ -338,8 +342,9 @@ impl GuardedQueue {
         self.local.release(permits).await
     }
 
-    /// Makes a request, and beside it reads the limiter's settings for the local limiter. The request takes no longer for
-    /// it: what is not read by the time it ends is left to the next one.
+    /// Makes a request, and beside it reads the limiter's settings for the local limiter. The
+    /// request takes no longer for it: what is not read by the time it ends is left to the next
+    /// one.
     async fn while_reading_settings<T>(&self, request: impl Future<Output = T>) -> T {
         let started = self.local.start_reading();
         let reading = async {

@@ -30,13 +30,13 @@ struct Known {
     settings: Option<Settings>,
     /// `None` if they may have changed since.
     read_at: Option<Instant>,
-    /// What the store granted while the settings were unknown, and until when that may be used, in this order. It is counted
-    /// once they are known.
+    /// What the store granted while the settings were unknown, and until when that may be used, in
+    /// this order. It is counted once they are known.
     uncounted: Vec<(Instant, u32)>,
 }
 
-/// The most times of grants that are kept until the settings are known. If there are more, two grants count as made when
-/// the later one was: those that were made nearly as long ago.
+/// The most times of grants that are kept until the settings are known. If there are more, two
+/// grants count as made when the later one was: those that were made nearly as long ago.
 const MOST_UNCOUNTED: usize = 32;
 
 impl Known {
@@ -59,7 +59,8 @@ impl Known {
     }
 }
 
-/// The settings are being read. If it is dropped before they are learned, the next request reads them.
+/// The settings are being read. If it is dropped before they are learned, the next request reads
+/// them.
 pub(super) struct Reading<'a> {
     local: Option<&'a LocalLimiter>,
 }
@@ -157,8 +158,9 @@ impl LocalLimiter {
         }
     }
 
-    /// Counts permits that the store granted, and that may be used until then, toward the share of the limiter with these
-    /// settings, or else of the known ones. What goes back to the store counts too.
+    /// Counts permits that the store granted, and that may be used until then, toward the share of
+    /// the limiter with these settings, or else of the known ones. What goes back to the store
+    /// counts too.
     pub(super) fn note_granted(&self, permits: u32, until: Instant, set_up: Option<SetUp>) {
         let Some(share) = self.store.share() else {
             return;

@@ -1,7 +1,9 @@
-//! The hidden store of a client: its shares of all limiters, which decide in this process while the store is down.
+//! The hidden store of a client: its shares of all limiters, which decide in this process while the
+//! store is down.
 //!
-//! A share's window is the one place where grants count toward it, both the store's and those made in its place: what the
-//! store grants to this client is counted there at once, and what is granted in its place is taken from there.
+//! A share's window is the one place where grants count toward it, both the store's and those made
+//! in its place: what the store grants to this client is counted there at once, and what is granted
+//! in its place is taken from there.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -50,14 +52,15 @@ impl LocalStore {
         }
     }
 
-    /// The share that a grant of the store counts toward, under whatever policy it is made, once this client uses a share:
-    /// limiters are shared by handles.
+    /// The share that a grant of the store counts toward, under whatever policy it is made, once
+    /// this client uses a share: limiters are shared by handles.
     pub(super) fn share(&self) -> Option<LocalShare> {
         let clients = NonZeroU32::new(self.clients.load(Ordering::Relaxed));
         clients.map(LocalShare::one_of)
     }
 
-    /// Counts what the store granted, and what may be used until then, toward this client's share, unless it has come back.
+    /// Counts what the store granted, and what may be used until then, toward this client's share,
+    /// unless it has come back.
     pub(super) fn count(
         self: &Arc<Self>,
         name: &str,
@@ -79,7 +82,8 @@ impl LocalStore {
         }
     }
 
-    /// Shares are in use: gives their memory back when they have expired, though no request may come by then.
+    /// Shares are in use: gives their memory back when they have expired, though no request may
+    /// come by then.
     pub(super) fn start_shrinking(self: &Arc<Self>) {
         if self.is_shrinking.load(Ordering::Relaxed) {
             return;
@@ -99,7 +103,8 @@ impl LocalStore {
     }
 }
 
-/// The task that gives back memory. If its runtime shuts down, the next use of a share starts another one.
+/// The task that gives back memory. If its runtime shuts down, the next use of a share starts
+/// another one.
 struct Shrinking(Weak<LocalStore>);
 
 impl Shrinking {

@@ -1,5 +1,5 @@
-//! The denials that a client remembers, by limiter: it keeps the queues that remember one, whether there is a handle on
-//! the limiter or not, and only the last [`CAPACITY`].
+//! The denials that a client remembers, by limiter: it keeps the queues that remember one, whether
+//! there is a handle on the limiter or not, and only the last [`CAPACITY`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ impl RecentDenials {
     }
 }
 
-/// Takes those from the front that no longer remember anything; the others there stay for as long again.
+/// Takes those from the front that no longer remember anything; the others there stay for as long
+/// again.
 fn take_outdated(all: &mut VecDeque<Kept>, now: Instant) -> Vec<Kept> {
     let mut outdated = Vec::new();
     for _ in 0..all.len() {

@@ -1,4 +1,5 @@
-//! Random histories of one client: what it denies without asking, or refuses to wait for, the store would deny too.
+//! Random histories of one client: what it denies without asking, or refuses to wait for, the store
+//! would deny too.
 
 use std::time::Duration;
 
@@ -54,7 +55,8 @@ enum Step {
     Pass(Duration),
 }
 
-/// The rate at the start, and steps with one or two rates: with more, few answers are remembered for long.
+/// The rate at the start, and steps with one or two rates: with more, few answers are remembered
+/// for long.
 fn histories() -> impl Strategy<Value = (usize, Vec<Step>)> {
     (0..RATES, 0..RATES).prop_flat_map(|(first, other)| (Just(first), steps(vec![first, other])))
 }
@@ -111,8 +113,8 @@ async fn ask(
     }
 }
 
-/// Whether the store grants a request now. It is asked by a handle without a rate, which extends no life, and must have the
-/// rate of a handle that sets it.
+/// Whether the store grants a request now. It is asked by a handle without a rate, which extends no
+/// life, and must have the rate of a handle that sets it.
 async fn really(truth: &RedissonClient, handle: Handle, permits: u32) -> Result<bool> {
     let limiter = truth.rate_limiter("l");
     if let Handle::Keyed(index) = handle {

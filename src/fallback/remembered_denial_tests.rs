@@ -1,5 +1,5 @@
-//! Remembered denials, over a store that takes a millisecond for each call and counts the calls, with tokio's time
-//! paused.
+//! Remembered denials, over a store that takes a millisecond for each call and counts the calls,
+//! with tokio's time paused.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,7 +26,8 @@ fn remembering(client: &RedissonClient) -> RateLimiter {
         .with_options(LimiterOptions::new().remember_denials(MAX_AGE))
 }
 
-/// A limiter with this rate, all of which is in use, and the answer that a request for one permit got just now.
+/// A limiter with this rate, all of which is in use, and the answer that a request for one permit
+/// got just now.
 async fn denied(remote: &Remote, rate: Rate) -> (RateLimiter, Decision) {
     denied_by(&remote.client(FailurePolicy::Error), remote, rate).await
 }
@@ -312,7 +313,8 @@ async fn a_request_with_another_rate_than_the_answers_asks_the_store() {
     let raised = { raised.unwrap() }.with_options(limiter.options().clone());
     assert!(raised.try_acquire("l", 1).await.unwrap());
     assert!(!raised.try_acquire("l", 1).await.unwrap());
-    // This one's denial is remembered, and drops nothing for a handle without a rate, nor for one that sets none.
+    // This one's denial is remembered, and drops nothing for a handle without a rate, nor for one
+    // that sets none.
     let with_rate = limiter.clone().with_rate(Rate::overall(9, MINUTE)).unwrap();
     remote.take_calls();
     assert!(!raised.try_acquire("l", 1).await.unwrap());

@@ -59,10 +59,12 @@ pub(crate) async fn check_target(
 /// The decisions of a call, and what its caller is given beside them.
 type Decided<G> = Result<(Vec<Decision>, G)>;
 
-/// Decides one request by several limiters, or says what they would decide: by `asking`, which makes `call`, or by their
-/// failure policies. With the decisions of the store comes what `asking` returns beside them.
+/// Decides one request by several limiters, or says what they would decide: by `asking`, which
+/// makes `call`, or by their failure policies. With the decisions of the store comes what `asking`
+/// returns beside them.
 ///
-/// If the future is dropped while the call is in flight, the call ends all the same, and what it returns is dropped then.
+/// If the future is dropped while the call is in flight, the call ends all the same, and what it
+/// returns is dropped then.
 pub(crate) async fn check_together<G: Send + 'static>(
     store: &Arc<dyn Store>,
     local: &Arc<LocalStore>,
@@ -95,8 +97,8 @@ pub(crate) async fn check_together<G: Send + 'static>(
     }
 }
 
-/// Deletes what a target has used, in the store and in this client's share, and returns whether there was anything in the
-/// store.
+/// Deletes what a target has used, in the store and in this client's share, and returns whether
+/// there was anything in the store.
 pub(crate) async fn reset(store: &dyn Store, local: &LocalStore, target: Target) -> Result<bool> {
     let (deadline, key) = (store.call_deadline(), Arc::clone(&target.key));
     let call = Arc::new(Call::reset(target));
@@ -112,8 +114,8 @@ pub(crate) async fn reset(store: &dyn Store, local: &LocalStore, target: Target)
     Ok(was_used)
 }
 
-/// Counts what the store grants. If it does not answer at once, a task counts it when the answer arrives, though the caller may
-/// not be polled.
+/// Counts what the store grants. If it does not answer at once, a task counts it when the answer
+/// arrives, though the caller may not be polled.
 fn counted<G: Send + 'static>(
     local: &Arc<LocalStore>,
     requests: &Arc<[TargetRequest]>,
@@ -147,7 +149,8 @@ fn counted<G: Send + 'static>(
     }
 }
 
-/// The task of a joint decision. Without its caller it ends, unless the call may have been executed.
+/// The task of a joint decision. Without its caller it ends, unless the call may have been
+/// executed.
 struct Counting<G> {
     task: JoinHandle<Decided<G>>,
     call: Arc<Call>,
@@ -161,8 +164,8 @@ impl<G> Drop for Counting<G> {
     }
 }
 
-/// Makes a call that ends also without its caller, once it may have been executed: what it has taken goes back where nobody
-/// takes it over.
+/// Makes a call that ends also without its caller, once it may have been executed: what it has
+/// taken goes back where nobody takes it over.
 async fn to_its_end<G: Send + 'static>(
     store: &Arc<dyn Store>,
     requests: &[TargetRequest],
@@ -227,7 +230,8 @@ impl<G: Send + 'static> Drop for InFlight<G> {
     }
 }
 
-/// Decides a request without the store, or says what the decision would be: all grant it, or nothing is charged.
+/// Decides a request without the store, or says what the decision would be: all grant it, or
+/// nothing is charged.
 fn without_store(
     local: &Arc<LocalStore>,
     requests: &[TargetRequest],

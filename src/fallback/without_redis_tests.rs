@@ -1,4 +1,5 @@
-//! The failure policies over a store that goes down and comes back, with tokio's time paused: bounds are exact.
+//! The failure policies over a store that goes down and comes back, with tokio's time paused:
+//! bounds are exact.
 
 mod breaker;
 mod errors;

@@ -27,7 +27,8 @@ use crate::wait_queue::Sending;
 pub(super) use taken::Taken;
 
 /// A request to one of several limiters that decide together: an argument of
-/// [`RedissonClient::check_all`](crate::RedissonClient::check_all). From [`PolicyLimiter::charge`](crate::PolicyLimiter::charge),
+/// [`RedissonClient::check_all`](crate::RedissonClient::check_all). From
+/// [`PolicyLimiter::charge`](crate::PolicyLimiter::charge),
 /// [`KeyedRateLimiter::charge`](crate::KeyedRateLimiter::charge) and
 /// [`RateLimiter::charge`](crate::RateLimiter::charge).
 ///
@@ -73,7 +74,8 @@ impl Charge {
         self.request.target.model.touches(1)
     }
 
-    /// The numbers of the limiter. Two limiters of one algorithm have the same ones if they decide alike.
+    /// The numbers of the limiter. Two limiters of one algorithm have the same ones if they decide
+    /// alike.
     pub(super) fn settings(&self) -> String {
         let Target { model, penalty, .. } = &self.request.target;
         format!("{model:?} {penalty:?}")
@@ -84,8 +86,8 @@ impl Charge {
 #[derive(Clone)]
 pub(super) struct Charged {
     pub(super) name: Arc<str>,
-    /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter that does not know single
-    /// grants.
+    /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter that
+    /// does not know single grants.
     pub(super) rate_limiter: Option<Arc<str>>,
     /// The limiter that a rule has asked, and its key.
     pub(super) asked: Option<(Arc<dyn Chargeable>, String)>,
@@ -135,14 +137,16 @@ impl Charged {
         }
     }
 
-    /// What was taken of an RRateLimiter, by its name in the store, if this is one and granted the request.
+    /// What was taken of an RRateLimiter, by its name in the store, if this is one and granted the
+    /// request.
     fn grant(&self, decision: &Decision) -> Option<(Arc<str>, Grant)> {
         let name = self.rate_limiter.as_ref()?;
         Some((Arc::clone(name), decision.clone().into_grant()?))
     }
 }
 
-/// A server does nothing else while it decides: about 0.1 ms for each RRateLimiter with many grants.
+/// A server does nothing else while it decides: about 0.1 ms for each RRateLimiter with many
+/// grants.
 pub(super) const MOST_LIMITERS: usize = 32;
 
 /// What several limiters decided together.
@@ -185,8 +189,8 @@ pub struct JointDecision {
     deciding: usize,
 }
 
-/// Decides one request by several limiters of one client, and waits until a granted one may proceed, unless that is
-/// in shadow mode.
+/// Decides one request by several limiters of one client, and waits until a granted one may
+/// proceed, unless that is in shadow mode.
 pub(crate) async fn check_all(
     registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
@@ -229,8 +233,8 @@ pub(crate) async fn check_all(
     reported.ended(decided)
 }
 
-/// Decides a request by limiters that one call reaches. What it takes goes back unless it is kept, also where the answer
-/// comes after the future was dropped.
+/// Decides a request by limiters that one call reaches. What it takes goes back unless it is kept,
+/// also where the answer comes after the future was dropped.
 async fn decide(
     registry: &Arc<Registry>,
     requests: &Arc<[TargetRequest]>,
@@ -346,7 +350,8 @@ pub(super) async fn peek(
     Ok(JointDecision::by(&requests, decisions).into_decision())
 }
 
-/// Corrects what rules have charged: `cost` has what each should have, by its name and the part of the request.
+/// Corrects what rules have charged: `cost` has what each should have, by its name and the part of
+/// the request.
 pub(super) async fn settle_all(
     decision: JointDecision,
     cost: impl Fn(&str, usize) -> Option<u32>,
@@ -398,8 +403,8 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
     changed.collect()
 }
 
-/// The requests to the limiters of one decision, of too many limiters one more than may decide, and whether all are of this
-/// client.
+/// The requests to the limiters of one decision, of too many limiters one more than may decide, and
+/// whether all are of this client.
 fn requests_of(
     store: &Arc<dyn Store>,
     charges: impl IntoIterator<Item = Charge>,
@@ -460,8 +465,8 @@ fn refuse_unless_joint(requests: &[TargetRequest], are_own: bool) -> Result<()> 
     Ok(())
 }
 
-/// The place of the first limiter that cannot decide together with those before it, whatever a request costs. Each touches so
-/// many members of logs and counters for a cost of 1.
+/// The place of the first limiter that cannot decide together with those before it, whatever a
+/// request costs. Each touches so many members of logs and counters for a cost of 1.
 pub(super) fn first_too_many(touches: impl IntoIterator<Item = u32>) -> Option<usize> {
     let mut touched = 0_u32;
     touches
@@ -538,8 +543,8 @@ impl JointDecision {
         self.decisions.iter().any(Decision::is_by_failure_policy)
     }
 
-    /// The answer of each limiter, in the order of the charges. If the request is denied, a limiter that would have granted
-    /// it is denied with a `retry_after` of zero: it was not charged.
+    /// The answer of each limiter, in the order of the charges. If the request is denied, a limiter
+    /// that would have granted it is denied with a `retry_after` of zero: it was not charged.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -587,8 +592,8 @@ impl JointDecision {
         names.zip(&self.decisions)
     }
 
-    /// The limiters that decided on one part of a request, by its place: their names and answers, in the order of the rules. See
-    /// [`Rules::check_all`](crate::Rules::check_all).
+    /// The limiters that decided on one part of a request, by its place: their names and answers,
+    /// in the order of the rules. See [`Rules::check_all`](crate::Rules::check_all).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -610,9 +615,9 @@ impl JointDecision {
         of_part.map(|(limiter, decision)| (&*limiter.name, decision))
     }
 
-    /// The name of the limiter that decides, and its answer, the strictest one: for a denied request the one with the longest
-    /// `retry_after`, for a granted one the one that had it wait longest, and among equals the one with the fewest permits
-    /// left.
+    /// The name of the limiter that decides, and its answer, the strictest one: for a denied
+    /// request the one with the longest `retry_after`, for a granted one the one that had it wait
+    /// longest, and among equals the one with the fewest permits left.
     pub fn deciding(&self) -> (&str, &Decision) {
         // There is at least one, and `deciding` is its place.
         let place = self.deciding;

@@ -19,18 +19,21 @@ use crate::policies::shared_rate::SharedRate;
 use crate::rate::Rate;
 
 /// A [`RateLimiter`](crate::RateLimiter) for each key: from
-/// [`RedissonClient::keyed_rate_limiter`](crate::RedissonClient::keyed_rate_limiter). Cheap to clone; clones
-/// share the rate.
+/// [`RedissonClient::keyed_rate_limiter`](crate::RedissonClient::keyed_rate_limiter). Cheap to
+/// clone; clones share the rate.
 ///
-/// The limiter of a key is the `RRateLimiter` with the name prefix + key, which Redisson can share. A key may be any text:
-/// characters that a name cannot contain are escaped as by [`PolicyLimiter`]. The first request for a key creates its
-/// limiter, and a limiter with another rate gets this one, in the same round trip: the permits in use are kept, unless the
-/// [type](crate::RateType) changes. So all clients that use a prefix should agree on the rate of a key.
+/// The limiter of a key is the `RRateLimiter` with the name prefix + key, which Redisson can share.
+/// A key may be any text: characters that a name cannot contain are escaped as by
+/// [`PolicyLimiter`]. The first request for a key creates its limiter, and a limiter with another
+/// rate gets this one, in the same round trip: the permits in use are kept, unless the
+/// [type](crate::RateType) changes. So all clients that use a prefix should agree on the rate of a
+/// key.
 ///
-/// It is made for millions of keys: the limiter of a key without requests expires after the rate's [keep
-/// alive](Rate::keep_alive); without one, an interval after the last request, when all permits would be back anyway. A keep
-/// alive that the rate does not set stays as the limiter has it, unless it is shorter than the interval. Requests never make
-/// it shorter, so that the permits in use count on for another version of a service with a longer interval.
+/// It is made for millions of keys: the limiter of a key without requests expires after the rate's
+/// [keep alive](Rate::keep_alive); without one, an interval after the last request, when all
+/// permits would be back anyway. A keep alive that the rate does not set stays as the limiter has
+/// it, unless it is shorter than the interval. Requests never make it shorter, so that the permits
+/// in use count on for another version of a service with a longer interval.
 ///
 /// ```
 /// use redisson_rate_limiter::{Rate, RedissonClient};
@@ -63,8 +66,9 @@ impl KeyedRateLimiter {
         })
     }
 
-    /// The limiter of a key, with all methods of [`RateLimiter`](crate::RateLimiter). This does not create it: the first
-    /// [`check`](Self::check) or [`acquire`](Self::acquire) does. Its methods refuse an empty key.
+    /// The limiter of a key, with all methods of [`RateLimiter`](crate::RateLimiter). This does not
+    /// create it: the first [`check`](Self::check) or [`acquire`](Self::acquire) does. Its methods
+    /// refuse an empty key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -85,7 +89,8 @@ impl KeyedRateLimiter {
         self.limiter.rate_limiter(&self.limiter.mapped_name(key))
     }
 
-    /// This limiter with options of its own, for the limiters of all keys. Those that `options` does not set stay as they are.
+    /// This limiter with options of its own, for the limiters of all keys. Those that `options`
+    /// does not set stay as they are.
     ///
     /// ```
     /// use redisson_rate_limiter::{LimiterOptions, Rate, RedissonClient};
@@ -107,8 +112,8 @@ impl KeyedRateLimiter {
         }
     }
 
-    /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and metrics. The name is no part
-    /// of a key. Earlier clones keep theirs.
+    /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and
+    /// metrics. The name is no part of a key. Earlier clones keep theirs.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -134,7 +139,8 @@ impl KeyedRateLimiter {
         self.limiter.name()
     }
 
-    /// Lets an empty key be a key as any other: the limiter whose name is the prefix. Without this it is refused.
+    /// Lets an empty key be a key as any other: the limiter whose name is the prefix. Without this
+    /// it is refused.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -160,8 +166,8 @@ impl KeyedRateLimiter {
         self.limiter.options()
     }
 
-    /// Takes permits of a key if they are available now, and returns the numbers that a response header or a retry needs.
-    /// Creates the limiter in the same call.
+    /// Takes permits of a key if they are available now, and returns the numbers that a response
+    /// header or a retry needs. Creates the limiter in the same call.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -200,8 +206,8 @@ impl KeyedRateLimiter {
         reported.ended(answer)
     }
 
-    /// A request for permits of a key, as one part of a decision by several limiters: an argument of
-    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    /// A request for permits of a key, as one part of a decision by several limiters: an argument
+    /// of [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -249,8 +255,9 @@ impl KeyedRateLimiter {
         self.limiter.peek(key, cost).await
     }
 
-    /// Forgets the permits of a key that are in use, as [`RateLimiter::reset`](crate::RateLimiter::reset): all of its permits
-    /// are available. Returns whether there was anything to forget.
+    /// Forgets the permits of a key that are in use, as
+    /// [`RateLimiter::reset`](crate::RateLimiter::reset): all of its permits are available. Returns
+    /// whether there was anything to forget.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -274,7 +281,8 @@ impl KeyedRateLimiter {
         self.rate_limiter(key).reset().await
     }
 
-    /// Decides as [`check`](Self::check), with a rate for this key, such as that of its user's plan.
+    /// Decides as [`check`](Self::check), with a rate for this key, such as that of its user's
+    /// plan.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient};
@@ -289,7 +297,8 @@ impl KeyedRateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`check`](Self::check), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate.
+    /// As [`check`](Self::check), and [`Error::InvalidArgument`](crate::Error::InvalidArgument) for
+    /// an invalid rate.
     ///
     /// # Cancel safety
     /// As [`check`](Self::check).
@@ -306,7 +315,8 @@ impl KeyedRateLimiter {
         reported.ended(decided.await)
     }
 
-    /// A request as by [`charge`](Self::charge), with a rate for this key, as [`check_with_rate`](Self::check_with_rate). With
+    /// A request as by [`charge`](Self::charge), with a rate for this key, as
+    /// [`check_with_rate`](Self::check_with_rate). With
     /// [`peek_all`](crate::RedissonClient::peek_all) it says what that would return.
     ///
     /// ```
@@ -341,8 +351,9 @@ impl KeyedRateLimiter {
         self.limiter.policy().rate()
     }
 
-    /// Changes the rate, for all clones of this limiter, while requests come in: each key's limiter gets it with its next
-    /// request, and keeps its permits in use. Waiters get it with their next call.
+    /// Changes the rate, for all clones of this limiter, while requests come in: each key's limiter
+    /// gets it with its next request, and keeps its permits in use. Waiters get it with their next
+    /// call.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -358,7 +369,8 @@ impl KeyedRateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate; the old one stays.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate; the old one
+    /// stays.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
         let policy = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
         self.limiter.set_policy(policy)

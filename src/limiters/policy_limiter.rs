@@ -36,24 +36,29 @@ use combining::TargetCalls;
 use hot_limiters::HotLimiters;
 use policies::Policies;
 
-/// A policy applied to any number of targets: from [`RedissonClient::policy_limiter`](crate::RedissonClient::policy_limiter). Cheap to clone;
+/// A policy applied to any number of targets: from
+/// [`RedissonClient::policy_limiter`](crate::RedissonClient::policy_limiter). Cheap to clone;
 /// clones share the policy.
 ///
-/// The name of a target in the store is the [prefix](Self::with_prefix) followed by the key, after the name mapper. Further
-/// keys of a target contain its name in braces, so that a cluster keeps them in one slot: `{alice}-st` belongs to `alice`.
-/// If the name contains a brace itself, it is used without further braces: `{shop}:alice-st` belongs to `{shop}:alice`.
+/// The name of a target in the store is the [prefix](Self::with_prefix) followed by the key, after
+/// the name mapper. Further keys of a target contain its name in braces, so that a cluster keeps
+/// them in one slot: `{alice}-st` belongs to `alice`. If the name contains a brace itself, it is
+/// used without further braces: `{shop}:alice-st` belongs to `{shop}:alice`.
 ///
 /// # Keys from outside
-/// A key may be any text, such as a name that a user chose: no two keys share state or can damage each other's. Ordinary
-/// keys are used in the store as they are. A brace is escaped as `%7B` or `%7D`, and `%7B` itself as `%257B`. In a name with
-/// a hash tag, a part of the key that looks like the suffix of a further key is followed by a `%`: `:value` and `:permits`
-/// before a `:` or at the end, and `-st`, `-lock`, `-window`, `-periods` and `-` with 13 or more digits at the end.
+/// A key may be any text, such as a name that a user chose: no two keys share state or can damage
+/// each other's. Ordinary keys are used in the store as they are. A brace is escaped as `%7B` or
+/// `%7D`, and `%7B` itself as `%257B`. In a name with a hash tag, a part of the key that looks like
+/// the suffix of a further key is followed by a `%`: `:value` and `:permits` before a `:` or at the
+/// end, and `-st`, `-lock`, `-window`, `-periods` and `-` with 13 or more digits at the end.
 ///
-/// An empty key is refused, with [`Error::InvalidName`], unless it is [accepted](Self::accept_empty_key): behind a prefix, all
-/// requests whose key is missing would share one target.
+/// An empty key is refused, with [`Error::InvalidName`], unless it is
+/// [accepted](Self::accept_empty_key): behind a prefix, all requests whose key is missing would
+/// share one target.
 ///
-/// One hash tag is not escaped: the one at the start of a key of a limiter without a prefix, as in `{shop}:alice`. If users
-/// choose the first character of a key, they choose its slot on a cluster; use a prefix in that case.
+/// One hash tag is not escaped: the one at the start of a key of a limiter without a prefix, as in
+/// `{shop}:alice`. If users choose the first character of a key, they choose its slot on a cluster;
+/// use a prefix in that case.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
@@ -101,11 +106,12 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it is granted. Writes
-    /// the keys that the policy documents.
+    /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it
+    /// is granted. Writes the keys that the policy documents.
     ///
-    /// A granted request may proceed when this returns: a [`LeakyBucket`](crate::LeakyBucket) has it wait for its turn first,
-    /// for as long as its capacity allows. The [`delay`](crate::Granted::delay) of the returned decision is zero.
+    /// A granted request may proceed when this returns: a [`LeakyBucket`](crate::LeakyBucket) has
+    /// it wait for its turn first, for as long as its capacity allows. The
+    /// [`delay`](crate::Granted::delay) of the returned decision is zero.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -123,16 +129,17 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a cost of 0, or above 500 at a [`SlidingWindowLog`](crate::SlidingWindowLog),
-    /// [`Error::ExceedsLimit`] for one that could never be granted,
-    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold something else, such as
-    /// another kind of limiter as far as types and fields show it, and the errors that [`RateLimiter`](crate::RateLimiter)
-    /// lists; [`Error::NoRuntime`] also in memory, if the request has to wait for its turn.
+    /// [`Error::InvalidArgument`] for a cost of 0, or above 500 at a
+    /// [`SlidingWindowLog`](crate::SlidingWindowLog), [`Error::ExceedsLimit`] for one that could
+    /// never be granted, [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`]
+    /// if the keys hold something else, such as another kind of limiter as far as types and fields
+    /// show it, and the errors that [`RateLimiter`](crate::RateLimiter) lists; [`Error::NoRuntime`]
+    /// also in memory, if the request has to wait for its turn.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have been charged. One dropped while it waits for its turn has been: its
-    /// place in the [`LeakyBucket`](crate::LeakyBucket) stays taken until it has flowed out, because those behind it already
-    /// know when they may proceed.
+    /// A call dropped in flight may or may not have been charged. One dropped while it waits for
+    /// its turn has been: its place in the [`LeakyBucket`](crate::LeakyBucket) stays taken until it
+    /// has flowed out, because those behind it already know when they may proceed.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
         let answered = self.answer_now(key, cost);
@@ -152,9 +159,10 @@ impl<P: Policy> PolicyLimiter<P> {
         reported.ended(decided.await)
     }
 
-    /// Decides as [`check`](Self::check), and returns at once: a granted request may proceed after its
-    /// [`delay`](crate::Granted::delay), and the caller waits for that, for example with a queue of delayed jobs. Otherwise
-    /// the pace is broken. Without a [`LeakyBucket`](crate::LeakyBucket) there is no delay, and this is the same as `check`.
+    /// Decides as [`check`](Self::check), and returns at once: a granted request may proceed after
+    /// its [`delay`](crate::Granted::delay), and the caller waits for that, for example with a
+    /// queue of delayed jobs. Otherwise the pace is broken. Without a
+    /// [`LeakyBucket`](crate::LeakyBucket) there is no delay, and this is the same as `check`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -236,7 +244,8 @@ impl<P: Policy> PolicyLimiter<P> {
         self.ask_shared(key, cost, set_up, queue_time).await
     }
 
-    /// The same, by a handle of the limiter: what [`acquire_now`](Self::acquire_now) has not answered.
+    /// The same, by a handle of the limiter: what [`acquire_now`](Self::acquire_now) has not
+    /// answered.
     pub(super) async fn ask_shared(
         &self,
         key: &str,
@@ -250,8 +259,9 @@ impl<P: Policy> PolicyLimiter<P> {
         limiter.decide(cost, set_up, queue_time).await
     }
 
-    /// The call's id and its answer to the same request for no more than the rate, if the store is in memory and nobody waits,
-    /// as a queue for each request would cost more; or if a lease has the permits.
+    /// The call's id and its answer to the same request for no more than the rate, if the store is
+    /// in memory and nobody waits, as a queue for each request would cost more; or if a lease has
+    /// the permits.
     #[inline]
     pub(super) fn acquire_now(
         &self,
@@ -287,7 +297,8 @@ impl<P: Policy> PolicyLimiter<P> {
         limiter.labelled(Arc::clone(self.label()))
     }
 
-    /// The RRateLimiter of a key, if that grants its requests. It may be missing while nothing is in use.
+    /// The RRateLimiter of a key, if that grants its requests. It may be missing while nothing is
+    /// in use.
     fn limiter_of_grants(&self, key: &str) -> Option<RateLimiter> {
         let model = self.model();
         let limiter = || self.rate_limiter(&self.mapped_name(key));
@@ -295,8 +306,9 @@ impl<P: Policy> PolicyLimiter<P> {
         is_shared.then(|| limiter().with_set_up(model.set_up()))
     }
 
-    /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several limiters: an argument of
-    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several
+    /// limiters: an argument of [`RedissonClient::check_all`](crate::RedissonClient::check_all).
+    /// Sends nothing.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -327,8 +339,9 @@ impl<P: Policy> PolicyLimiter<P> {
         Ok(Charge::new(Arc::clone(&self.registry.store), request))
     }
 
-    /// Returns what [`check_without_waiting`](Self::check_without_waiting) would return now, and charges nothing. Changes nothing in Redis: a denial sets no
-    /// [penalty](Self::with_penalty), and no time to live changes.
+    /// Returns what [`check_without_waiting`](Self::check_without_waiting) would return now, and
+    /// charges nothing. Changes nothing in Redis: a denial sets no [penalty](Self::with_penalty),
+    /// and no time to live changes.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -362,8 +375,8 @@ impl<P: Policy> PolicyLimiter<P> {
         joint::peek(store, local_store, self.charge(key, cost)?).await
     }
 
-    /// Deletes what the target `key` has used, and lifts its penalty: the next request finds the target as if it had never
-    /// made one. Returns whether there was anything to delete.
+    /// Deletes what the target `key` has used, and lifts its penalty: the next request finds the
+    /// target as if it had never made one. Returns whether there was anything to delete.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -381,8 +394,9 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold something else, and the
-    /// errors that [`RateLimiter`](crate::RateLimiter) lists. No failure policy applies.
+    /// [`Error::InvalidName`] for a key that cannot be used, [`Error::BadState`] if the keys hold
+    /// something else, and the errors that [`RateLimiter`](crate::RateLimiter) lists. No failure
+    /// policy applies.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have reset the target.
@@ -403,8 +417,8 @@ impl<P: Policy> PolicyLimiter<P> {
         self.of_policy(P::clone)
     }
 
-    /// Changes the policy, for all clones of this limiter, while requests come in. What the targets have used still counts,
-    /// as the policy's documentation describes.
+    /// Changes the policy, for all clones of this limiter, while requests come in. What the targets
+    /// have used still counts, as the policy's documentation describes.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -419,14 +433,15 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if a number is out of its range, or if an [`AnyPolicy`](crate::AnyPolicy) has another
-    /// algorithm: the targets hold the state of the one before, so use a new limiter, with another prefix. The old policy
-    /// stays.
+    /// [`Error::InvalidArgument`] if a number is out of its range, or if an
+    /// [`AnyPolicy`](crate::AnyPolicy) has another algorithm: the targets hold the state of the one
+    /// before, so use a new limiter, with another prefix. The old policy stays.
     pub fn set_policy(&self, policy: P) -> Result<()> {
         self.policies.replace(policy, &self.registry.client_id)
     }
 
-    /// The same limiter, whose denials lock nobody out. It shares no calls with this one: a call has one penalty.
+    /// The same limiter, whose denials lock nobody out. It shares no calls with this one: a call
+    /// has one penalty.
     fn without_penalty(&self) -> Self {
         Self {
             batcher: combining::batcher(&self.registry.store),
@@ -453,7 +468,8 @@ impl<P: Policy> PolicyLimiter<P> {
         target_name(&self.prefix, key, maps_to_tag)
     }
 
-    /// A key's name. That of an empty key is empty, so that it is refused, unless it is [accepted](Self::accept_empty_key).
+    /// A key's name. That of an empty key is empty, so that it is refused, unless it is
+    /// [accepted](Self::accept_empty_key).
     pub(super) fn mapped_name<'a>(&self, key: &'a str) -> Cow<'a, str> {
         if key.is_empty() && !self.accepts_empty_key {
             return Cow::Borrowed("");

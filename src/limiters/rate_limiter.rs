@@ -31,28 +31,33 @@ pub use leased::Lease;
 pub use reservation::Reservation;
 pub use worker::{Job, Worker};
 
-/// Redisson's rate limiter: the permits of a sliding window, shared by everyone who names the same limiter. From
-/// [`RedissonClient::rate_limiter`](crate::RedissonClient::rate_limiter); cheap to clone.
+/// Redisson's rate limiter: the permits of a sliding window, shared by everyone who names the same
+/// limiter. From [`RedissonClient::rate_limiter`](crate::RedissonClient::rate_limiter); cheap to
+/// clone.
 ///
-/// Permits are 1 to `u32::MAX`. Redisson's methods without a number, such as `acquire()`, are `acquire(1)` here: Rust has no
-/// overloads, and a second name for each method would add nothing. Durations are whole milliseconds, at least 1, unless the
-/// method says otherwise.
+/// Permits are 1 to `u32::MAX`. Redisson's methods without a number, such as `acquire()`, are
+/// `acquire(1)` here: Rust has no overloads, and a second name for each method would add nothing.
+/// Durations are whole milliseconds, at least 1, unless the method says otherwise.
 ///
-/// A limiter in Redis and one in memory are both of this type. For a trait object, see [`RRateLimiter`](crate::RRateLimiter).
+/// A limiter in Redis and one in memory are both of this type. For a trait object, see
+/// [`RRateLimiter`](crate::RRateLimiter).
 ///
 /// # State
-/// The hash `name` holds the rate; `{name}:value`, a string, the permits left; `{name}:permits`, a sorted set, a member for
-/// each grant. With a rate [per client](crate::RateType::PerClient), the latter two end in `:` and the [client's
-/// id](crate::RedissonClient::id). The names and contents are Redisson's.
+/// The hash `name` holds the rate; `{name}:value`, a string, the permits left; `{name}:permits`, a
+/// sorted set, a member for each grant. With a rate [per client](crate::RateType::PerClient), the
+/// latter two end in `:` and the [client's id](crate::RedissonClient::id). The names and contents
+/// are Redisson's.
 ///
 /// # Errors
-/// Every method that calls the store can fail with [`Error::InvalidName`](crate::Error::InvalidName) (the name cannot be
-/// used), [`Error::StoreUnavailable`](crate::Error::StoreUnavailable),
+/// Every method that calls the store can fail with
+/// [`Error::InvalidName`](crate::Error::InvalidName) (the name cannot be used),
+/// [`Error::StoreUnavailable`](crate::Error::StoreUnavailable),
 /// [`Error::Indeterminate`](crate::Error::Indeterminate) (sent, but not answered),
 /// [`Error::AuthenticationFailed`](crate::Error::AuthenticationFailed),
-/// [`Error::PermissionDenied`](crate::Error::PermissionDenied), [`Error::BadState`](crate::Error::BadState) (the keys hold
-/// something else), [`Error::NoRuntime`](crate::Error::NoRuntime) and [`Error::Redis`](crate::Error::Redis). Each method
-/// lists the errors that it adds.
+/// [`Error::PermissionDenied`](crate::Error::PermissionDenied),
+/// [`Error::BadState`](crate::Error::BadState) (the keys hold something else),
+/// [`Error::NoRuntime`](crate::Error::NoRuntime) and [`Error::Redis`](crate::Error::Redis). Each
+/// method lists the errors that it adds.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -98,8 +103,9 @@ impl RateLimiter {
         &self.queue.store().keys().name
     }
 
-    /// The keys that hold the limiter in Redis: the settings; the value, for all clients and for this one; the permits, for all
-    /// clients and for this one. Those of another client end in its id.
+    /// The keys that hold the limiter in Redis: the settings; the value, for all clients and for
+    /// this one; the permits, for all clients and for this one. Those of another client end in its
+    /// id.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -114,8 +120,8 @@ impl RateLimiter {
         self.queue.store().keys().in_order()
     }
 
-    /// This limiter with options of its own. Those that `options` does not set stay as they are. It still shares its queue
-    /// with the other handles of the limiter.
+    /// This limiter with options of its own. Those that `options` does not set stay as they are. It
+    /// still shares its queue with the other handles of the limiter.
     ///
     /// ```
     /// use redisson_rate_limiter::{FailurePolicy, LimiterOptions, RedissonClient};
@@ -138,9 +144,10 @@ impl RateLimiter {
         &self.options
     }
 
-    /// How many callers in this process wait for permits: calls of [`acquire`](RateLimiter::acquire) and
-    /// [`try_acquire_timeout`](RateLimiter::try_acquire_timeout) without an answer, including those whose first call is in
-    /// flight.
+    /// How many callers in this process wait for permits: calls of
+    /// [`acquire`](RateLimiter::acquire) and
+    /// [`try_acquire_timeout`](RateLimiter::try_acquire_timeout) without an answer, including those
+    /// whose first call is in flight.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -164,15 +171,17 @@ impl RateLimiter {
         self.queue.waiters()
     }
 
-    /// The shortest time that a caller who asks now would wait for this many permits: the time until the first of the
-    /// permits in use comes back, and one more interval for each time that the waiters in front and the caller use up
-    /// the rate. `None` if unknown, and for more permits than the rate.
+    /// The shortest time that a caller who asks now would wait for this many permits: the time
+    /// until the first of the permits in use comes back, and one more interval for each time that
+    /// the waiters in front and the caller use up the rate. `None` if unknown, and for more permits
+    /// than the rate.
     ///
-    /// The estimate assumes that no waiter in front gives up, no permits are given back, and the rate is not raised. Other
-    /// processes may take permits in the meantime, so that the wait gets longer. It is computed from the store's last answer
-    /// to a waiter, or, in Redis, to any request. It is `None` if that answer is older than 1.003 s or does not say exactly
-    /// how many permits were left, if a change by this client may have invalidated it, and if this handle or a waiter in
-    /// front has another [rate of its own](Self::with_rate).
+    /// The estimate assumes that no waiter in front gives up, no permits are given back, and the
+    /// rate is not raised. Other processes may take permits in the meantime, so that the wait gets
+    /// longer. It is computed from the store's last answer to a waiter, or, in Redis, to any
+    /// request. It is `None` if that answer is older than 1.003 s or does not say exactly how many
+    /// permits were left, if a change by this client may have invalidated it, and if this handle or
+    /// a waiter in front has another [rate of its own](Self::with_rate).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -200,8 +209,8 @@ impl RateLimiter {
         Arc::ptr_eq(&self.queue, &other.queue)
     }
 
-    /// A request for permits of this limiter, as one part of a decision by several limiters: an argument of
-    /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
+    /// A request for permits of this limiter, as one part of a decision by several limiters: an
+    /// argument of [`RedissonClient::check_all`](crate::RedissonClient::check_all). Sends nothing.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -222,7 +231,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits, [`Error::InvalidName`](crate::Error::InvalidName) for a name that cannot be used.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits,
+    /// [`Error::InvalidName`](crate::Error::InvalidName) for a name that cannot be used.
     pub fn charge(&self, permits: u32) -> Result<Charge> {
         let queue = self.asked_for(permits)?;
         let keys = queue.store().keys();

@@ -1,4 +1,5 @@
-//! What all limiters of a client share: its store, its settings, and one queue for each limiter in use.
+//! What all limiters of a client share: its store, its settings, and one queue for each limiter in
+//! use.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,7 +29,8 @@ pub(crate) struct Registry {
     queues: RwLock<Queues>,
 }
 
-/// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when they are many.
+/// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when
+/// they are many.
 #[derive(Default)]
 struct Queues {
     by_name: HashMap<String, Weak<GuardedQueue>>,
@@ -93,8 +95,8 @@ impl Registry {
 
     /// The queue of a name that the name mapper has mapped already, if there is one.
     pub(super) fn queue_in_use(&self, mapped: &str) -> Option<Arc<GuardedQueue>> {
-        // The map stays whole whatever panics elsewhere. Requests by key come here each time, so those of a queue in use
-        // do not wait for each other.
+        // The map stays whole whatever panics elsewhere. Requests by key come here each time, so
+        // those of a queue in use do not wait for each other.
         let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
         queues.get(mapped)
     }

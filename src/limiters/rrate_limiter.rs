@@ -12,8 +12,8 @@ use crate::limiters::RateLimiter;
 use crate::rate::Rate;
 use crate::store::{PermitsInUse, TimeToLive};
 
-/// The methods of a [`RateLimiter`] as an object-safe trait, for code that names no other type of this crate. Each method does
-/// what the method of the same name does there.
+/// The methods of a [`RateLimiter`] as an object-safe trait, for code that names no other type of
+/// this crate. Each method does what the method of the same name does there.
 ///
 /// The trait is sealed, so that a new method is no breaking change. Tests use a limiter
 /// [in memory](crate::RedissonClient::in_memory).

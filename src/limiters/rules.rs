@@ -1,4 +1,5 @@
-//! Rules of a service: which requests are limited, whom each counts for, and what a denied one gets.
+//! Rules of a service: which requests are limited, whom each counts for, and what a denied one
+//! gets.
 
 mod change;
 #[cfg(feature = "serde")]
@@ -92,14 +93,17 @@ impl<R, E> Rules<R, E> {
         })
     }
 
-    /// Replaces the rules while requests come in, and returns what has changed. A request in flight is decided by the old ones.
+    /// Replaces the rules while requests come in, and returns what has changed. A request in flight
+    /// is decided by the old ones.
     ///
-    /// A rule keeps what was used while its name, its algorithm and its keys stay: it is in the keys, where its limiter finds it.
-    /// Otherwise it starts anew, and [`RulesChange::started_anew`] names it. Only the new rules decide.
+    /// A rule keeps what was used while its name, its algorithm and its keys stay: it is in the
+    /// keys, where its limiter finds it. Otherwise it starts anew, and
+    /// [`RulesChange::started_anew`] names it. Only the new rules decide.
     ///
-    /// No limiter may have the keys of another algorithm that these rules have had since they were made, because what is stored there
-    /// cannot be read. So give a limiter another prefix with another algorithm; rules from a file have the algorithm in
-    /// their prefixes. To change the numbers of a limiter, see also
+    /// No limiter may have the keys of another algorithm that these rules have had since they were
+    /// made, because what is stored there cannot be read. So give a limiter another prefix with
+    /// another algorithm; rules from a file have the algorithm in their prefixes. To change the
+    /// numbers of a limiter, see also
     /// [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
     ///
     /// ```
@@ -140,8 +144,9 @@ impl<R, E> Rules<R, E> {
         Ok(change)
     }
 
-    /// [Replaces](Self::replace) the rules by those of a file, read again, and in the same step [sets the shadow
-    /// mode](Self::set_shadow) that it says: with the feature `rules-file`. [`RulesFile`] shows how.
+    /// [Replaces](Self::replace) the rules by those of a file, read again, and in the same step
+    /// [sets the shadow mode](Self::set_shadow) that it says: with the feature `rules-file`.
+    /// [`RulesFile`] shows how.
     ///
     /// # Errors
     /// As [`RedissonClient::rules_from`](crate::RedissonClient::rules_from); the old rules stay.
@@ -156,8 +161,9 @@ impl<R, E> Rules<R, E> {
         self.change(|before| before.replaced_by(store, rules.into(), is_shadow))
     }
 
-    /// Sets all rules in [shadow mode](Rule::in_shadow), or ends that: nothing is enforced, and each request is decided and
-    /// counted as before. Those that are in shadow mode by themselves stay so.
+    /// Sets all rules in [shadow mode](Rule::in_shadow), or ends that: nothing is enforced, and
+    /// each request is decided and counted as before. Those that are in shadow mode by themselves
+    /// stay so.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -180,10 +186,11 @@ impl<R, E> Rules<R, E> {
         let _ = self.change(|before| Ok(before.in_shadow(is_shadow)));
     }
 
-    /// Decides a request by all rules that apply to it, in one round trip, or on a cluster in some more, as
-    /// [`check_all`](crate::RedissonClient::check_all) does; if rules in [shadow mode](Rule::in_shadow) apply, a request that the
-    /// others grant takes another one. A granted request may proceed when this returns, as with `check_all`; it waits for no
-    /// turn that a rule in shadow mode gives.
+    /// Decides a request by all rules that apply to it, in one round trip, or on a cluster in some
+    /// more, as [`check_all`](crate::RedissonClient::check_all) does; if rules in [shadow
+    /// mode](Rule::in_shadow) apply, a request that the others grant takes another one. A granted
+    /// request may proceed when this returns, as with `check_all`; it waits for no turn that a rule
+    /// in shadow mode gives.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -208,8 +215,10 @@ impl<R, E> Rules<R, E> {
         self.check_all(slice::from_ref(request)).await
     }
 
-    /// Gives back what these rules have charged for a request, those in [shadow mode](Rule::in_shadow) too, as
-    /// [`RedissonClient::refund_all`](crate::RedissonClient::refund_all), and returns how many permits of rules of both modes.
+    /// Gives back what these rules have charged for a request, those in [shadow
+    /// mode](Rule::in_shadow) too, as
+    /// [`RedissonClient::refund_all`](crate::RedissonClient::refund_all), and returns how many
+    /// permits of rules of both modes.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -241,7 +250,8 @@ impl<R, E> Rules<R, E> {
         failure.map_or(Ok(refunded), Err)
     }
 
-    /// Gives back what these rules have charged for a request that is gone, as [`refund`](Self::refund), in the background: see
+    /// Gives back what these rules have charged for a request that is gone, as
+    /// [`refund`](Self::refund), in the background: see
     /// [`Limiter::refund_in_background`](crate::Limiter::refund_in_background).
     ///
     /// ```
@@ -266,10 +276,12 @@ impl<R, E> Rules<R, E> {
         }
     }
 
-    /// Corrects what these rules have charged for a request, those in [shadow mode](Rule::in_shadow) too, once the costs are known, as [`Limiter::settle`](crate::Limiter::settle)
-    /// does: `cost` has what the request should have cost, by the rule's name and the place of the [part](Self::check_all) of the
-    /// request, which is 0 where it has one, or `None` for a charge that is right. Of parts that were charged together it is the
-    /// place of the first one.
+    /// Corrects what these rules have charged for a request, those in [shadow
+    /// mode](Rule::in_shadow) too, once the costs are known, as
+    /// [`Limiter::settle`](crate::Limiter::settle) does: `cost` has what the request should have
+    /// cost, by the rule's name and the place of the [part](Self::check_all) of the request, which
+    /// is 0 where it has one, or `None` for a charge that is right. Of parts that were charged
+    /// together it is the place of the first one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

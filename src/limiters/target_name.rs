@@ -1,21 +1,22 @@
-//! The name of a limiter's target: the limiter's prefix, which its developer chose, and the key of the request, which
-//! may be any text that a user chose.
+//! The name of a limiter's target: the limiter's prefix, which its developer chose, and the key of
+//! the request, which may be any text that a user chose.
 //!
-//! No two keys of one prefix share a key in Redis. Two rules ensure this, and both leave ordinary keys unchanged:
+//! No two keys of one prefix share a key in Redis. Two rules ensure this, and both leave ordinary
+//! keys unchanged:
 //!
-//! - A brace in a key is written `%7B` or `%7D`, so that it makes no hash tag. Text that already reads like this gets a
-//!   `25`: `%7B` is written `%257B`, and `%257B` is written `%25257B`.
-//! - If the name has a hash tag, which only the prefix, the name mapper or the start of a key without a prefix gives
-//!   it, its sibling keys are the name and a suffix. So a part of the key that reads like one of these suffixes is
-//!   followed by a `%`: `{shop}:u:value` is written `{shop}:u:value%`. Other names are put in braces before a suffix,
-//!   which keeps them apart.
+//! - A brace in a key is written `%7B` or `%7D`, so that it makes no hash tag. Text that already
+//!   reads like this gets a `25`: `%7B` is written `%257B`, and `%257B` is written `%25257B`.
+//! - If the name has a hash tag, which only the prefix, the name mapper or the start of a key
+//!   without a prefix gives it, its sibling keys are the name and a suffix. So a part of the key
+//!   that reads like one of these suffixes is followed by a `%`: `{shop}:u:value` is written
+//!   `{shop}:u:value%`. Other names are put in braces before a suffix, which keeps them apart.
 
 use std::borrow::Cow;
 
 use crate::keys::{ENDS, FEWEST_DIGITS, SEGMENTS};
 
-/// Writes the key after the prefix. `maps_to_tag` says whether the name mapper makes a name with a `{` of this one; `None`
-/// if there is no mapper.
+/// Writes the key after the prefix. `maps_to_tag` says whether the name mapper makes a name with a
+/// `{` of this one; `None` if there is no mapper.
 #[inline]
 pub(super) fn target_name<'a>(
     prefix: &str,
@@ -117,7 +118,8 @@ fn reads_like_a_brace(mut rest: &str) -> bool {
     rest.starts_with("7B") || rest.starts_with("7D")
 }
 
-/// The key with a `%` after each part that reads like a suffix, in addition to any that follow already.
+/// The key with a `%` after each part that reads like a suffix, in addition to any that follow
+/// already.
 fn without_suffixes(key: &str) -> Cow<'_, str> {
     let mut written = String::new();
     let mut rest = key;

@@ -1,7 +1,8 @@
-//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that check a request.
+//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that
+//! check a request.
 //!
-//! The steps are pure: state, time and cost in, answer out. The script of the same name takes the same steps, and
-//! `differential_tests.rs` compares the two.
+//! The steps are pure: state, time and cost in, answer out. The script of the same name takes the
+//! same steps, and `differential_tests.rs` compares the two.
 
 mod any_model;
 
@@ -21,8 +22,8 @@ use crate::window::Settings;
 use crate::window::{At, SetUp};
 pub(crate) use any_model::AnyModel;
 
-/// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of your own, implement
-/// [`Limiter`](crate::Limiter).
+/// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of
+/// your own, implement [`Limiter`](crate::Limiter).
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -74,11 +75,13 @@ pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
     /// Refuses to replace a policy of another algorithm while requests come in.
     fn check_replaces(&self, before: &Self, _: Internal) -> Result<()>;
 
-    /// The algorithm with these numbers, for the client of this id. Refuses numbers that the algorithm cannot work with.
+    /// The algorithm with these numbers, for the client of this id. Refuses numbers that the
+    /// algorithm cannot work with.
     fn model(&self, client_id: &str, _: Internal) -> Result<Algorithm>;
 }
 
-/// The argument of methods that only this crate may call: a generic function elsewhere has the methods of [`Sealed`] in scope.
+/// The argument of methods that only this crate may call: a generic function elsewhere has the
+/// methods of [`Sealed`] in scope.
 #[derive(Debug, Clone, Copy)]
 pub struct Internal(());
 
@@ -114,7 +117,8 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         None
     }
 
-    /// This policy for a request that waits for its turn no longer than this; `None` if it never has to wait longer.
+    /// This policy for a request that waits for its turn no longer than this; `None` if it never
+    /// has to wait longer.
     fn with_longest_turn(&self, _longest: Duration) -> Option<Self> {
         None
     }
@@ -132,8 +136,8 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         Quota::new(limit, Duration::from_millis(window))
     }
 
-    /// How many members or counters, beside a few, a call touches for a request of this cost. At most [`MOST_TOUCHED`] for
-    /// each cost up to the [largest](Properties::largest_cost).
+    /// How many members or counters, beside a few, a call touches for a request of this cost. At
+    /// most [`MOST_TOUCHED`] for each cost up to the [largest](Properties::largest_cost).
     fn touches(&self, _cost: u32) -> u32 {
         0
     }
@@ -158,14 +162,15 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         self.evaluate(&state, at, cost).ok()
     }
 
-    /// The settings that the limiter of this reply keeps, if they are not those that the request would have created it with.
+    /// The settings that the limiter of this reply keeps, if they are not those that the request
+    /// would have created it with.
     #[cfg(feature = "redis")]
     fn left_settings(&self, _numbers: &[i64]) -> Option<Settings> {
         None
     }
 
-    /// Updates the state until requests of `cost` together can be evaluated; `most` is how many grants it may remove.
-    /// Returns whether it must be called again.
+    /// Updates the state until requests of `cost` together can be evaluated; `most` is how many
+    /// grants it may remove. Returns whether it must be called again.
     fn prepare(
         &self,
         _state: &mut Self::State,
@@ -192,8 +197,8 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
     /// Takes the cost of a request that was granted.
     fn charge(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64);
 
-    /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An algorithm whose steps begin
-    /// with the same work does that work once.
+    /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An
+    /// algorithm whose steps begin with the same work does that work once.
     fn check(
         &self,
         state: &mut Self::State,
@@ -222,8 +227,8 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         self.keep(state, at);
     }
 
-    /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the keys live as long as
-    /// what they hold counts.
+    /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the
+    /// keys live as long as what they hold counts.
     fn keep(&self, _state: &mut Self::State, _at: At) {}
 }
 
@@ -248,7 +253,8 @@ pub(crate) struct Properties {
     pub(crate) is_on_the_window: bool,
     /// Whether it has a key with the target's own name.
     pub(crate) has_own_key: bool,
-    /// Whether it stores each request, named by its call: then a store takes longer for a call the more it carries.
+    /// Whether it stores each request, named by its call: then a store takes longer for a call the
+    /// more it carries.
     pub(crate) logs_requests: bool,
     /// The most that the requests of one call may cost together.
     pub(crate) largest_cost: u32,
@@ -280,7 +286,8 @@ pub(crate) const MOST_TOUCHED: u32 = 2_000;
 /// What decides a client's share of a limit.
 #[derive(Debug)]
 pub(crate) enum ShareOf {
-    /// The same algorithm with the same numbers: a request costs its cost times the number of clients.
+    /// The same algorithm with the same numbers: a request costs its cost times the number of
+    /// clients.
     Costs,
     /// RRateLimiter's window with these settings.
     Rate { client_id: Arc<str>, set_up: SetUp },
@@ -320,5 +327,6 @@ pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
     -(-a).div_euclid(b)
 }
 
-/// The longest time, in ms, that a state's numbers may span: added to a current time it stays an exact Lua number.
+/// The longest time, in ms, that a state's numbers may span: added to a current time it stays an
+/// exact Lua number.
 pub(super) const LONGEST: i64 = 1 << 52;

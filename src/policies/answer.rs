@@ -9,7 +9,8 @@ use crate::grant::Grant;
 /// Times in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// An algorithm grants or denies; the rest is what its caller knows of locks, limits and other limiters.
+    /// An algorithm grants or denies; the rest is what its caller knows of locks, limits and other
+    /// limiters.
     pub(crate) outcome: Outcome,
     /// The most that a target has.
     pub(crate) limit: i64,
@@ -55,7 +56,8 @@ impl Answer {
         self.outcome == Outcome::Granted
     }
 
-    /// The answer of a bucket with this many `tokens`; `until_there_are` returns the time until it has more.
+    /// The answer of a bucket with this many `tokens`; `until_there_are` returns the time until it
+    /// has more.
     #[inline]
     pub(super) fn of_tokens(
         limit: i64,

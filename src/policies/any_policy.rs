@@ -14,12 +14,13 @@ macro_rules! any_policy {
     ([] $($name:ident: $Policy:ident,)*) => {
         $(use super::$Policy;)*
 
-        /// A policy of any algorithm, chosen at run time, such as by a configuration file. A limiter with it has all that
-        /// [`PolicyLimiter`](crate::PolicyLimiter) has.
+        /// A policy of any algorithm, chosen at run time, such as by a configuration file. A
+        /// limiter with it has all that [`PolicyLimiter`](crate::PolicyLimiter) has.
         ///
-        /// With the feature `serde` it is read from and written as the name of the algorithm, `algorithm`, and the fields that the
-        /// policy's page shows. Times are whole milliseconds. A field that is left out has the value that the policy's
-        /// constructor gives it. An unknown field is an error, and so is a number that the policy refuses. The same in TOML:
+        /// With the feature `serde` it is read from and written as the name of the algorithm,
+        /// `algorithm`, and the fields that the policy's page shows. Times are whole milliseconds.
+        /// A field that is left out has the value that the policy's constructor gives it. An
+        /// unknown field is an error, and so is a number that the policy refuses. The same in TOML:
         ///
         /// ```toml
         /// [per-user]
@@ -59,11 +60,12 @@ macro_rules! any_policy {
                 #[doc = concat!("`", stringify!($name), "`")]
                 $Policy($Policy),
             )*
-            /// `shared_rate`: each key is an `RRateLimiter`, which Java services share. A request creates a missing one with this
-            /// rate, and leaves one that exists as it is, as [`RateLimiter::with_rate`](crate::RateLimiter::with_rate) does.
-            /// It expires only with a keep alive: give one where keys come and go, or use a
-            /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), whose limiters are its own.
-            /// In JSON: `{"algorithm":"shared_rate","rate_type":"per_client","permits":5,"interval_ms":1000,"keep_alive_ms":60000}`.
+            /// `shared_rate`: each key is an `RRateLimiter`, which Java services share. A request
+            /// creates a missing one with this rate, and leaves one that exists as it is, as
+            /// [`RateLimiter::with_rate`](crate::RateLimiter::with_rate) does. It expires only with
+            /// a keep alive: give one where keys come and go, or use a
+            /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), whose limiters are its own. In JSON:
+            /// `{"algorithm":"shared_rate","rate_type":"per_client","permits":5,"interval_ms":1000,"keep_alive_ms":60000}`.
             /// `rate_type` and `keep_alive_ms` may be left out.
             SharedRate(Rate),
         }
@@ -90,9 +92,10 @@ macro_rules! any_policy {
                 }
             }
 
-            /// A policy of each algorithm, to compare them, or to test what all of them must show: a new target has `limit`,
-            /// and when it has used that, all of it is back about a `window` later. A [`TokenBucket`] that gets less than a
-            /// token a second has a multiple of the limit, which a request costs as many times.
+            /// A policy of each algorithm, to compare them, or to test what all of them must show:
+            /// a new target has `limit`, and when it has used that, all of it is back about a
+            /// `window` later. A [`TokenBucket`] that gets less than a token a second has a
+            /// multiple of the limit, which a request costs as many times.
             ///
             /// ```
             /// # use redisson_rate_limiter::*;

@@ -1,5 +1,5 @@
-//! A bucket whose level changes with whole periods: the state and the arithmetic of a LeakyBucket and of a
-//! PenaltyTokenBucket.
+//! A bucket whose level changes with whole periods: the state and the arithmetic of a LeakyBucket
+//! and of a PenaltyTokenBucket.
 
 use std::mem::take;
 
@@ -69,7 +69,8 @@ impl Flow {
     #[inline(always)]
     pub(super) fn open(&self, state: &Bucket, now: i64, used: impl Fn(i64) -> i64) -> Open {
         let start = state.start.get().copied();
-        // Only a clock that was wrong can have written a start that is further ahead than the whole of it takes to flow.
+        // Only a clock that was wrong can have written a start that is further ahead than the whole
+        // of it takes to flow.
         let Some(start) = start.filter(|start| start - now <= self.time_for(self.whole)) else {
             return Open {
                 used: 0,

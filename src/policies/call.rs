@@ -1,6 +1,6 @@
-//! One call: a list of requests against one or several limiters, each granted by all of them or charged to none; or what
-//! the decision on one request would be; or the reset of a target. The same steps as `lua/shared/one_target.lua` and
-//! `lua/joint.lua`.
+//! One call: a list of requests against one or several limiters, each granted by all of them or
+//! charged to none; or what the decision on one request would be; or the reset of a target. The
+//! same steps as `lua/shared/one_target.lua` and `lua/joint.lua`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,7 +168,8 @@ impl Target {
 }
 
 impl TargetRef<'_> {
-    /// Refuses a key that no server accepts, and on a cluster a key whose state would be in different slots.
+    /// Refuses a key that no server accepts, and on a cluster a key whose state would be in
+    /// different slots.
     #[inline]
     pub(crate) fn validate(&self, is_cluster: bool) -> Result<()> {
         check_name(self.key, is_cluster, || share_a_slot(&self.all_keys()))
@@ -288,8 +289,8 @@ pub(super) fn check_jointly(
     Ok(Answers { score, answers })
 }
 
-/// Whether all limiters grant a request. If not, those that would are not charged, and answer for the state as it is;
-/// `evaluate` returns what a request gets from one of them.
+/// Whether all limiters grant a request. If not, those that would are not charged, and answer for
+/// the state as it is; `evaluate` returns what a request gets from one of them.
 pub(super) fn spare_unless_all_grant<E>(
     answers: &mut [Answer],
     evaluate: impl Fn(usize, i64) -> Result<Answer, E>,
@@ -337,7 +338,8 @@ pub(crate) fn peek(
     })
 }
 
-/// Updates the states until the requests can be checked, in as many steps as the scripts take calls.
+/// Updates the states until the requests can be checked, in as many steps as the scripts take
+/// calls.
 fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
     let limiters = opened.len();
     loop {

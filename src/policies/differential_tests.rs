@@ -1,10 +1,11 @@
-//! The other limiters' scripts against their pure models: the same random steps through both, and after each the same
-//! answers and the same keys, contents and times to live.
+//! The other limiters' scripts against their pure models: the same random steps through both, and
+//! after each the same answers and the same keys, contents and times to live.
 //!
-//! Time is passed in, so nothing sleeps. Times to live are counted by Redis's own clock, and are so long that none ends: what
-//! is left of each is what the model has, less at most the time that the case has taken. A case ends where this time would
-//! make a difference: where the model decides otherwise with so much less left. Some steps write a state to both sides as
-//! its `show` returns it, so that states occur that no step of this crate leads to.
+//! Time is passed in, so nothing sleeps. Times to live are counted by Redis's own clock, and are so
+//! long that none ends: what is left of each is what the model has, less at most the time that the
+//! case has taken. A case ends where this time would make a difference: where the model decides
+//! otherwise with so much less left. Some steps write a state to both sides as its `show` returns
+//! it, so that states occur that no step of this crate leads to.
 //!
 //! `MODEL_STEPS` sets the number of steps over all algorithms.
 
@@ -27,7 +28,8 @@ pub(super) use sides::{Fixture, Form, Sides};
 
 /// On average.
 const STEPS_PER_CASE: usize = 40;
-/// The steps are divided by this number: the policies, RRateLimiter, several of these, and all of them together.
+/// The steps are divided by this number: the policies, RRateLimiter, several of these, and all of
+/// them together.
 const ALGORITHMS: usize = POLICIES + 3;
 
 /// An algorithm that is compared with its script.
@@ -117,7 +119,8 @@ fn a_step<M: Compared>() -> impl Strategy<Value = Step<M, M::State>> {
     ]
 }
 
-/// Takes random steps by one algorithm on both sides, and panics with the fewest that show a difference.
+/// Takes random steps by one algorithm on both sides, and panics with the fewest that show a
+/// difference.
 pub(super) fn compare<M: Compared>() {
     let penalty = prop_oneof![2 => Just(None), 1 => (1..5_i64).prop_map(|n| Some(n * TTL_UNIT))];
     let case = (
@@ -243,8 +246,8 @@ fn several_limiters_decide_together_as_their_models_do() {
     });
 }
 
-/// Several rate limiters, as peers may have left them: what one of them loses of the grants that one call may remove is not
-/// there for the next.
+/// Several rate limiters, as peers may have left them: what one of them loses of the grants that
+/// one call may remove is not there for the next.
 #[test]
 fn rate_limiters_with_expired_grants_decide_together_as_their_models_do() {
     const LIMITERS: usize = 3;

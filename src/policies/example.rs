@@ -8,7 +8,8 @@ pub(crate) trait Example {
     fn example(limit: u32, window: Duration) -> Self;
 }
 
-/// One in each part of the window, or all of the limit in the window if its parts are no whole milliseconds.
+/// One in each part of the window, or all of the limit in the window if its parts are no whole
+/// milliseconds.
 pub(super) fn pace(limit: u32, window: Duration) -> (u32, Duration) {
     let millis = window.as_millis();
     match millis % u128::from(limit.max(1)) {

@@ -1,19 +1,21 @@
-//! Histories in which settings change: two versions of a service share a target, each replaces its policy now and then, and
-//! time passes in which keys expire.
+//! Histories in which settings change: two versions of a service share a target, each replaces its
+//! policy now and then, and time passes in which keys expire.
 //!
 //! The laws, on both stores:
 //!
-//! - Nothing expires that a version still counts. The oracle is the state with every grant that ever came into it, as it is
-//!   before keys expire. No version whose last request is the latest one, or was made so recently that what it saw is not all
-//!   free by its own settings, has more permits left without the expired keys than with them.
-//! - Where a limit holds for every time of some length, no version grants more than its limit of all grants that were ever
-//!   made and that it has to know (`grants.rs`).
+//! - Nothing expires that a version still counts. The oracle is the state with every grant that
+//!   ever came into it, as it is before keys expire. No version whose last request is the latest
+//!   one, or was made so recently that what it saw is not all free by its own settings, has more
+//!   permits left without the expired keys than with them.
+//! - Where a limit holds for every time of some length, no version grants more than its limit of
+//!   all grants that were ever made and that it has to know (`grants.rs`).
 //! - A lock denies until its penalty is over.
-//! - Redis answers and holds what the model does. Times to live in Redis are counted by its own clock, so where the history's
-//!   time passes, each key gets as much less of it, and is deleted at its end.
+//! - Redis answers and holds what the model does. Times to live in Redis are counted by its own
+//!   clock, so where the history's time passes, each key gets as much less of it, and is deleted at
+//!   its end.
 //!
-//! `MODEL_STEPS` sets the number of steps over all algorithms, which take four times as many: as few as the default find a
-//! fault of each kind.
+//! `MODEL_STEPS` sets the number of steps over all algorithms, which take four times as many: as
+//! few as the default find a fault of each kind.
 
 mod grants;
 
@@ -36,7 +38,8 @@ const STEPS_PER_CASE: usize = 40;
 const ALGORITHMS: usize = POLICIES + 1;
 const VERSIONS: usize = 2;
 
-/// In ms. A case takes far less time, so that it makes no difference which keys Redis has counted down meanwhile.
+/// In ms. A case takes far less time, so that it makes no difference which keys Redis has counted
+/// down meanwhile.
 const UNIT: i64 = 100_000_000;
 
 pub(super) fn units(count: u32) -> Duration {
@@ -47,13 +50,14 @@ pub(super) fn units(count: u32) -> Duration {
 pub(super) trait Versioned: Compared {
     /// The least cost of a request.
     const COST: u32 = 1;
-    /// Whether the end of a key's life is the end of what it counts, whatever the policy: it ends the window.
+    /// Whether the end of a key's life is the end of what it counts, whatever the policy: it ends
+    /// the window.
     const EXPIRES_AS_IT_COUNTS: bool = false;
 
     fn versions() -> BoxedStrategy<Self>;
 
-    /// No time of so many ms holds more than the limit; `None` if it may, or if a version with a shorter window removes what
-    /// a longer one counts.
+    /// No time of so many ms holds more than the limit; `None` if it may, or if a version with a
+    /// shorter window removes what a longer one counts.
     fn span(&self) -> Option<i64> {
         None
     }
@@ -76,7 +80,8 @@ enum Step<M> {
 fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
     let version = || 0..2_usize;
     let cost = || (1..7_u32).prop_map(|n| n * M::COST);
-    // No two sums of pauses are a whole number of quarters apart, so that no key expires at the very time of a request.
+    // No two sums of pauses are a whole number of quarters apart, so that no key expires at the
+    // very time of a request.
     let pause = (
         prop_oneof![3 => 0..4_i64, 2 => 0..40_i64],
         100_000..900_000_i64,

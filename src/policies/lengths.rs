@@ -1,5 +1,6 @@
-//! The lengths of the periods that a target has counters of. Clients with other numbers, such as the versions of a service
-//! while it is deployed, count each other's counters by them. All times in ms.
+//! The lengths of the periods that a target has counters of. Clients with other numbers, such as
+//! the versions of a service while it is deployed, count each other's counters by them. All times
+//! in ms.
 
 use super::algorithm::div_ceil;
 
@@ -94,7 +95,8 @@ impl Found {
             let all = self.others.len();
             let windows = self.others.iter().map(|it| it.window);
             let longest = windows.fold(window, i64::max);
-            // A counter that is about to leave that window is extended by two of them, and must not outlive its length.
+            // A counter that is about to leave that window is extended by two of them, and must not
+            // outlive its length.
             self.others.retain(|it| it.last > now - 3 * longest);
             if self.others.len() == all {
                 break;

@@ -1,9 +1,10 @@
 //! What follows from the numbers of a policy.
 
-/// For a policy, from the text that it is printed as and its numbers: getters, `Display`, and with the feature `serde` its
-/// fields. `new` has those of the constructor of this name, `with` those that it sets otherwise unless they are left out, each
-/// by a method. A number stands with its name, its type and the name of its field. The last line is for a policy that can be
-/// aligned to the clock: what starts then, and what is a whole number of seconds.
+/// For a policy, from the text that it is printed as and its numbers: getters, `Display`, and with
+/// the feature `serde` its fields. `new` has those of the constructor of this name, `with` those
+/// that it sets otherwise unless they are left out, each by a method. A number stands with its
+/// name, its type and the name of its field. The last line is for a policy that can be aligned to
+/// the clock: what starts then, and what is a whole number of seconds.
 macro_rules! numbers {
     (
         $Policy:ident, $text:literal;

@@ -1,14 +1,15 @@
 //! Tokens that come in at a steady rate: the arithmetic of a TokenBucket and of a QuotaBucket.
 //!
-//! Only whole tokens come in, and the time of the last refill moves by what those took, so the time of a token's fraction
-//! goes on counting and in the long run the rate is exact. Where that is no whole unit of time, the rest is kept beside it.
+//! Only whole tokens come in, and the time of the last refill moves by what those took, so the time
+//! of a token's fraction goes on counting and in the long run the rate is exact. Where that is no
+//! whole unit of time, the rest is kept beside it.
 
 use super::algorithm::div_ceil;
 use crate::policies::answer::Answer;
 use crate::window::At;
 
-/// `rate` tokens come in with each `period`, up to `capacity`. The period and the times of [`Tokens`] are in a unit of time of
-/// this many ms, all other times in ms.
+/// `rate` tokens come in with each `period`, up to `capacity`. The period and the times of
+/// [`Tokens`] are in a unit of time of this many ms, all other times in ms.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Refill {
     pub(super) capacity: i64,

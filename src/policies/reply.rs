@@ -1,7 +1,7 @@
 //! The answers to a call's requests, computed from the state that a script returns.
 //!
-//! A script decides how much is taken. The answer to each request follows from the state that the script found, by the
-//! same steps that the store in memory takes.
+//! A script decides how much is taken. The answer to each request follows from the state that the
+//! script found, by the same steps that the store in memory takes.
 
 use smallvec::SmallVec;
 
@@ -98,8 +98,9 @@ impl TargetReply {
         }
     }
 
-    /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts read numbers up to
-    /// 2^53, the largest that Lua counts exactly. The numbers of an RRateLimiter are not used in sums.
+    /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts
+    /// read numbers up to 2^53, the largest that Lua counts exactly. The numbers of an RRateLimiter
+    /// are not used in sums.
     fn can_be_counted_with(&self, model: &dyn AnyModel) -> bool {
         const LARGEST: u64 = 1 << 53;
         let times = [self.server, self.now, self.locked_for];

@@ -38,8 +38,8 @@ impl SharedRate {
         }
     }
 
-    /// A limiter that has this rate from its first request on. If the rate has no keep alive, it expires an interval
-    /// after its last request.
+    /// A limiter that has this rate from its first request on. If the rate has no keep alive, it
+    /// expires an interval after its last request.
     pub(crate) fn owned(client_id: Arc<str>, rate: Rate) -> Result<Self> {
         let set_up = SetUp::expiring(rate.validate()?);
         Ok(Self {

@@ -26,7 +26,8 @@ impl Starts {
         Ok(())
     }
 
-    /// The unit at whose start something of this length begins, both in ms; 0 if it begins with the first request.
+    /// The unit at whose start something of this length begins, both in ms; 0 if it begins with the
+    /// first request.
     pub(super) fn unit(self, length: i64) -> i64 {
         let whole = |unit: &&i64| length % **unit == 0;
         match self {

@@ -1,5 +1,5 @@
-//! A target in memory. Its name, its state and its lock are one allocation, so that a decision reads few cache lines: of
-//! many targets, hardly any is in the processor's cache.
+//! A target in memory. Its name, its state and its lock are one allocation, so that a decision
+//! reads few cache lines: of many targets, hardly any is in the processor's cache.
 
 use smallvec::SmallVec;
 
@@ -61,7 +61,8 @@ impl StoredTarget {
         model.new_target(name.into())
     }
 
-    /// Checks one request. `passed` is the time by the client's clock if it has its own, `read` by the store's.
+    /// Checks one request. `passed` is the time by the client's clock if it has its own, `read` by
+    /// the store's.
     #[inline]
     pub(crate) fn check(
         &mut self,

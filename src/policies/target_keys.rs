@@ -1,9 +1,10 @@
 //! The keys of one target in memory, where two kinds of limiters may use the same target.
 //!
-//! A kind works on a state of its own, which holds its keys. When another kind uses the target, the state is converted
-//! to the keys that it has in Redis, and the other kind's state is made of the keys that it uses. So two kinds on one
-//! target give the answers that they give over Redis: a key with another kind's content is a bad state, a key that both
-//! use alike is shared, and kinds without a common key do not affect each other.
+//! A kind works on a state of its own, which holds its keys. When another kind uses the target, the
+//! state is converted to the keys that it has in Redis, and the other kind's state is made of the
+//! keys that it uses. So two kinds on one target give the answers that they give over Redis: a key
+//! with another kind's content is a bad state, a key that both use alike is shared, and kinds
+//! without a common key do not affect each other.
 
 use std::any::Any;
 use std::fmt;

@@ -1,8 +1,9 @@
 //! An acquire call: what it asks for, and how far it has come.
 //!
-//! A call has an id and outlives its attempts. An attempt may be repeated, on another connection or by another runtime,
-//! and the call is granted once. Its outcome belongs to one party: the caller that reads the answer or, if the caller
-//! is gone, the party that gives the permits back. [`AcquireCall::claim`] decides which.
+//! A call has an id and outlives its attempts. An attempt may be repeated, on another connection or
+//! by another runtime, and the call is granted once. Its outcome belongs to one party: the caller
+//! that reads the answer or, if the caller is gone, the party that gives the permits back.
+//! [`AcquireCall::claim`] decides which.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -116,8 +117,9 @@ impl AcquireCall {
         }
     }
 
-    /// Notes an attempt that is about to be made, and returns the earlier ones. This orders the attempts: of those made
-    /// at the same time, all but the first wait for the deadlines of the others.
+    /// Notes an attempt that is about to be made, and returns the earlier ones. This orders the
+    /// attempts: of those made at the same time, all but the first wait for the deadlines of the
+    /// others.
     ///
     /// Fails if the outcome is claimed: nobody would look for what the attempt takes.
     #[cfg(any(feature = "redis", feature = "test-util", test))]
@@ -142,7 +144,8 @@ impl AcquireCall {
         });
     }
 
-    /// The server got an attempt after its deadline, when its clock showed `now`. Another copy of it may have come in time.
+    /// The server got an attempt after its deadline, when its clock showed `now`. Another copy of
+    /// it may have come in time.
     #[cfg(feature = "redis")]
     pub(crate) fn note_deadline_exceeded(&self, attempt: Attempt, now: i64) {
         let mut attempts = self.attempts.lock();
@@ -151,7 +154,8 @@ impl AcquireCall {
         }
     }
 
-    /// Until when another attempt can arrive that takes permits where it does not find the grant of this call.
+    /// Until when another attempt can arrive that takes permits where it does not find the grant of
+    /// this call.
     ///
     /// The first one either took the permits, or its deadline had passed when another one did.
     #[cfg(feature = "redis")]
@@ -183,8 +187,8 @@ impl AcquireCall {
         answer
     }
 
-    /// Claims the outcome; `false` if it is claimed already. No attempt is noted from then on, except one that is being
-    /// noted now: [`attempts_made`](Self::attempts_made) waits for it.
+    /// Claims the outcome; `false` if it is claimed already. No attempt is noted from then on,
+    /// except one that is being noted now: [`attempts_made`](Self::attempts_made) waits for it.
     pub(crate) fn claim(&self) -> bool {
         !self.is_claimed.swap(true, Ordering::Relaxed)
     }

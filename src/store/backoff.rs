@@ -44,7 +44,8 @@ impl Backoff {
     }
 }
 
-/// Between half the pause and all of it, so that many clients do not return at the same moment. `random` is from 0 to 1.
+/// Between half the pause and all of it, so that many clients do not return at the same moment.
+/// `random` is from 0 to 1.
 pub(crate) fn shortened(pause: Duration, random: f64) -> Duration {
     pause.mul_f64(0.5 + random / 2.0)
 }

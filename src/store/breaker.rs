@@ -1,10 +1,12 @@
-//! A circuit breaker: while a server is down, calls to it are refused at once instead of waiting for it.
+//! A circuit breaker: while a server is down, calls to it are refused at once instead of waiting
+//! for it.
 //!
-//! Each connection has one, so there is one for each runtime and each node of a cluster: no runtime waits for a probe
-//! that another one makes. It opens when the server cannot be connected to, or when consecutive calls use up their time
-//! without an answer, or are refused as all calls are. A refusal that concerns one call only is an answer, as is any other
-//! answer to one of its attempts. A new connection, or else the end of a pause, half opens it. Then one call at a time is
-//! sent, and an answer closes it.
+//! Each connection has one, so there is one for each runtime and each node of a cluster: no runtime
+//! waits for a probe that another one makes. It opens when the server cannot be connected to, or
+//! when consecutive calls use up their time without an answer, or are refused as all calls are. A
+//! refusal that concerns one call only is an answer, as is any other answer to one of its attempts.
+//! A new connection, or else the end of a pause, half opens it. Then one call at a time is sent,
+//! and an answer closes it.
 
 mod state;
 
@@ -280,7 +282,8 @@ impl Drop for Breaker {
         let has_outage = self.state.borrow().has_outage();
         self.note_health(true);
         if has_outage {
-            // The client uses the server no more, as a node that has left its cluster. Who shows states would show it for ever.
+            // The client uses the server no more, as a node that has left its cluster. Who shows
+            // states would show it for ever.
             self.tell(Change::Closed, None);
         }
     }
@@ -343,7 +346,8 @@ impl Breaker {
     }
 }
 
-/// Makes a call unless the breaker refuses it; then nothing was sent. A call without patience ends when the breaker opens.
+/// Makes a call unless the breaker refuses it; then nothing was sent. A call without patience ends
+/// when the breaker opens.
 pub(crate) async fn guarded<T>(
     breaker: &Arc<Breaker>,
     patience: Patience,
@@ -369,7 +373,8 @@ pub(crate) async fn guarded<T>(
     result.map_err(|error| breaker.name_server(error))
 }
 
-/// Whether a call with this deadline has used up its time: it ends a little before if another attempt makes no sense.
+/// Whether a call with this deadline has used up its time: it ends a little before if another
+/// attempt makes no sense.
 fn is_over(deadline: Instant) -> bool {
     const REST: Duration = Duration::from_millis(5);
     Instant::now() + REST >= deadline

@@ -1,4 +1,5 @@
-//! Limiters that keep another rate than the one that requests would have created them with: each is reported once.
+//! Limiters that keep another rate than the one that requests would have created them with: each is
+//! reported once.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -11,7 +12,8 @@ use crate::window::Settings;
 /// The most that are remembered, some 100 kB; one more clears them.
 const CAPACITY: usize = 4_096;
 
-/// What was reported, by a hash of the limiter's name and of both settings. If two share a hash, one is not reported.
+/// What was reported, by a hash of the limiter's name and of both settings. If two share a hash,
+/// one is not reported.
 #[derive(Debug, Default)]
 pub(crate) struct LeftRates {
     hasher: RandomState,

@@ -1,10 +1,11 @@
-//! Limiters in this process: the pure model behind a lock, and a clock. While the clock shows the same millisecond,
-//! permits are taken without the lock, see [`fast_path`].
+//! Limiters in this process: the pure model behind a lock, and a clock. While the clock shows the
+//! same millisecond, permits are taken without the lock, see [`fast_path`].
 //!
-//! The state of a policy's target stands beside its name, and the lock of its shard is the only one. What has handles or
-//! takes part in a decision by several limiters is a limiter with a lock of its own. The holder of a shard's lock may take
-//! a limiter's lock, but not the other way round. A decision by several limiters first finds them all and then locks them
-//! in the order of their names.
+//! The state of a policy's target stands beside its name, and the lock of its shard is the only
+//! one. What has handles or takes part in a decision by several limiters is a limiter with a lock
+//! of its own. The holder of a shard's lock may take a limiter's lock, but not the other way round.
+//! A decision by several limiters first finds them all and then locks them in the order of their
+//! names.
 
 mod client;
 mod client_limiter;
@@ -61,7 +62,8 @@ struct MemoryStoreInner {
     clock: TokioClock,
     /// With a key of its own, so that nobody can choose names that meet in one place.
     hasher: RandomState,
-    /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for each other.
+    /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for
+    /// each other.
     shards: [Mutex<Shard>; SHARDS],
     sweep: Sweep,
 }
@@ -101,8 +103,9 @@ impl MemoryStore {
 
     /// Drops all limiters that have expired, and gives back the memory that they took.
     ///
-    /// Requests do the same bit by bit, whichever limiter they are for, and visit every limiter every few seconds. So
-    /// this is for a store that receives no requests. It takes some 100 ns for each limiter in the store.
+    /// Requests do the same bit by bit, whichever limiter they are for, and visit every limiter
+    /// every few seconds. So this is for a store that receives no requests. It takes some 100 ns
+    /// for each limiter in the store.
     ///
     /// ```
     /// use redisson_rate_limiter::{FixedWindow, MemoryStore, RedissonClient};
@@ -125,9 +128,10 @@ impl MemoryStore {
         }
     }
 
-    /// Moves the clock of this store on, by whole milliseconds: with the feature `test-util`, for tests that do not pause tokio's
-    /// time. Windows pass, permits come back, and keys and penalties end. Those who wait for permits sleep by tokio's
-    /// clock: where a test has waiters, pause that, and `tokio::time::advance` moves both.
+    /// Moves the clock of this store on, by whole milliseconds: with the feature `test-util`, for
+    /// tests that do not pause tokio's time. Windows pass, permits come back, and keys and
+    /// penalties end. Those who wait for permits sleep by tokio's clock: where a test has waiters,
+    /// pause that, and `tokio::time::advance` moves both.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -149,7 +153,8 @@ impl MemoryStore {
         self.0.clock.advance(millis);
     }
 
-    /// The same, one part after another, so that other tasks go on. Returns whether nothing is left.
+    /// The same, one part after another, so that other tasks go on. Returns whether nothing is
+    /// left.
     async fn shrink_in_parts(&self) -> bool {
         let mut is_empty = true;
         for place in 0..SHARDS {
@@ -191,11 +196,13 @@ impl MemoryStoreInner {
     #[inline]
     fn shard_of(&self, name: &str) -> (MutexGuard<'_, Shard>, u64) {
         let hash = hash_of(&self.hasher, name.as_bytes());
-        // By bits that a table of any size in memory does not use: it takes the lowest ones and the highest seven.
+        // By bits that a table of any size in memory does not use: it takes the lowest ones and the
+        // highest seven.
         (self.shard((hash >> 48) as usize % SHARDS), hash)
     }
 
-    /// The time of a request, in ms. If it is time, visits expired limiters. The caller holds no lock.
+    /// The time of a request, in ms. If it is time, visits expired limiters. The caller holds no
+    /// lock.
     #[inline]
     fn request_time(&self) -> i64 {
         let now = self.clock.now();

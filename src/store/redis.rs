@@ -1,8 +1,10 @@
-//! Limiters in Redis: a typed step becomes keys and arguments, a script runs, and its reply becomes typed.
+//! Limiters in Redis: a typed step becomes keys and arguments, a script runs, and its reply becomes
+//! typed.
 //!
-//! A call takes at most the response timeout. Within it, a call that did not reach the server is sent again. A call
-//! whose answer was lost is sent again only if the script recognizes the repetition, as acquire does by its call id, or
-//! if it only reads. A call that reaches the server after its deadline takes nothing, so giving up is safe.
+//! A call takes at most the response timeout. Within it, a call that did not reach the server is
+//! sent again. A call whose answer was lost is sent again only if the script recognizes the
+//! repetition, as acquire does by its call id, or if it only reads. A call that reaches the server
+//! after its deadline takes nothing, so giving up is safe.
 
 mod acquire;
 mod acquire_answer;
@@ -67,8 +69,8 @@ use retry::{Attempts, Repeat};
 use server_time::ServerTime;
 use shared_calls::SharedCalls;
 
-/// The most leases that are settled at a time. With the last handle of a limiter for keys end all of its leases, and the first
-/// attempt of each is to have its answer in time.
+/// The most leases that are settled at a time. With the last handle of a limiter for keys end all
+/// of its leases, and the first attempt of each is to have its answer in time.
 const MOST_SETTLED: usize = 512;
 
 /// Cheap to clone; clones share everything.
@@ -188,7 +190,8 @@ impl RedisStore {
         }
     }
 
-    /// Tells the breaker how a call ended that had time until `deadline`. An error names the server.
+    /// Tells the breaker how a call ended that had time until `deadline`. An error names the
+    /// server.
     fn noted<T>(&self, key: &str, result: Result<T>, deadline: Instant) -> Result<T> {
         let is_answered = !matches!(&result, Err(error) if error.is_unavailable());
         if is_answered && self.connection.is_healthy() {

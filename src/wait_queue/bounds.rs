@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 use crate::event::QueueTime;
 use crate::window::SetUp;
 
-/// A caller that waits, from its arrival until it has its answer or leaves. Dropping it makes room for the next one.
+/// A caller that waits, from its arrival until it has its answer or leaves. Dropping it makes room
+/// for the next one.
 pub(crate) struct Arrival {
     queue: Arc<Queue>,
     pub(super) arrived: Arrived,
@@ -30,7 +31,8 @@ impl Arrival {
 }
 
 impl WaitQueue {
-    /// Counts the caller as a waiter that arrives now, unless there are `max` already. A refused caller is never counted.
+    /// Counts the caller as a waiter that arrives now, unless there are `max` already. A refused
+    /// caller is never counted.
     pub(crate) fn arrive(&self, max: usize) -> Result<Arrival> {
         // In an outage the driver asks for the head.
         let may_try = !self.queue.has_outage() || self.queue.has_lease();

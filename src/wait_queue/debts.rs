@@ -1,8 +1,8 @@
-//! What was used beyond what was granted: taken in any case, so that fewer permits than none may be left, and later
-//! requests wait for them.
+//! What was used beyond what was granted: taken in any case, so that fewer permits than none may be
+//! left, and later requests wait for them.
 //!
-//! Debts of one limiter share calls, unless the store decides at once. Nothing gives them back: what was used stays used,
-//! also if the caller is gone.
+//! Debts of one limiter share calls, unless the store decides at once. Nothing gives them back:
+//! what was used stays used, also if the caller is gone.
 
 use std::iter;
 use std::sync::Arc;

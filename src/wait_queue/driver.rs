@@ -89,8 +89,8 @@ impl Driver {
         }
     }
 
-    /// Waits for the answer to a call. If it is silent, and the breaker refuses others, substitutes serve waiters in the
-    /// meantime, also those of the call.
+    /// Waits for the answer to a call. If it is silent, and the breaker refuses others, substitutes
+    /// serve waiters in the meantime, also those of the call.
     async fn answer_to<T>(&self, calling: impl Future<Output = Result<T>>) -> Result<T> {
         let mut calling = pin!(calling);
         let queue = &self.queue;
@@ -149,7 +149,8 @@ impl Driver {
                 (None, self.queue.step(failed), false)
             }
         };
-        // If the call is reclaimed as well, that finds what another attempt takes later, and a grant goes back once.
+        // If the call is reclaimed as well, that finds what another attempt takes later, and a
+        // grant goes back once.
         if let Some(grant) = unclaimed {
             self.queue.give_back(grant);
         }

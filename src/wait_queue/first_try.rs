@@ -86,7 +86,8 @@ impl WaitQueue {
         }
     }
 
-    /// Makes the call of a first try, and returns its answer, or how the first try ended without one.
+    /// Makes the call of a first try, and returns its answer, or how the first try ended without
+    /// one.
     async fn first_call(
         &self,
         sequence: u64,
@@ -137,7 +138,8 @@ impl WaitQueue {
 }
 
 impl Queue {
-    /// The answer to a first try, or `None` if that takes so long that its caller is to join the queue, in which others wait.
+    /// The answer to a first try, or `None` if that takes so long that its caller is to join the
+    /// queue, in which others wait.
     pub(super) async fn unless_late<T>(
         self: &Arc<Self>,
         sequence: u64,
@@ -163,8 +165,8 @@ impl Queue {
         None
     }
 
-    /// The answer of the queue or of a first try that is not over, whichever is first. `None` if the first try leaves its
-    /// waiter to the queue.
+    /// The answer of the queue or of a first try that is not over, whichever is first. `None` if
+    /// the first try leaves its waiter to the queue.
     pub(super) async fn late_answer(
         self: &Arc<Self>,
         sequence: u64,

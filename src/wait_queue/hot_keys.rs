@@ -1,8 +1,8 @@
-//! The keys that are asked for again and again, each with something that is kept for it: in bounded memory, however many keys
-//! there are.
+//! The keys that are asked for again and again, each with something that is kept for it: in bounded
+//! memory, however many keys there are.
 //!
-//! A key gets its place when it is asked for again soon, and loses it when it is idle and others come: so keys that are asked for
-//! once take no memory.
+//! A key gets its place when it is asked for again soon, and loses it when it is idle and others
+//! come: so keys that are asked for once take no memory.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 const SMALLEST_SWEEP: usize = 64;
 
-/// The longest time between two searches for idle keys while all places are taken, however long leases may be.
+/// The longest time between two searches for idle keys while all places are taken, however long
+/// leases may be.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The most keys with a place.
@@ -71,7 +72,8 @@ impl<T: Kept> HotKeys<T> {
         self.read().by_key.get(key).map(Arc::clone)
     }
 
-    /// Notes that the key was asked for. Returns what is kept for it, or made if it has earned a place.
+    /// Notes that the key was asked for. Returns what is kept for it, or made if it has earned a
+    /// place.
     pub(crate) fn ask(&self, key: &str, make: impl FnOnce() -> T) -> Option<Arc<T>> {
         if let Some(kept) = self.get(key) {
             return Some(kept);

@@ -1,5 +1,6 @@
-//! Handovers between threads, in many interleavings of the unchanged code: waiters are served, in order; a caller that
-//! left keeps nothing; no wake-up is lost. Time stands still, so that only notifications make progress.
+//! Handovers between threads, in many interleavings of the unchanged code: waiters are served, in
+//! order; a caller that left keeps nothing; no wake-up is lost. Time stands still, so that only
+//! notifications make progress.
 
 mod composing;
 mod ledger_store;

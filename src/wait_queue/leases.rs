@@ -1,10 +1,11 @@
-//! The leases of one limiter in this process: which it holds, when the next one is due, and what was used of those
-//! that end. The calls are in [`leasing`](super::leasing).
+//! The leases of one limiter in this process: which it holds, when the next one is due, and what
+//! was used of those that end. The calls are in [`leasing`](super::leasing).
 //!
-//! A lease is taken ahead as demand was lately. While it is used, the next one is due when it is nearly used up or nearly
-//! over, so a lease that nobody uses is the last one. A lease ends when its time is over, when it is used up, when the
-//! last handle that wants leases is dropped, and when this client changes the limiter. Where the store denies, permits
-//! are scarce: then nothing is leased for a while, and what is left of the leases goes back.
+//! A lease is taken ahead as demand was lately. While it is used, the next one is due when it is
+//! nearly used up or nearly over, so a lease that nobody uses is the last one. A lease ends when
+//! its time is over, when it is used up, when the last handle that wants leases is dropped, and
+//! when this client changes the limiter. Where the store denies, permits are scarce: then nothing
+//! is leased for a while, and what is left of the leases goes back.
 
 mod demand;
 mod lease;
@@ -32,7 +33,8 @@ use lease::{Lease, Terms};
 /// The current lease and the next one.
 const MOST_HELD: usize = 2;
 
-/// For how long nothing is leased after a denial, or without an answer. Longer than a queue that is denied sleeps.
+/// For how long nothing is leased after a denial, or without an answer. Longer than a queue that is
+/// denied sleeps.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1_500);
 
 pub(super) struct Leases {
@@ -69,7 +71,8 @@ impl Calls {
 
 type Held = SmallVec<[Arc<Lease>; MOST_HELD]>;
 
-/// The permits that the store had left when the last lease was taken: those of the leases before were in use then.
+/// The permits that the store had left when the last lease was taken: those of the leases before
+/// were in use then.
 fn beyond(held: &Held) -> i64 {
     held.last().map_or(0, |last| last.terms.beyond)
 }
@@ -224,7 +227,8 @@ impl Leases {
         self.held.load().is_empty()
     }
 
-    /// The store has granted so many permits to callers, or denied a request that is worth another try after some time.
+    /// The store has granted so many permits to callers, or denied a request that is worth another
+    /// try after some time.
     pub(super) fn note(
         &self,
         (interval, set_up): (Duration, Option<SetUp>),
@@ -274,7 +278,8 @@ impl Leases {
         todo
     }
 
-    /// Ends the leases before their time, as the limiter changes. Nothing is leased until a request has found what it is then.
+    /// Ends the leases before their time, as the limiter changes. Nothing is leased until a request
+    /// has found what it is then.
     pub(super) fn end(&self) -> Todo {
         let mut book = self.book.lock();
         book.known = None;
@@ -306,7 +311,8 @@ impl Leases {
         book.demand.pause(pause, now);
     }
 
-    /// The store's answer to the call of the next lease, which granted so many permits. Returns when it ends.
+    /// The store's answer to the call of the next lease, which granted so many permits. Returns
+    /// when it ends.
     pub(super) fn granted(
         &self,
         plan: &Plan,
@@ -346,7 +352,8 @@ impl Leases {
         }));
         let is_usable = lease.terms.lasts_from(now) > 0 && lease.terms.suits_limiter();
         if !is_usable {
-            // It is too short for this store, came late, or was taken of a limiter that others have changed.
+            // It is too short for this store, came late, or was taken of a limiter that others have
+            // changed.
             book.demand.pause(LONGEST_PAUSE, now.at);
         }
         if !is_usable || book.holds.is_empty() || book.ended != plan.ended {

@@ -1,8 +1,9 @@
 //! The calls for [leases](super::leases), and the requests that these serve.
 //!
-//! A request that a lease can serve is granted at once, before the breaker is asked. The calls are made in the background,
-//! so no caller waits for one, and none depends on a caller's runtime. Waiters are served in order: who arrives takes of a
-//! lease only if nobody waits, and the driver gives the front of the queue what a lease has, before it makes a call.
+//! A request that a lease can serve is granted at once, before the breaker is asked. The calls are
+//! made in the background, so no caller waits for one, and none depends on a caller's runtime.
+//! Waiters are served in order: who arrives takes of a lease only if nobody waits, and the driver
+//! gives the front of the queue what a lease has, before it makes a call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,8 +42,9 @@ impl Drop for LeaseHold {
     }
 }
 
-/// While it lives, nothing is leased, because a call of this client changes the limiter: a lease that is taken before the
-/// change would be forgotten by it. Those that there are have ended, and so does one whose call is under way, when it comes.
+/// While it lives, nothing is leased, because a call of this client changes the limiter: a lease
+/// that is taken before the change would be forgotten by it. Those that there are have ended, and
+/// so does one whose call is under way, when it comes.
 pub(crate) struct LeaseStop {
     queue: Arc<Queue>,
     is_over: bool,
@@ -61,7 +63,8 @@ impl Drop for LeaseStop {
             self.queue.lease_stops.fetch_sub(1, Ordering::SeqCst);
             return;
         }
-        // Without an answer the call may still change the limiter, until its deadline at the latest.
+        // Without an answer the call may still change the limiter, until its deadline at the
+        // latest.
         let over = Self {
             queue: Arc::clone(&self.queue),
             is_over: true,
@@ -76,7 +79,8 @@ impl Drop for LeaseStop {
 }
 
 impl WaitQueue {
-    /// Permits may be leased for up to this long, while the result lives. `None` if the store decides at once.
+    /// Permits may be leased for up to this long, while the result lives. `None` if the store
+    /// decides at once.
     pub(crate) fn hold_lease(&self, up_to: Duration) -> Option<LeaseHold> {
         let queue = &self.queue;
         if queue.store.decides_at_once() {
@@ -91,7 +95,8 @@ impl WaitQueue {
         })
     }
 
-    /// Whether one request is granted, if that can be decided without waiting. The grant has no id to refund it by.
+    /// Whether one request is granted, if that can be decided without waiting. The grant has no id
+    /// to refund it by.
     #[inline]
     pub(crate) fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
         if let Some(leases) = self.queue.leases.get()
@@ -105,7 +110,8 @@ impl WaitQueue {
         self.store().try_acquire_now(permits)
     }
 
-    /// Decides one request, if that is possible without waiting: returns the id of its grant and the answer.
+    /// Decides one request, if that is possible without waiting: returns the id of its grant and
+    /// the answer.
     #[inline]
     pub(crate) fn acquire_now(
         &self,
@@ -298,7 +304,8 @@ impl Asking {
         let Some(leases) = queue.leases.get() else {
             return;
         };
-        // Without the settings: a call that arrives when the limiter has been changed or deleted must not undo that.
+        // Without the settings: a call that arrives when the limiter has been changed or deleted
+        // must not undo that.
         let call = AcquireCall::new(Requests::part(permits, PART));
         let call = Arc::new(call.with_ahead(Some(Ahead::Lease(lasts))));
         let sent = queue.moment();

@@ -1,12 +1,14 @@
 //! How a waiter leaves: its future is dropped, or its time is up.
 //!
-//! Either way its [`PlaceInQueue`](super::waiter::PlaceInQueue) is dropped, which closes the channel of its answer in one step of the
-//! state. So each step finds a waiter either present or gone, and a waiter that has left keeps no permit:
+//! Either way its [`PlaceInQueue`](super::waiter::PlaceInQueue) is dropped, which closes the
+//! channel of its answer in one step of the state. So each step finds a waiter either present or
+//! gone, and a waiter that has left keeps no permit:
 //! - If it had its answer, the grant goes back to the store.
-//! - If it was queued, it is removed. If it was the head, the time of the next call is computed anew.
-//! - If its call is in flight and other waiters share the call, what is granted to it goes to the next waiters that it
-//!   fits when the answer arrives, or else back to the store. As the others may be on runtimes that never read the
-//!   answer, a task watches the call.
+//! - If it was queued, it is removed. If it was the head, the time of the next call is computed
+//!   anew.
+//! - If its call is in flight and other waiters share the call, what is granted to it goes to the
+//!   next waiters that it fits when the answer arrives, or else back to the store. As the others
+//!   may be on runtimes that never read the answer, a task watches the call.
 //! - If it was the last one that waited for the call, the store reclaims the call.
 //!
 //! None of this needs the runtime of the waiter. The steps are in `state/leaving.rs`.
@@ -31,8 +33,8 @@ pub(crate) async fn within<F: Future>(until: Option<Instant>, future: F) -> Opti
 }
 
 impl Queue {
-    /// Removes a waiter whose receiver `close` closes under the lock, so that each step of the state sees a waiter
-    /// either present or gone. `close` returns the answer it had, if any.
+    /// Removes a waiter whose receiver `close` closes under the lock, so that each step of the
+    /// state sees a waiter either present or gone. `close` returns the answer it had, if any.
     pub(super) fn leave(
         self: &Arc<Self>,
         sequence: u64,
@@ -53,8 +55,8 @@ impl Queue {
         }
     }
 
-    /// Takes a call that a waiter has left away from its driver, if the driver has not ended it in the time that a call
-    /// takes.
+    /// Takes a call that a waiter has left away from its driver, if the driver has not ended it in
+    /// the time that a call takes.
     fn watch(self: &Arc<Self>) {
         let queue = Arc::clone(self);
         let watching = async move {

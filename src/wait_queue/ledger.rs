@@ -1,4 +1,5 @@
-//! A limiter as a store keeps it, for tests: a grant is a member, found by its id while any of it is in use.
+//! A limiter as a store keeps it, for tests: a grant is a member, found by its id while any of it
+//! is in use.
 
 use crate::grant::Grant;
 use crate::store::AcquireCall;

@@ -1,8 +1,10 @@
-//! Waiters while the store is away: they keep their places. So they are served in order, by a substitute during the outage
-//! and by the store afterwards, and the first call after the outage asks for the head.
+//! Waiters while the store is away: they keep their places. So they are served in order, by a
+//! substitute during the outage and by the store afterwards, and the first call after the outage
+//! asks for the head.
 //!
-//! A breaker refuses the queue's calls. The driver waits until it no longer does, and asks a [`Substitute`] for those who
-//! have one in the meantime. A call that fails returns its waiters to their places.
+//! A breaker refuses the queue's calls. The driver waits until it no longer does, and asks a
+//! [`Substitute`] for those who have one in the meantime. A call that fails returns its waiters to
+//! their places.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +68,8 @@ impl Queue {
         breaker.is_some_and(|breaker| breaker.has_outage())
     }
 
-    /// Makes a call unless the breaker refuses it. If all of its waiters stay, it ends when the breaker opens.
+    /// Makes a call unless the breaker refuses it. If all of its waiters stay, it ends when the
+    /// breaker opens.
     pub(super) async fn guarded<T>(
         &self,
         all_stay: bool,

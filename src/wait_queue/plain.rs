@@ -23,20 +23,24 @@ pub(super) struct Plain {
 pub(super) struct Request {
     pub(super) permits: u32,
     pub(super) set_up: Option<SetUp>,
-    /// The greatest age of an answer that may deny the request. Zero leaves every decision to the store.
+    /// The greatest age of an answer that may deny the request. Zero leaves every decision to the
+    /// store.
     pub(super) at_most: Duration,
-    /// Whether the request is probably denied like the one before it. Then it makes no direct call, so that one call
-    /// answers all requests of its kind.
+    /// Whether the request is probably denied like the one before it. Then it makes no direct call,
+    /// so that one call answers all requests of its kind.
     pub(super) is_shared: bool,
-    /// Whether it is decided in another way if the store does not answer. Then what its call took goes back.
+    /// Whether it is decided in another way if the store does not answer. Then what its call took
+    /// goes back.
     pub(super) is_decided_anyway: bool,
-    /// Whether a waiter makes it, who notes what its grant says in the step in which it leaves the queue.
+    /// Whether a waiter makes it, who notes what its grant says in the step in which it leaves the
+    /// queue.
     pub(super) is_first_try: bool,
     pub(super) queue_time: QueueTime,
 }
 
 impl Request {
-    /// A waiter's request, which the store decides. Without an answer the waiter asks again if it `stays`.
+    /// A waiter's request, which the store decides. Without an answer the waiter asks again if it
+    /// `stays`.
     pub(super) fn of_first_try(
         permits: u32,
         set_up: Option<SetUp>,

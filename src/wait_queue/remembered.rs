@@ -1,4 +1,5 @@
-//! Requests that the store's last answer denies, and the calls that drop it. See [`LastAnswer`](super::state::LastAnswer).
+//! Requests that the store's last answer denies, and the calls that drop it. See
+//! [`LastAnswer`](super::state::LastAnswer).
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -15,9 +16,11 @@ use crate::event::QueueTime;
 use crate::store::{AcquireCall, OnDone};
 use crate::window::{Ahead, Answer, Requests, SetUp};
 
-/// A call under way. Unless its answer says otherwise, it may change the limiter until its deadline.
+/// A call under way. Unless its answer says otherwise, it may change the limiter until its
+/// deadline.
 ///
-/// Each call by which this client changes the limiter is one of these: until it is over, nothing is remembered.
+/// Each call by which this client changes the limiter is one of these: until it is over, nothing is
+/// remembered.
 pub(crate) struct Sending {
     queue: Arc<Queue>,
     sent: Sent,
@@ -130,7 +133,8 @@ impl WaitQueue {
         self.queue.sending(Effect::Takes(Some(set_up)), deadline)
     }
 
-    /// The denial of a request, if an answer of the store that is no older than `at_most` denies it.
+    /// The denial of a request, if an answer of the store that is no older than `at_most` denies
+    /// it.
     pub(crate) fn remembered(
         &self,
         permits: u32,
@@ -146,9 +150,9 @@ impl WaitQueue {
         last_answer.denial(&request, changes, Instant::now())
     }
 
-    /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is probably denied again,
-    /// requests that arrive in the meantime share its answer. If it `is_decided_anyway`, what it took without an answer
-    /// goes back.
+    /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is
+    /// probably denied again, requests that arrive in the meantime share its answer. If it
+    /// `is_decided_anyway`, what it took without an answer goes back.
     pub(crate) fn check_remembering(
         &self,
         permits: u32,
@@ -175,7 +179,8 @@ impl WaitQueue {
         async move {
             let calls = self.queue.lease_calls();
             let checked = self.plain.ask(&(), &request).await?;
-            // A lease may have been taken or given back in the meantime, or is being given back because of this denial.
+            // A lease may have been taken or given back in the meantime, or is being given back
+            // because of this denial.
             if !checked.decision.is_granted()
                 && let Some(calls) = match calls {
                     Some(calls) => calls.were_made().then_some(calls),
@@ -224,8 +229,8 @@ impl Queue {
         }
     }
 
-    /// Permits are given back without a caller: runs when they are. Until then no answer is remembered, as it may count
-    /// them.
+    /// Permits are given back without a caller: runs when they are. Until then no answer is
+    /// remembered, as it may count them.
     pub(super) fn giving_back(self: &Arc<Self>) -> OnDone {
         let sending = self.sending(Effect::GivesBack, self.store.call_deadline());
         Box::new(move || {

@@ -33,8 +33,8 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// The ms for which they can still be used, rounded down; 0 once that is over, also by the wall clock, which goes on while the
-    /// machine is suspended.
+    /// The ms for which they can still be used, rounded down; 0 once that is over, also by the wall
+    /// clock, which goes on while the machine is suspended.
     pub(crate) fn left(&self) -> i64 {
         self.sent.left_of(self.lasts, self.queue.moment())
     }
@@ -111,7 +111,8 @@ impl Reports for Option<Reserved> {
 }
 
 impl WaitQueue {
-    /// Takes permits that become available within so many ms; `None` if they become available later.
+    /// Takes permits that become available within so many ms; `None` if they become available
+    /// later.
     pub(crate) async fn reserve(
         &self,
         permits: u32,

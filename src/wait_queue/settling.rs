@@ -1,7 +1,8 @@
-//! Settling: a lease that has ended, or a reservation that was used or dropped, gives back what was not used of it.
+//! Settling: a lease that has ended, or a reservation that was used or dropped, gives back what was
+//! not used of it.
 //!
-//! Nobody waits for it. If the store is away or refuses writes, it is tried again until it takes them, or until the permits would
-//! be back in any case: settling twice changes nothing.
+//! Nobody waits for it. If the store is away or refuses writes, it is tried again until it takes
+//! them, or until the permits would be back in any case: settling twice changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

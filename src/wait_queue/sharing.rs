@@ -1,29 +1,34 @@
 //! How a process with waiters leaves permits to the other processes on its limiter, Java or Rust.
 //!
-//! A queue that asks right when permits come back takes all of them: a Redisson client wakes up to a timer tick of 100
-//! ms later and finds none. So a process that knows of others keeps an account. It owes the others what it takes; what
-//! they take, or decline, reduces the debt. While it owes permits, it leaves some of those that come back to the others
-//! for [`hold`], and only then asks for the rest. Two processes that do so get half each, and a permit is idle no
-//! longer than the others need to take it.
+//! A queue that asks right when permits come back takes all of them: a Redisson client wakes up to
+//! a timer tick of 100 ms later and finds none. So a process that knows of others keeps an account.
+//! It owes the others what it takes; what they take, or decline, reduces the debt. While it owes
+//! permits, it leaves some of those that come back to the others for [`hold`], and only then asks
+//! for the rest. Two processes that do so get half each, and a permit is idle no longer than the
+//! others need to take it.
 //!
-//! **Learning.** The answer to each call says how many permits others have taken since the last one. If they took most of
-//! what was left to them, the process leaves twice as many next time, and otherwise one more than they took: a process
-//! that needs little costs little. If they took nothing, each of their callers may want more than was left: the process
-//! leaves twice as many before it counts them as gone. After some such holds it considers itself alone, and leaves nothing.
+//! **Learning.** The answer to each call says how many permits others have taken since the last
+//! one. If they took most of what was left to them, the process leaves twice as many next time, and
+//! otherwise one more than they took: a process that needs little costs little. If they took
+//! nothing, each of their callers may want more than was left: the process leaves twice as many
+//! before it counts them as gone. After some such holds it considers itself alone, and leaves
+//! nothing.
 //!
-//! If others never took fewer than three permits between two calls, each of their callers may want three. Then one or two
-//! permits are nothing to leave: nobody declined them, and the process goes on owing until three are there at once.
-//! Otherwise a debt to large requests would be paid with permits that are no use to them.
+//! If others never took fewer than three permits between two calls, each of their callers may want
+//! three. Then one or two permits are nothing to leave: nobody declined them, and the process goes
+//! on owing until three are there at once. Otherwise a debt to large requests would be paid with
+//! permits that are no use to them.
 //!
-//! A process that knows of others asks sooner, and for more of the permits, the less it was granted recently. So three
-//! processes get a third each, although none of them owes the two others anything. Asking sooner is what counts: the
-//! process that is behind finds what the others have not taken yet. One that was granted nothing asks before those that
-//! consider themselves alone.
+//! A process that knows of others asks sooner, and for more of the permits, the less it was granted
+//! recently. So three processes get a third each, although none of them owes the two others
+//! anything. Asking sooner is what counts: the process that is behind finds what the others have
+//! not taken yet. One that was granted nothing asks before those that consider themselves alone.
 //!
-//! **Probing.** A starved process takes nothing and is not noticed. So a process that is alone leaves a few permits now
-//! and then, rarely enough to lose no more than a percent of the rate. At the start, until a probe of one permit and
-//! one of several have found no other process, it does so once per interval. With one permit per interval, the least it
-//! can leave is all of it. It does so for one hold in five seconds, which costs two and a half percent.
+//! **Probing.** A starved process takes nothing and is not noticed. So a process that is alone
+//! leaves a few permits now and then, rarely enough to lose no more than a percent of the rate. At
+//! the start, until a probe of one permit and one of several have found no other process, it does
+//! so once per interval. With one permit per interval, the least it can leave is all of it. It does
+//! so for one hold in five seconds, which costs two and a half percent.
 
 #[cfg(test)]
 mod release_tests;
@@ -48,25 +53,28 @@ const HOLDS_PER_INTERVAL: u32 = 9;
 /// After this many holds in which others took nothing, a process considers itself alone.
 const IDLE_HOLDS: u32 = 3;
 
-/// How many thousandths less a process asks for that recently took all permits than one that took none.
+/// How many thousandths less a process asks for that recently took all permits than one that took
+/// none.
 const YIELD: f64 = 600.0;
 
 /// The recent past, as the permits of at most this many intervals.
 const INTERVALS_OF_LATE: f64 = 4.0;
 
-/// Probes hold back a 200th of the rate on average, or one at a time, [`LONGEST_PROBE_PAUSE`] apart.
+/// Probes hold back a 200th of the rate on average, or one at a time, [`LONGEST_PROBE_PAUSE`]
+/// apart.
 const PROBE_COST: u32 = 200;
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_secs(5);
 
-/// The first probes, of one permit and of this many, follow each other fast. Each splits what comes back together.
+/// The first probes, of one permit and of this many, follow each other fast. Each splits what comes
+/// back together.
 const LARGEST_FAST_PROBE: i64 = 8;
 
-/// The longest delay, of a process that recently took all permits: the process with the least goes first. Far more than
-/// the difference in travel time between the calls of two processes.
+/// The longest delay, of a process that recently took all permits: the process with the least goes
+/// first. Far more than the difference in travel time between the calls of two processes.
 const LONGEST_DELAY: Duration = Duration::from_millis(12);
 
-/// A process that was granted nothing recently asks so much sooner than one that considers itself alone, and then 1 ms after
-/// permits are back.
+/// A process that was granted nothing recently asks so much sooner than one that considers itself
+/// alone, and then 1 ms after permits are back.
 const HEAD_START: Duration = Duration::from_millis(2);
 
 /// At most this part of the delay is random, so that two processes with equal parts take turns.
@@ -82,8 +90,8 @@ pub(super) struct Sharing {
     others_of_late: f64,
     /// The most permits that it leaves at a time.
     appetite: i64,
-    /// The fewest permits that others took between two calls, at most half of the rate; 0 before they took some. Fewer may be
-    /// no use to them.
+    /// The fewest permits that others took between two calls, at most half of the rate; 0 before
+    /// they took some. Fewer may be no use to them.
     least: i64,
     /// How many permits the next probe leaves.
     probe: i64,
@@ -105,7 +113,8 @@ pub(super) struct Sharing {
 enum Others {
     #[default]
     Unseen,
-    /// They took permits. They have taken none in `idle_holds` holds since, nor any of `declined` permits after these.
+    /// They took permits. They have taken none in `idle_holds` holds since, nor any of `declined`
+    /// permits after these.
     Seen { idle_holds: u32, declined: i64 },
 }
 
@@ -221,7 +230,8 @@ impl Sharing {
         }
         self.owed = self.owed.clamp(0, seen.rate);
         self.found = seen.left + seen.taken;
-        // Permits that the process cannot use itself are not left to others: it waits for more, as they do.
+        // Permits that the process cannot use itself are not left to others: it waits for more, as
+        // they do.
         let could_use = seen
             .denied
             .is_some_and(|permits| i64::from(permits) <= seen.left);
@@ -273,8 +283,8 @@ impl Sharing {
         }
     }
 
-    /// A probe found nobody. Says when the next one is sent, and how large it is: a process that needs more than one
-    /// permit at a time takes nothing of a small one.
+    /// A probe found nobody. Says when the next one is sent, and how large it is: a process that
+    /// needs more than one permit at a time takes nothing of a small one.
     fn note_vain_probe(&mut self, held: i64, seen: &Seen) {
         let largest = seen.largest_probe();
         let pause = if self.has_probed {
@@ -283,7 +293,8 @@ impl Sharing {
             let pause = pause.saturating_mul(u32::try_from(held).unwrap_or(u32::MAX)) / rate;
             pause.clamp(seen.probe_interval(), LONGEST_PROBE_PAUSE)
         } else {
-            // If less came back than it was to leave, the next probe is sent when other permits come back.
+            // If less came back than it was to leave, the next probe is sent when other permits
+            // come back.
             let parts = if held < self.probe { 2 } else { 1 };
             seen.interval.min(LONGEST_PROBE_PAUSE) / parts
         };
@@ -308,7 +319,8 @@ impl Sharing {
         (newer - own_before_call).max(0)
     }
 
-    /// When to ask, where a process that is alone asks after `wait`: the sooner, the less this one was granted recently.
+    /// When to ask, where a process that is alone asks after `wait`: the sooner, the less this one
+    /// was granted recently.
     pub(super) fn ask_after(&mut self, wait: Duration, interval: Duration) -> Duration {
         if self.others == Others::Unseen {
             return wait;
@@ -324,16 +336,16 @@ impl Sharing {
         self.own_of_late / (self.own_of_late + self.others_of_late).max(1.0)
     }
 
-    /// When to ask for a head that must be asked for by `last_chance`. A process that considers itself alone keeps no
-    /// permits from a head beyond its time.
+    /// When to ask for a head that must be asked for by `last_chance`. A process that considers
+    /// itself alone keeps no permits from a head beyond its time.
     pub(super) fn hold_until(&self, ask_at: Instant, last_chance: Option<Instant>) -> Instant {
         let is_probe = self.held.is_some() && self.others == Others::Unseen;
         let last = last_chance.filter(|_| is_probe);
         last.map_or(ask_at, |last| last.min(ask_at))
     }
 
-    /// Permits came free: the hold begins anew with what is available then. Otherwise a process that releases often
-    /// would never leave others the time to take permits.
+    /// Permits came free: the hold begins anew with what is available then. Otherwise a process
+    /// that releases often would never leave others the time to take permits.
     pub(super) fn permits_freed(&mut self) {
         self.held = None;
     }
@@ -361,7 +373,8 @@ impl Seen {
         ((self.rate + 1) / 2).max(1)
     }
 
-    /// The shortest time between two probes: each splits what comes back together, which costs one call per window.
+    /// The shortest time between two probes: each splits what comes back together, which costs one
+    /// call per window.
     fn probe_interval(&self) -> Duration {
         (5 * self.interval).min(LONGEST_PROBE_PAUSE)
     }

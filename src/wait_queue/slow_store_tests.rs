@@ -1,5 +1,5 @@
-//! The whole queue over a slow store: the in-memory one with a delay each way, with tokio's time paused, so that every
-//! run of a seed is the same run.
+//! The whole queue over a slow store: the in-memory one with a delay each way, with tokio's time
+//! paused, so that every run of a seed is the same run.
 
 mod call_counts;
 
@@ -309,7 +309,8 @@ proptest! {
                     }
                 });
             }
-            // No more than 60 callers of 3 permits, 3 permits per 50 ms, and the queue's extra wait.
+            // No more than 60 callers of 3 permits, 3 permits per 50 ms, and the queue's extra
+            // wait.
             let all = async { while let Some(done) = asking.join_next().await { done.unwrap() } };
             timeout(Duration::from_secs(60), all).await.expect("somebody waits for ever");
         });

@@ -1,6 +1,6 @@
-//! The queue of one limiter: who waits, what is in flight, and when to ask next. Pure state: each method is one step
-//! under the lock, and the drivers do what it returns. The [`Outbox`] holds answers and notifications, which are
-//! delivered after the step.
+//! The queue of one limiter: who waits, what is in flight, and when to ask next. Pure state: each
+//! method is one step under the lock, and the drivers do what it returns. The [`Outbox`] holds
+//! answers and notifications, which are delivered after the step.
 
 mod answers;
 mod bounds;
@@ -65,7 +65,8 @@ pub(super) struct State {
     away: Away,
     response_timeout: ResponseTimeout,
     first_try: Option<FirstTry>,
-    /// Whether a driver lets the callers that a call has served together ask again, and then takes its next step.
+    /// Whether a driver lets the callers that a call has served together ask again, and then takes
+    /// its next step.
     pub(super) gathers: bool,
     /// How often permits may have come free.
     freed: u64,
@@ -84,7 +85,8 @@ pub(super) struct State {
 struct Slot {
     runtime: runtime::Id,
     notify: Arc<Notify>,
-    /// Whether the runtime's breaker refused calls when the driver last looked. Until then it is not known to admit them.
+    /// Whether the runtime's breaker refused calls when the driver last looked. Until then it is
+    /// not known to admit them.
     is_refused: bool,
 }
 
@@ -95,7 +97,8 @@ pub(super) enum Next {
     Call(Arc<AcquireCall>, Duration),
     /// Sleep until this time, or until notified.
     Sleep(Instant),
-    /// The breaker refuses calls: sleep until it no longer does, until notified, or until this time.
+    /// The breaker refuses calls: sleep until it no longer does, until notified, or until this
+    /// time.
     Pause(Option<Instant>),
     /// Nobody waits.
     Stop,
@@ -116,8 +119,9 @@ impl State {
         self.next_sequence
     }
 
-    /// Puts a waiter into the queue at the place of its sequence number. `denied` is the answer that its own request
-    /// got just now. Returns how to notify the runtime's driver, if one must be started.
+    /// Puts a waiter into the queue at the place of its sequence number. `denied` is the answer
+    /// that its own request got just now. Returns how to notify the runtime's driver, if one must
+    /// be started.
     pub(super) fn join(
         &mut self,
         mut waiter: Waiter,
@@ -143,7 +147,8 @@ impl State {
         }
         let ends_pause = self.ends_pause(&waiter);
         if self.insert(waiter) == 0 || ends_pause {
-            // The time of the next call has changed, and this runtime may stall before it learns of it.
+            // The time of the next call has changed, and this runtime may stall before it learns of
+            // it.
             self.notify_drivers();
         }
         if self.drivers.iter().any(|slot| slot.runtime == runtime) {
@@ -169,7 +174,8 @@ impl State {
         place
     }
 
-    /// Puts a waiter back at its place, unless it has left. Others may have joined before it in the meantime.
+    /// Puts a waiter back at its place, unless it has left. Others may have joined before it in the
+    /// meantime.
     fn return_to_queue(&mut self, waiter: Waiter) {
         if waiter.is_gone() {
             self.outbox.remove(waiter);
@@ -256,7 +262,8 @@ impl State {
         Next::Stop
     }
 
-    /// Moves the front of the queue into a call. `is_told` if it is made because another client has freed permits.
+    /// Moves the front of the queue into a call. `is_told` if it is made because another client has
+    /// freed permits.
     fn send(&mut self, now: Instant, has_peers: bool, is_told: bool) -> Next {
         self.freed_elsewhere.sent(is_told);
         let mut waiters = Vec::new();

@@ -11,7 +11,8 @@ use super::Queue;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 
-/// A place in the queue. It resolves to an error if its runtime shuts down, and the queue's driver there with it.
+/// A place in the queue. It resolves to an error if its runtime shuts down, and the queue's driver
+/// there with it.
 pub(super) struct PlaceInQueue {
     queue: Arc<Queue>,
     sequence: u64,

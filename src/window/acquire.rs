@@ -1,7 +1,7 @@
 //! Acquiring permits: what one call decides.
 //!
-//! Nearly every request finds its limiter in order and no grant expired, and is decided first, by two numbers. All else
-//! goes the whole way, which gives the same answer in this case too.
+//! Nearly every request finds its limiter in order and no grant expired, and is decided first, by
+//! two numbers. All else goes the whole way, which gives the same answer in this case too.
 
 use super::{
     Answer, At, NotInitialized, Open, Reconciled, Removal, Requests, SetUp, Settings, Window,
@@ -28,14 +28,14 @@ pub(crate) struct Acquire {
     pub(crate) ahead: Option<Ahead>,
 }
 
-/// Until when permits may be used that are taken now. Their grant has the score of the last use, so that they count for an
-/// interval after it.
+/// Until when permits may be used that are taken now. Their grant has the score of the last use, so
+/// that they count for an interval after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ahead {
     /// For so many ms. Less if the limiter may expire before the grant does.
     Lease(i64),
-    /// For an interval from the time at which so many permits are available, if that is within so many ms. They are taken
-    /// at once, so that others wait.
+    /// For an interval from the time at which so many permits are available, if that is within so
+    /// many ms. They are taken at once, so that others wait.
     Reservation { within: i64 },
 }
 
@@ -106,9 +106,9 @@ impl Window {
         })
     }
 
-    /// Grants a single request in the common case: the limiter is in order, shared by all clients, and none of its
-    /// grants has expired. Then nothing is summed and nothing removed. Otherwise `None`, and nothing is changed. The
-    /// caller has dropped what is expired.
+    /// Grants a single request in the common case: the limiter is in order, shared by all clients,
+    /// and none of its grants has expired. Then nothing is summed and nothing removed. Otherwise
+    /// `None`, and nothing is changed. The caller has dropped what is expired.
     #[inline]
     fn grant_common(&mut self, at: At, call: &Acquire) -> Option<Answer> {
         let permits = call.requests.single()?;
@@ -208,7 +208,8 @@ impl Window {
                 grants.take_from_oldest(reconciled.gone, reconciled.excess)
             });
         }
-        // A denial that found the keys in order does not write them, unless the keep alive counts from it.
+        // A denial that found the keys in order does not write them, unless the keep alive counts
+        // from it.
         let is_changed = taken > 0
             || reconciled.gone > 0
             || reconciled.excess > 0
@@ -259,8 +260,9 @@ impl Window {
 }
 
 impl Open<'_> {
-    /// The available permits, and by how many ms the score of a grant is ahead. The limiter must not expire before the grant.
-    /// For a reservation, at least as many permits as it asks for if it is granted, and otherwise fewer.
+    /// The available permits, and by how many ms the score of a grant is ahead. The limiter must
+    /// not expire before the grant. For a reservation, at least as many permits as it asks for if
+    /// it is granted, and otherwise fewer.
     #[inline]
     fn scored(&self, call: &Acquire, at: At, reconciled: &Reconciled) -> (i64, i64) {
         let interval = self.settings.interval;

@@ -14,14 +14,15 @@ pub(crate) struct Answer {
     /// By how many ms that is ahead of the time of the call; 0 unless it asked for it.
     pub(crate) until_score: i64,
     pub(crate) rate: i64,
-    /// The permits available before the list; below zero if more than the rate is in use. What the grant holds if it
-    /// was `found`. If `has_more`, at least as many as the list takes.
+    /// The permits available before the list; below zero if more than the rate is in use. What the
+    /// grant holds if it was `found`. If `has_more`, at least as many as the list takes.
     pub(crate) available: i64,
     pub(crate) interval: i64,
-    /// Milliseconds until the first of the earlier live grants expires; the interval if there is none.
+    /// Milliseconds until the first of the earlier live grants expires; the interval if there is
+    /// none.
     pub(super) until_first: i64,
-    /// If a request was denied, the ms until all that was in use before the list is back: at most the interval. Else the
-    /// interval.
+    /// If a request was denied, the ms until all that was in use before the list is back: at most
+    /// the interval. Else the interval.
     pub(crate) until_all: i64,
     /// By how many ms the time at which a grant was made is ahead of the call's; 0 if unknown.
     pub(crate) clock_ahead: i64,
@@ -37,10 +38,11 @@ pub(crate) struct Answer {
     pub(crate) left_now: Option<i64>,
     /// The permits of earlier grants with a higher score than requested, among the newest 100.
     pub(crate) newer: Option<i64>,
-    /// After a denial, the ms until the limiter expires, if more than half of them would have passed when permits are
-    /// back. Another call renews it.
+    /// After a denial, the ms until the limiter expires, if more than half of them would have
+    /// passed when permits are back. Another call renews it.
     pub(crate) lives: Option<i64>,
-    /// The limiter's settings, if it keeps them and they are not those that the call would have created it with.
+    /// The limiter's settings, if it keeps them and they are not those that the call would have
+    /// created it with.
     pub(crate) other_settings: Option<Settings>,
 }
 
@@ -113,8 +115,8 @@ impl Answer {
         millis(self.until_first.max(1))
     }
 
-    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but after half of the time that
-    /// the limiter lives, so that it lives on however late the call is.
+    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but after
+    /// half of the time that the limiter lives, so that it lives on however late the call is.
     pub(crate) fn wait(&self) -> Duration {
         let wait = millis(self.until_first.saturating_add(SLACK).max(1));
         match self.lives {

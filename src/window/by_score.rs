@@ -1,7 +1,8 @@
 //! Entries in ascending order of their scores, as in a sorted set.
 //!
-//! The scores at both ends are kept beside the entries. Most steps read nothing else: of many limiters, hardly any has
-//! its entries in the processor's cache. New entries nearly always go to the end, and expired ones leave from the front.
+//! The scores at both ends are kept beside the entries. Most steps read nothing else: of many
+//! limiters, hardly any has its entries in the processor's cache. New entries nearly always go to
+//! the end, and expired ones leave from the front.
 
 use std::collections::VecDeque;
 use std::collections::vec_deque;

@@ -1,9 +1,10 @@
 //! Times to live, as in Redis: one per key, and a key that is written anew loses its own.
 //!
-//! A key lives as long as what it holds counts under the settings of its callers. These may differ, such as while a service
-//! is deployed. So a call never shortens a time to live, which another caller's settings may need; and it extends one that
-//! is too short for its own settings, whatever it decides. [`Timed::outlive`] and [`Timed::life`] are this rule, as
-//! `lua/shared/life.lua` is in the scripts.
+//! A key lives as long as what it holds counts under the settings of its callers. These may differ,
+//! such as while a service is deployed. So a call never shortens a time to live, which another
+//! caller's settings may need; and it extends one that is too short for its own settings, whatever
+//! it decides. [`Timed::outlive`] and [`Timed::life`] are this rule, as `lua/shared/life.lua` is in
+//! the scripts.
 
 use super::{Pool, Window};
 
@@ -62,7 +63,8 @@ impl<T> Timed<T> {
         self.expire_at(NEVER);
     }
 
-    /// Extends the time to live to `end`, and returns whether it was shorter. A key that a peer left without one keeps none.
+    /// Extends the time to live to `end`, and returns whether it was shorter. A key that a peer
+    /// left without one keeps none.
     #[inline]
     pub(crate) fn outlive(&mut self, end: i64) -> bool {
         let is_shorter = self.expires_at().is_some_and(|at| at < end);
@@ -72,15 +74,16 @@ impl<T> Timed<T> {
         is_shorter
     }
 
-    /// When a key that is written expires: as this one does if that is no earlier than `needed`, or else at `extended`, so that
-    /// not each call has to write it.
+    /// When a key that is written expires: as this one does if that is no earlier than `needed`, or
+    /// else at `extended`, so that not each call has to write it.
     #[inline]
     pub(crate) fn extended_life(&self, needed: i64, extended: i64) -> i64 {
         let at = self.expires_at().filter(|&at| at >= needed);
         at.unwrap_or(extended.max(needed))
     }
 
-    /// When a key that is written expires: no earlier than `needed`, than a `new` one, or than this one does.
+    /// When a key that is written expires: no earlier than `needed`, than a `new` one, or than this
+    /// one does.
     #[inline]
     pub(crate) fn life(&self, needed: i64, new: i64) -> i64 {
         let end = needed.max(new);
@@ -208,8 +211,8 @@ impl Window {
         any
     }
 
-    /// Gives each key that meets the condition a time to live, and returns whether any did. A time in the past removes
-    /// the key.
+    /// Gives each key that meets the condition a time to live, and returns whether any did. A time
+    /// in the past removes the key.
     pub(crate) fn expire(
         &mut self,
         client: &str,
@@ -247,7 +250,8 @@ impl Window {
         any
     }
 
-    /// Milliseconds until the hash expires: `None` if it is missing, `Some(None)` if it has no time to live.
+    /// Milliseconds until the hash expires: `None` if it is missing, `Some(None)` if it has no time
+    /// to live.
     pub(crate) fn remain_time_to_live(&mut self, server: i64) -> Option<Option<i64>> {
         self.settings.drop_expired(server);
         self.settings.get()?;

@@ -11,7 +11,8 @@ use crate::permit::{self, CallId};
 
 const NEWEST: usize = 100;
 
-/// A member. Ours needs no allocation; a peer's is stored as its bytes, boxed so that it does not make ours larger.
+/// A member. Ours needs no allocation; a peer's is stored as its bytes, boxed so that it does not
+/// make ours larger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Member {
     Ours { call_id: CallId, permits: u32 },
@@ -98,7 +99,8 @@ impl Member {
         Self::new(&permit::random_ahead(call_id, 1 << 53), 0) // as if it had been made long ago
     }
 
-    /// The call id of a grant whose score is ahead of the time at which it was made, and by how many ms at most.
+    /// The call id of a grant whose score is ahead of the time at which it was made, and by how
+    /// many ms at most.
     fn ahead(&self) -> Option<(&[u8], i64)> {
         match self {
             Self::Ours { .. } => None,
@@ -187,15 +189,17 @@ impl Grants {
         });
     }
 
-    /// A lease that was made up to so many ms before its score. Its fence is added once expired grants are gone.
+    /// A lease that was made up to so many ms before its score. Its fence is added once expired
+    /// grants are gone.
     pub(super) fn add_ahead(&mut self, score: i64, call_id: &CallId, ahead: i64, permits: u32) {
         let member = Member::new(&permit::random_ahead(call_id, ahead), permits);
         self.entries.insert(Entry { score, member });
     }
 
-    /// The fence of a lease: a member without permits at the earliest score that settling may give to it.
-    /// [`take_from_oldest`](Self::take_from_oldest) removes the fences that it passes. So while a fence is there, no permits have
-    /// been taken out of a later grant since the lease was made.
+    /// The fence of a lease: a member without permits at the earliest score that settling may give
+    /// to it. [`take_from_oldest`](Self::take_from_oldest) removes the fences that it passes. So
+    /// while a fence is there, no permits have been taken out of a later grant since the lease was
+    /// made.
     pub(super) fn add_fence(&mut self, score: i64, call_id: &CallId) {
         let member = Member::fence(call_id);
         // If a call is granted twice, it is the fence of the second lease.
@@ -213,8 +217,8 @@ impl Grants {
         self.add(score, call_id, held + permits);
     }
 
-    /// The same, merged with the newest grant if that has this name and was made since `begins`. Then both count as made
-    /// when the later one was.
+    /// The same, merged with the newest grant if that has this name and was made since `begins`.
+    /// Then both count as made when the later one was.
     pub(super) fn add_to_newest(
         &mut self,
         score: i64,
@@ -266,8 +270,8 @@ impl Grants {
         self.entries.score_at(place)
     }
 
-    /// The score of the oldest live grant, if so many have expired. Members without permits, as the fences of leases are, are
-    /// passed over: of those that are read, else the last of them counts.
+    /// The score of the oldest live grant, if so many have expired. Members without permits, as the
+    /// fences of leases are, are passed over: of those that are read, else the last of them counts.
     #[inline]
     pub(super) fn oldest(&self, expired: usize) -> Option<i64> {
         if self.holds_at(expired) {
@@ -336,8 +340,9 @@ impl Grants {
         { entries.find(|entry| entry.member == fence) }.map(|entry| entry.score)
     }
 
-    /// Takes permits out of the oldest grants from the index `place` on, and removes the members without permits that it
-    /// passes. Visits up to a page of them; returns how many permits it took, and whether there are more grants.
+    /// Takes permits out of the oldest grants from the index `place` on, and removes the members
+    /// without permits that it passes. Visits up to a page of them; returns how many permits it
+    /// took, and whether there are more grants.
     pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {
         let page = BOUNDS
             .most_read
@@ -374,7 +379,8 @@ impl Grants {
         Some(first + { in_range }.map(is_it).position(|is_it| is_it)?)
     }
 
-    /// Removes the fence of the lease with this name, unless it has expired, and returns its score. It is probably `at` this one.
+    /// Removes the fence of the lease with this name, unless it has expired, and returns its score.
+    /// It is probably `at` this one.
     fn remove_fence(&mut self, call_id: &CallId, horizon: i64, at: i64) -> Option<i64> {
         let fence = Member::fence(call_id);
         let is_fence = |entry: &Entry| entry.score > horizon && entry.member == fence;
@@ -386,8 +392,8 @@ impl Grants {
         self.entries.remove(place?).map(|entry| entry.score)
     }
 
-    /// Leaves so many permits in the lease at this index, and removes its fence. `score` is that of the lease then, by the score of
-    /// its fence, unless that has expired.
+    /// Leaves so many permits in the lease at this index, and removes its fence. `score` is that of
+    /// the lease then, by the score of its fence, unless that has expired.
     pub(super) fn settle(
         &mut self,
         (place, lease): (usize, &Grant),
@@ -411,8 +417,8 @@ impl Grants {
         self.permits_between(place, place + 1) as u32
     }
 
-    /// Takes up to so many permits out of the grant of this call at this index, and returns how many. With a lease that is
-    /// removed goes its fence.
+    /// Takes up to so many permits out of the grant of this call at this index, and returns how
+    /// many. With a lease that is removed goes its fence.
     pub(super) fn take_out(
         &mut self,
         (place, call_id): (usize, &CallId),
@@ -429,7 +435,8 @@ impl Grants {
         taken
     }
 
-    /// Leaves `permits` in the grant at this index, or removes it if there are none. Returns whether it stays.
+    /// Leaves `permits` in the grant at this index, or removes it if there are none. Returns
+    /// whether it stays.
     fn shrink_at(&mut self, at: usize, permits: u32) -> bool {
         let Some(entry) = self.entries.remove(at) else {
             return false;
@@ -469,7 +476,8 @@ impl Grants {
             .iter()
             .filter(|entry| scores.contains(&entry.score));
         let page: Vec<_> = in_range.take(BOUNDS.most_read).collect();
-        // If the page ends in the millisecond in which it begins, a binary search finds all grants of that millisecond.
+        // If the page ends in the millisecond in which it begins, a binary search finds all grants
+        // of that millisecond.
         let ends_where_it_begins = page.len() == BOUNDS.most_read
             && page
                 .last()

@@ -1,5 +1,5 @@
-//! The window as one of several limiters that decide together: reading and taking are two steps, and a limiter may be
-//! created by its first request.
+//! The window as one of several limiters that decide together: reading and taking are two steps,
+//! and a limiter may be created by its first request.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use super::{At, BOUNDS, Grants, NotInitialized, Pool, Reconciled, Removal, Setti
 use crate::permit::CallId;
 use crate::rate::{RateType, ValidRate};
 
-/// The settings that a missing limiter gets with a request, and what becomes of those that an existing one has.
+/// The settings that a missing limiter gets with a request, and what becomes of those that an
+/// existing one has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) settings: Settings,
@@ -19,12 +20,13 @@ pub(crate) struct SetUp {
 pub(crate) enum Existing {
     /// It leaves them: somebody else may have set the rate.
     Left,
-    /// It replaces them. A longer keep alive stays, and none becomes shorter than the interval: what the keys hold may count
-    /// longer for another client. This holds for a limiter of the other type too, which is reset: clients with a longer
-    /// interval may come back. A limiter without a keep alive gets none.
+    /// It replaces them. A longer keep alive stays, and none becomes shorter than the interval:
+    /// what the keys hold may count longer for another client. This holds for a limiter of the
+    /// other type too, which is reset: clients with a longer interval may come back. A limiter
+    /// without a keep alive gets none.
     Replaced,
-    /// It replaces them, and a limiter without a keep alive gets one, or one with a keep alive loses it. It is then no shorter
-    /// than the interval before.
+    /// It replaces them, and a limiter without a keep alive gets one, or one with a keep alive
+    /// loses it. It is then no shorter than the interval before.
     ReplacedWithKeepAlive,
 }
 
@@ -87,8 +89,8 @@ impl SetUp {
         }
     }
 
-    /// The rate of a limiter that has it from its next request on, and expires: without a keep alive of its own, an interval
-    /// after its last request.
+    /// The rate of a limiter that has it from its next request on, and expires: without a keep
+    /// alive of its own, an interval after its last request.
     pub(crate) fn expiring(rate: ValidRate) -> Self {
         let mut settings = Settings::from(rate);
         let existing = match settings.keep_alive {
@@ -101,7 +103,8 @@ impl SetUp {
         Self { settings, existing }
     }
 
-    /// The same, where permits are leased for up to this time: a limiter that expires then lives as long as a lease counts.
+    /// The same, where permits are leased for up to this time: a limiter that expires then lives as
+    /// long as a lease counts.
     pub(crate) fn with_room_for(mut self, lease: Duration) -> Self {
         if self.existing == Existing::Replaced {
             let interval = self.settings.interval;
@@ -116,7 +119,8 @@ impl SetUp {
         (self.existing != Existing::Left).then_some(self)
     }
 
-    /// That of a call for several requests, which have these: the last one that replaces what a limiter has, or else the last.
+    /// That of a call for several requests, which have these: the last one that replaces what a
+    /// limiter has, or else the last.
     pub(crate) fn of_all(set_ups: impl Iterator<Item = Self>) -> Option<Self> {
         set_ups.max_by_key(|it| it.existing != Existing::Left)
     }
@@ -127,8 +131,8 @@ impl SetUp {
         (self.existing == Existing::Left && stored != self.settings).then_some(stored)
     }
 
-    /// Whether a request with these settings may have what was taken with the others: only a keep alive that it requires makes
-    /// a difference.
+    /// Whether a request with these settings may have what was taken with the others: only a keep
+    /// alive that it requires makes a difference.
     pub(crate) fn may_have_what_was_taken_with(&self, others: &Self) -> bool {
         let alike = Settings {
             keep_alive: others.settings.keep_alive,
@@ -226,8 +230,9 @@ impl Window {
         })
     }
 
-    /// If many grants have expired, removes a few of them whatever is decided, and as many as the requests need, but at most
-    /// `most`, and subtracts as many from `most`. Returns whether this must be repeated before requests for `wanted` permits are decided.
+    /// If many grants have expired, removes a few of them whatever is decided, and as many as the
+    /// requests need, but at most `most`, and subtracts as many from `most`. Returns whether this
+    /// must be repeated before requests for `wanted` permits are decided.
     pub(crate) fn prepare(
         &mut self,
         at: At,
@@ -259,8 +264,8 @@ impl Window {
         Ok(reconciled.is_unfinished(wanted))
     }
 
-    /// Takes permits that `read` found, and adds them to the grant of the same call. With 0 permits, only writes what a
-    /// denial leaves.
+    /// Takes permits that `read` found, and adds them to the grant of the same call. With 0
+    /// permits, only writes what a denial leaves.
     pub(crate) fn take(
         &mut self,
         at: At,
@@ -274,8 +279,9 @@ impl Window {
         });
     }
 
-    /// Counts permits that were granted elsewhere, and may be used until so many ms ahead of now, even if there are fewer. Those
-    /// of one part of the interval are one grant, made when the last of them was.
+    /// Counts permits that were granted elsewhere, and may be used until so many ms ahead of now,
+    /// even if there are fewer. Those of one part of the interval are one grant, made when the last
+    /// of them was.
     pub(crate) fn count(&mut self, at: At, client: &str, set_up: SetUp, permits: u32, ahead: i64) {
         const PARTS: i64 = 32;
         const COUNTED: CallId = [0; 16];

@@ -1,5 +1,5 @@
-//! Random histories of leases and reservations beside ordinary requests, against an oracle of when permits were really used: no window holds
-//! more uses than the rate that was in force.
+//! Random histories of leases and reservations beside ordinary requests, against an oracle of when
+//! permits were really used: no window holds more uses than the rate that was in force.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -241,8 +241,8 @@ impl History {
         }
     }
 
-    /// The most permits that were used in the interval up to each use, against the highest rate that what was used then may
-    /// have been taken under.
+    /// The most permits that were used in the interval up to each use, against the highest rate
+    /// that what was used then may have been taken under.
     fn check_uses(&mut self) {
         self.uses.sort_unstable();
         for &(end, ..) in &self.uses {
@@ -287,8 +287,8 @@ fn a_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Leases of which others release what was not used, settled in time or late. Most random steps deny each other's requests, so
-/// these follow the order in which a lost fence matters.
+/// Leases of which others release what was not used, settled in time or late. Most random steps
+/// deny each other's requests, so these follow the order in which a lost fence matters.
 fn steps_with_releases() -> impl Strategy<Value = Vec<Step>> {
     const ORDERS: [&[Next]; 4] = {
         use Next::{Acquire, End, Lease, Refund, Release, Settle, Use};
@@ -427,7 +427,8 @@ fn no_window_does_where_others_release_what_leases_granted() {
     no_window_holds_more_than_the_rate(histories, 8_000, |(rate, steps)| (history(rate, 0), steps));
 }
 
-/// A lease is used up, and others release as much, which goes out of a later grant. Then these steps follow.
+/// A lease is used up, and others release as much, which goes out of a later grant. Then these
+/// steps follow.
 fn check_released_lease(then: [Step; 3]) {
     let mut history = history(10, 0);
     let released = [

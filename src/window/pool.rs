@@ -70,8 +70,8 @@ pub(super) struct Reconciled {
 }
 
 impl Reconciled {
-    /// Adds permits that came back out of live grants. Where a peer's release has given them back too, what remains holds less
-    /// than the excess.
+    /// Adds permits that came back out of live grants. Where a peer's release has given them back
+    /// too, what remains holds less than the excess.
     pub(super) fn credit(&mut self, permits: i64, rate: i64) {
         match &mut self.used {
             Some(used) => {
@@ -107,8 +107,8 @@ impl Pool {
         expired > BOUNDS.always_removed_jointly && expired < self.grants().len()
     }
 
-    /// What is available at `now`, once expired grants are removed; without a `value`, what the other grants leave.
-    /// Only reads.
+    /// What is available at `now`, once expired grants are removed; without a `value`, what the
+    /// other grants leave. Only reads.
     #[inline]
     pub(super) fn reconcile(
         &self,
@@ -175,8 +175,9 @@ impl Pool {
         }
     }
 
-    /// Milliseconds until so many permits are available, at most the rate, if nobody else takes any: until so many of the live
-    /// grants have expired. If these are more than a call reads, until all have.
+    /// Milliseconds until so many permits are available, at most the rate, if nobody else takes
+    /// any: until so many of the live grants have expired. If these are more than a call reads,
+    /// until all have.
     pub(super) fn until_available(
         &self,
         reconciled: &Reconciled,
@@ -198,7 +199,8 @@ impl Pool {
         last.map_or(0, |last| (settings.interval - now + last).max(0))
     }
 
-    /// Sums the grants that have not gone where the invariant may not hold; `available` is what the others leave.
+    /// Sums the grants that have not gone where the invariant may not hold; `available` is what the
+    /// others leave.
     #[inline]
     fn settle(
         &self,
@@ -221,8 +223,9 @@ impl Pool {
         } else if must_sum {
             let used = grants.permits_after(reconciled.gone);
             if let Some(value) = value {
-                // A value that leaves less room than these grants need was raised by a peer's release. A peer that
-                // lowers the rate below what is in use writes 0, so only what is above 0 can be a release.
+                // A value that leaves less room than these grants need was raised by a peer's
+                // release. A peer that lowers the rate below what is in use writes 0, so only what
+                // is above 0 can be a release.
                 let left = value.min(rate);
                 let most = if left < 0 { used } else { left };
                 reconciled.excess = (used + left - rate).clamp(0, most);

@@ -40,8 +40,8 @@ impl Window {
         self.clear_pool(rate.rate_type, client);
     }
 
-    /// Changes the rate, and keeps what is in use if `keep_state`. If the limiter is missing, creates it, or does
-    /// nothing with `only_existing`. Returns whether the rate was set.
+    /// Changes the rate, and keeps what is in use if `keep_state`. If the limiter is missing,
+    /// creates it, or does nothing with `only_existing`. Returns whether the rate was set.
     pub(crate) fn update_rate(
         &mut self,
         at: At,

@@ -1,9 +1,10 @@
 //! A list of requests.
 //!
-//! A list is stored as runs of equal requests, so that the script's work does not grow with the number of callers. The
-//! script answers for the whole list with the rate and the permits available before it. [`Requests::served`] then
-//! computes each request's answer, by the same rule as the script. For a call of which an earlier attempt was granted,
-//! the permits available are those of its one member: the same requests fit into them, so the answers are the same.
+//! A list is stored as runs of equal requests, so that the script's work does not grow with the
+//! number of callers. The script answers for the whole list with the rate and the permits available
+//! before it. [`Requests::served`] then computes each request's answer, by the same rule as the
+//! script. For a call of which an earlier attempt was granted, the permits available are those of
+//! its one member: the same requests fit into them, so the answers are the same.
 
 use smallvec::SmallVec;
 
@@ -24,8 +25,8 @@ pub(crate) struct Requests {
     pub(crate) fifo: bool,
     /// How many of the available permits they may take; all without one.
     pub(crate) share: Option<Share>,
-    /// Whether they take what they ask for in any case: its use cannot be prevented any more. Fewer permits than none may be
-    /// left then.
+    /// Whether they take what they ask for in any case: its use cannot be prevented any more. Fewer
+    /// permits than none may be left then.
     pub(crate) debt: bool,
 }
 
@@ -63,7 +64,8 @@ struct Serving {
 }
 
 impl Serving {
-    /// How many of a run's requests are granted, always the first ones. Requests above the rate are skipped.
+    /// How many of a run's requests are granted, always the first ones. Requests above the rate are
+    /// skipped.
     #[inline]
     fn serve(&mut self, run: Run) -> u32 {
         if self.debt {
@@ -157,7 +159,8 @@ impl Requests {
             .sum()
     }
 
-    /// How many permits must be left for all requests to be granted; at most the rate. A debt needs none.
+    /// How many permits must be left for all requests to be granted; at most the rate. A debt needs
+    /// none.
     #[inline]
     pub(crate) fn wanted(&self, rate: i64) -> i64 {
         if self.debt {
@@ -208,9 +211,9 @@ impl Requests {
         }
     }
 
-    /// A release may have taken permits out of the grant that was found. If the rest does not fit the requests exactly,
-    /// one more request counts as granted, so that each permit has an owner: in a FIFO list the next one, else the
-    /// smallest that holds the rest. Returns its run.
+    /// A release may have taken permits out of the grant that was found. If the rest does not fit
+    /// the requests exactly, one more request counts as granted, so that each permit has an owner:
+    /// in a FIFO list the next one, else the smallest that holds the rest. Returns its run.
     fn one_more(&self, answer: &Answer) -> Option<usize> {
         if self.debt {
             return None; // all are granted

@@ -1,5 +1,5 @@
-//! Later attempts and copies of a call, and giving back what a call took whose caller is gone, as the scripts do it. In memory
-//! nothing is sent or lost.
+//! Later attempts and copies of a call, and giving back what a call took whose caller is gone, as
+//! the scripts do it. In memory nothing is sent or lost.
 
 use super::grants::Found;
 use super::pool::Removal;
@@ -39,7 +39,8 @@ impl Window {
         self.acquire(at, client, call).map(Ok)
     }
 
-    /// Decides a call that a proxy or a driver sent twice: a grant with all of its permits is found whatever is left.
+    /// Decides a call that a proxy or a driver sent twice: a grant with all of its permits is found
+    /// whatever is left.
     pub(crate) fn acquire_copy(
         &mut self,
         at: At,
@@ -95,7 +96,8 @@ impl Window {
         }
     }
 
-    /// Gives back all that a call took, once no attempt of it can still arrive. Returns how many permits came back.
+    /// Gives back all that a call took, once no attempt of it can still arrive. Returns how many
+    /// permits came back.
     pub(crate) fn reclaim(
         &mut self,
         at: At,
@@ -131,7 +133,8 @@ impl Window {
         }
     }
 
-    /// Whether one call finds it. A search of several calls begins when no other attempt can arrive.
+    /// Whether one call finds it. A search of several calls begins when no other attempt can
+    /// arrive.
     fn is_found_at_once(
         &self,
         settings: Settings,
@@ -146,8 +149,8 @@ impl Window {
             })
     }
 
-    /// The grant of a call: with all its permits whatever its score, otherwise only with a score that an attempt can
-    /// have.
+    /// The grant of a call: with all its permits whatever its score, otherwise only with a score
+    /// that an attempt can have.
     fn find(
         &self,
         settings: Settings,

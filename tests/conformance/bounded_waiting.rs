@@ -1,4 +1,5 @@
-//! Bounds on waiting: how many callers may wait, and which are refused because their permits come too late.
+//! Bounds on waiting: how many callers may wait, and which are refused because their permits come
+//! too late.
 
 use std::time::Duration;
 

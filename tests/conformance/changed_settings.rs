@@ -1,6 +1,6 @@
-//! Settings that change while requests come in: what was granted counts on, also where a key would have expired by the
-//! earlier settings. In memory, where paused time makes it exact; the scripts write the same times to live, which the
-//! comparison with the models shows.
+//! Settings that change while requests come in: what was granted counts on, also where a key would
+//! have expired by the earlier settings. In memory, where paused time makes it exact; the scripts
+//! write the same times to live, which the comparison with the models shows.
 
 use std::time::Duration;
 

@@ -31,8 +31,9 @@ impl Cluster {
     }
 }
 
-/// Makes each behaviour a test in memory and one on a Redis server of its own, and runs all on one cluster. The first
-/// list is of behaviours that bring their runtimes with them, the last one of those that need a server.
+/// Makes each behaviour a test in memory and one on a Redis server of its own, and runs all on one
+/// cluster. The first list is of behaviours that bring their runtimes with them, the last one of
+/// those that need a server.
 macro_rules! on_every_store {
     (
         with_their_own_runtimes { $($of_runtimes:ident { $($with_runtimes:ident,)* })* }

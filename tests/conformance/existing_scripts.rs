@@ -6,8 +6,8 @@ use tokio::task::JoinSet;
 use crate::fixture::{Fixture, HOUR, denied, ms, passed};
 use crate::peer::Peer;
 
-/// A peer's sliding log: forgets what is over, counts the members, adds its own where they are fewer than the limit. It
-/// sets no time to live.
+/// A peer's sliding log: forgets what is over, counts the members, adds its own where they are
+/// fewer than the limit. It sets no time to live.
 const LOG: &str = "
 local log, limit, window, now, id = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 redis.call('ZREMRANGEBYSCORE', log, '-inf', now - window)
@@ -17,7 +17,8 @@ end
 redis.call('ZADD', log, now, id)
 return 1";
 
-/// A peer's bucket of a quota: 1 where it is limited, the capacity, what remains. It sets no time to live.
+/// A peer's bucket of a quota: 1 where it is limited, the capacity, what remains. It sets no time
+/// to live.
 const QUOTA: &str = "
 local bucket, capacity, quota, period = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local quantity, now = tonumber(ARGV[4] or '1'), tonumber(redis.call('TIME')[1])

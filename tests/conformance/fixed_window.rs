@@ -48,7 +48,8 @@ pub async fn of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it(f
 pub async fn the_next_window_is_there_when_the_denial_said(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(2, ms(100))).await;
     for _ in 0..2 {
-        // On a slow machine the request may come after the end of the window, and belong to the next one.
+        // On a slow machine the request may come after the end of the window, and belong to the
+        // next one.
         let retry_after = loop {
             match limiter.check(fixture.name(), 2).await.unwrap() {
                 Decision::Granted(_) => {}

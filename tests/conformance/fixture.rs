@@ -16,7 +16,8 @@ use crate::peer::Peer;
 use crate::stopped_time::{StoppedTime, at_once, run_until_stalled, until};
 use crate::support::{Server, has_channels};
 
-/// What a behaviour is shown on. Its clients score grants by its own clock, which starts at 1000 ms.
+/// What a behaviour is shown on. Its clients score grants by its own clock, which starts at 1000
+/// ms.
 pub struct Fixture {
     store: Store,
     name: String,
@@ -97,7 +98,8 @@ impl Fixture {
         self.connect(builder.clock(clock)).await
     }
 
-    /// A client with settings of the behaviour's own, and the store's clock where these say nothing else.
+    /// A client with settings of the behaviour's own, and the store's clock where these say nothing
+    /// else.
     pub async fn connect(&self, builder: RedissonClientBuilder) -> RedissonClient {
         match &self.store {
             Store::Memory(store) => builder.in_memory(store),
@@ -110,8 +112,8 @@ impl Fixture {
         matches!(self.store, Store::Memory(_))
     }
 
-    /// From here on tokio's time moves only with [`let_pass`](Self::let_pass), as long as the result lives. So what
-    /// happens without it needs no time, however busy the machine is.
+    /// From here on tokio's time moves only with [`let_pass`](Self::let_pass), as long as the
+    /// result lives. So what happens without it needs no time, however busy the machine is.
     pub fn stop_time(&self) -> StoppedTime {
         if !self.is_in_memory() {
             tokio::time::pause();
@@ -119,13 +121,15 @@ impl Fixture {
         StoppedTime::begin()
     }
 
-    /// Moves the clock and tokio's time on. Tokio's timers may be late by a millisecond, which has passed then too.
+    /// Moves the clock and tokio's time on. Tokio's timers may be late by a millisecond, which has
+    /// passed then too.
     pub async fn let_pass(&self, time: Duration) {
         self.pass(time);
         tokio::time::advance(time + ms(1)).await;
     }
 
-    /// Lets those who wait on `other`'s limiter be told what it frees from here on: a message before that is lost to them.
+    /// Lets those who wait on `other`'s limiter be told what it frees from here on: a message
+    /// before that is lost to them.
     pub async fn until_told(&self, other: &RateLimiter) {
         let urls = match &self.store {
             Store::Redis(server) if has_channels() => server.url(),
@@ -161,8 +165,9 @@ impl Fixture {
         run_until_stalled(other).await;
     }
 
-    /// The answer of one who waits for what another client has just freed: at once, or after pauses if older messages made it
-    /// ask in vain, or when it asks again where the server has no channels. Time stands still, but for that.
+    /// The answer of one who waits for what another client has just freed: at once, or after pauses
+    /// if older messages made it ask in vain, or when it asks again where the server has no
+    /// channels. Time stands still, but for that.
     pub async fn served<T>(&self, waiting: JoinHandle<T>, other: &RateLimiter) -> T {
         if !self.is_in_memory() {
             let longest = if has_channels() { ms(400) } else { SECOND };
@@ -208,8 +213,8 @@ pub async fn granted(limiter: &RateLimiter, times: usize) -> usize {
     granted
 }
 
-/// A decision without its grant: whether it was granted, what is left, the retry after a denial, the reset; the last
-/// two in ms.
+/// A decision without its grant: whether it was granted, what is left, the retry after a denial,
+/// the reset; the last two in ms.
 pub fn fields(decision: &Decision) -> (bool, u64, Option<u128>, u128) {
     match decision {
         Decision::Granted(Granted {

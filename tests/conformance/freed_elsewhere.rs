@@ -1,5 +1,5 @@
-//! Waiters are served when another client frees permits, without asking for them now and then: no time passes here,
-//! unless the server has no channels.
+//! Waiters are served when another client frees permits, without asking for them now and then: no
+//! time passes here, unless the server has no channels.
 
 use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, Result};
 use tokio::task::JoinHandle;
@@ -9,7 +9,8 @@ use crate::stopped_time::{StoppedTime, run_until_stalled};
 
 const RATE: u32 = 10;
 
-/// The limiter with all its permits in use as another client sees it, one who waits for so many, and the stopped time.
+/// The limiter with all its permits in use as another client sees it, one who waits for so many,
+/// and the stopped time.
 async fn waiting(
     fixture: &Fixture,
     permits: u32,

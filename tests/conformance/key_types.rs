@@ -14,7 +14,8 @@ use crate::fixture::{Fixture, HOUR, SECOND};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Own {
     Nothing,
-    /// A key of this type, and the fields of a hash. A number in a string does not show what it stands for.
+    /// A key of this type, and the fields of a hash. A number in a string does not show what it
+    /// stands for.
     Key(String, Vec<String>),
     Rate,
 }
@@ -44,7 +45,8 @@ impl Own {
     }
 }
 
-/// A limiter of a kind, with what it keeps under the target's own name, and the unit of its costs. It has 5 units.
+/// A limiter of a kind, with what it keeps under the target's own name, and the unit of its costs.
+/// It has 5 units.
 pub struct Kind {
     pub own: Own,
     limiter: Box<dyn Chargeable>,
@@ -61,7 +63,8 @@ impl Kind {
         self.limiter.charge(target, self.unit * units)
     }
 
-    /// What a decision is on every store, in units. Times are left out: the store's own clock tells some of them.
+    /// What a decision is on every store, in units. Times are left out: the store's own clock tells
+    /// some of them.
     fn shown(&self, decision: &Result<Decision>) -> String {
         let units = |remaining: &u64| remaining.div_ceil(u64::from(self.unit));
         match decision {

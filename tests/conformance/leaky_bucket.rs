@@ -178,7 +178,8 @@ pub async fn an_idle_bucket_expires_when_it_has_flowed_out(fixture: Fixture) {
         panic!("denied");
     };
     assert_eq!(reset, ms(80));
-    // Its clock does not move, so that its level stays the same: only the times to live of the keys pass.
+    // Its clock does not move, so that its level stays the same: only the times to live of the keys
+    // pass.
     tokio::time::sleep(reset + Duration::from_millis(5)).await;
     assert!(limiter.check(bucket, 2).await.unwrap().is_granted());
 }

@@ -1,4 +1,5 @@
-//! The behaviour of limiters, tested on every store: in memory, on a Redis server, on a Redis cluster.
+//! The behaviour of limiters, tested on every store: in memory, on a Redis server, on a Redis
+//! cluster.
 
 #[path = "../support/bad_state.rs"]
 mod bad_state;

@@ -51,8 +51,9 @@ impl Used {
     }
 }
 
-/// Each policy and a larger one, and what a target has of the first. That is kept for an hour or longer, so that no machine is
-/// too slow for a denial. The server ends a fixed window by its own clock, so a larger limit makes room there.
+/// Each policy and a larger one, and what a target has of the first. That is kept for an hour or
+/// longer, so that no machine is too slow for a denial. The server ends a fixed window by its own
+/// clock, so a larger limit makes room there.
 fn every_pair() -> impl Iterator<Item = ([AnyPolicy; 2], u32)> {
     let pairs = every_policy(2).zip(every_policy(4));
     pairs.map(|((policy, unit), (larger, _))| ([policy, larger], 2 * unit))
@@ -88,7 +89,8 @@ pub async fn a_denied_target_stays_denied_for_the_penalty_even_if_all_is_back(fi
             assert!(retry_after > LONG / 2, "{}", used.key);
             assert_eq!(reset, retry_after);
         }
-        // A limiter without a penalty shows that all permits have come back. A limiter of this algorithm honours every lock.
+        // A limiter without a penalty shows that all permits have come back. A limiter of this
+        // algorithm honours every lock.
         if !matches!(used.larger, AnyPolicy::PenaltyTokenBucket(_)) {
             let mild = fixture.client("client").await;
             let mild = mild.policy_limiter(used.larger).unwrap();

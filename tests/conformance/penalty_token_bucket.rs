@@ -146,7 +146,8 @@ pub async fn an_idle_bucket_expires_and_is_full_then(fixture: Fixture) {
     let limiter = limiter(&fixture, PenaltyTokenBucket::new(1, ms(40))).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
-    // Its clock does not move, so that no tokens are added: only the times to live of the keys pass, twice the time to fill.
+    // Its clock does not move, so that no tokens are added: only the times to live of the keys
+    // pass, twice the time to fill.
     tokio::time::sleep(ms(85)).await;
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());
 }

@@ -80,8 +80,8 @@ pub async fn deleting_takes_the_limiter_from_all_and_the_use_of_the_caller_only(
         two.try_acquire(1).await,
         Err(Error::NotInitialized { .. })
     ));
-    // The client that creates the limiter again starts without permits in use. The other still has its own in use, until their
-    // window has passed.
+    // The client that creates the limiter again starts without permits in use. The other still has
+    // its own in use, until their window has passed.
     assert!(one.try_set_rate(rate).await.unwrap());
     assert_eq!(one.available_permits().await.unwrap(), 5);
     assert_eq!(two.available_permits().await.unwrap(), 1);

@@ -1,4 +1,5 @@
-//! No window of the interval's length holds more than the rate, and expired permits are available again.
+//! No window of the interval's length holds more than the rate, and expired permits are available
+//! again.
 
 use std::time::Duration;
 

@@ -10,7 +10,8 @@ use tokio::time::{Instant, advance};
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::stopped_time::{StoppedTime, at_once, until};
 
-/// A limiter of which four permits were taken at 1,000 ms and six at 1,200. The time is 1,300 ms, and stands.
+/// A limiter of which four permits were taken at 1,000 ms and six at 1,200. The time is 1,300 ms,
+/// and stands.
 async fn used_up(fixture: &Fixture) -> (RateLimiter, StoppedTime) {
     let limiter = fixture.limiter().await;
     let rate = Rate::overall(10, SECOND);
@@ -50,7 +51,8 @@ async fn gives_back(limiter: &RateLimiter, permits: u64) {
     .await;
 }
 
-/// Waits until the store counts what was reserved from its use, which was a millisecond later than the clock shows.
+/// Waits until the store counts what was reserved from its use, which was a millisecond later than
+/// the clock shows.
 async fn is_told(limiter: &RateLimiter, rate: u32) {
     until("the use is told", async || {
         let decision = limiter.peek(rate).await.unwrap();

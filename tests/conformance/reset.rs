@@ -99,8 +99,8 @@ async fn ask<P: Policy>(limiter: &PolicyLimiter<P>, key: &str, cost: u32) -> Dec
     limiter.check_without_waiting(key, cost).await.unwrap()
 }
 
-/// The time that a key lives by is the server's, which does not pass here: a fixed window, which ends by it alone, has a test
-/// of its own.
+/// The time that a key lives by is the server's, which does not pass here: a fixed window, which
+/// ends by it alone, has a test of its own.
 pub async fn each_policy_has_its_whole_limit_again_after_the_reset_and_not_before(
     fixture: Fixture,
 ) {

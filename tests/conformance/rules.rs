@@ -555,7 +555,8 @@ pub async fn rules_that_swap_their_prefixes_go_on_deciding(fixture: Fixture) {
     assert_eq!(says(&rules, &ALICE).await, Some("other"));
 }
 
-/// Each of them would be asked too, if a limiter decided because a rule had it once: more than one call may ask.
+/// Each of them would be asked too, if a limiter decided because a rule had it once: more than one
+/// call may ask.
 pub async fn rules_may_be_replaced_as_often_as_one_likes(fixture: Fixture) {
     let client = fixture.client("client").await;
     let tag = format!("{{{}}}", fixture.name());

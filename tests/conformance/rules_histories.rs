@@ -1,5 +1,5 @@
-//! Random histories of rules: they are replaced, put in shadow mode and asked, and what they charge is settled, given back
-//! or dropped. An oracle keeps every grant for ever; no time passes.
+//! Random histories of rules: they are replaced, put in shadow mode and asked, and what they charge
+//! is settled, given back or dropped. An oracle keeps every grant for ever; no time passes.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -272,7 +272,8 @@ impl History<'_> {
         each.collect()
     }
 
-    /// What the oracle says about a request: what is charged to rules of both modes, if they grant it.
+    /// What the oracle says about a request: what is charged to rules of both modes, if they grant
+    /// it.
     fn expected(&self, request: Request) -> Option<Vec<Charge>> {
         let enforced = self.limits(request, false)?;
         let mut charges = self.charges(request, &enforced)?;
@@ -321,7 +322,8 @@ impl History<'_> {
         }
     }
 
-    /// Asks and is dropped, before or while the rules are asked: each mode's rules are charged together or not at all.
+    /// Asks and is dropped, before or while the rules are asked: each mode's rules are charged
+    /// together or not at all.
     async fn drop_a_check(&mut self) {
         let request = self.request();
         let polls = self.below(4);
@@ -404,7 +406,8 @@ impl History<'_> {
             for charge in charges {
                 let cost = i64::from(costs[charge.rule]) - i64::from(charge.cost);
                 let used = self.used.entry(charge.target.clone()).or_default();
-                // What is missing is taken: of an RRateLimiter in any case, of others as far as they have it.
+                // What is missing is taken: of an RRateLimiter in any case, of others as far as
+                // they have it.
                 *used += match charge.target.0.gives_back() {
                     true => cost,
                     false => cost.clamp(0, (i64::from(charge.permits) - *used).max(0)),
@@ -417,7 +420,8 @@ impl History<'_> {
         }
     }
 
-    /// What is used of a target in the store, as far as that is known: of an RRateLimiter no more than its rate.
+    /// What is used of a target in the store, as far as that is known: of an RRateLimiter no more
+    /// than its rate.
     async fn stored(&self, target: &Target) -> i64 {
         let (algorithm, name) = target;
         if *algorithm == Algorithm::Shared {

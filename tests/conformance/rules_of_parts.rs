@@ -234,7 +234,8 @@ pub async fn a_release_gives_back_to_each_rratelimiter_that_applies(fixture: Fix
     assert_eq!(rules.release(&("user-bob", 1)).await.unwrap(), 0);
 }
 
-/// One of the limiters has a key of another kind; the others, before and after it, take their permits back.
+/// One of the limiters has a key of another kind; the others, before and after it, take their
+/// permits back.
 pub async fn a_release_that_one_limiter_refuses_reaches_the_others(fixture: Fixture) {
     let client = fixture.client("client").await;
     let limiter = |name: &str| client.rate_limiter(&format!("{{{}}}{name}", fixture.name()));

@@ -1,4 +1,5 @@
-//! Threads with one current-thread runtime each share a client, and do not depend on each other's runtimes.
+//! Threads with one current-thread runtime each share a client, and do not depend on each other's
+//! runtimes.
 
 use std::sync::mpsc;
 use std::thread;
@@ -56,7 +57,8 @@ fn others_proceed(limiter: &RateLimiter, free: u64) {
 fn connected<T>(fixture: &Fixture, connect: impl AsyncFnOnce(RedissonClient) -> T) -> (Runtime, T) {
     let first = runtime();
     let connected = first.block_on(async {
-        // The default of 3 s is short on a busy machine. Permits that are lost in flight take as long to be given back.
+        // The default of 3 s is short on a busy machine. Permits that are lost in flight take as
+        // long to be given back.
         let builder = RedissonClient::builder().response_timeout(Duration::from_secs(8));
         connect(fixture.connect(builder).await).await
     });

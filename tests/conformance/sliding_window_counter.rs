@@ -1,5 +1,5 @@
-//! A window that slides by one period at a time. Each counter is named by its period's last millisecond, and a time
-//! between two periods belongs to the one that ends there.
+//! A window that slides by one period at a time. Each counter is named by its period's last
+//! millisecond, and a time between two periods belongs to the one that ends there.
 
 use redisson_rate_limiter::{Decision, Error, Granted, PolicyLimiter, SlidingWindowCounter};
 use tokio::time::Duration;

@@ -46,7 +46,8 @@ pub async fn a_request_of_cost_n_counts_n(fixture: Fixture) {
         fixture.at(at);
         assert!(passed(&limiter, fixture.name(), cost).await);
     }
-    // Two are left. A request may be tried again once enough of the earlier ones have left the window.
+    // Two are left. A request may be tried again once enough of the earlier ones have left the
+    // window.
     for (cost, retry_after) in [(3, 40), (6, 40), (7, 50), (8, 60), (10, 60)] {
         let denial = denied(&limiter, fixture.name(), cost).await;
         assert_eq!(denial, (2, Duration::from_secs(retry_after)), "{cost}");

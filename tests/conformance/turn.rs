@@ -1,5 +1,5 @@
-//! The wait for the turn that a leaky bucket gives a granted request: who waits, until when, and what becomes of it where the
-//! request is dropped.
+//! The wait for the turn that a leaky bucket gives a granted request: who waits, until when, and
+//! what becomes of it where the request is dropped.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::stopped_time::{at_once, until};
 
 pub type Bucket = PolicyLimiter<LeakyBucket>;
 
-/// Its first request proceeds at once, and the next ones a period apart. All keys of a fixture are in one slot of a cluster.
+/// Its first request proceeds at once, and the next ones a period apart. All keys of a fixture are
+/// in one slot of a cluster.
 pub fn bucket(client: &RedissonClient, fixture: &Fixture, period: Duration) -> Bucket {
     let policy = LeakyBucket::new(1, period).with_capacity(9);
     let limiter = client.policy_limiter(policy).unwrap();

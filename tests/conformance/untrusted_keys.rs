@@ -49,7 +49,8 @@ const KEYS: [&str; 36] = [
     "ü{ñ:value",
 ];
 
-/// A limiter of each kind, of which a target has all at once with this cost, and a cost that it has no room for then.
+/// A limiter of each kind, of which a target has all at once with this cost, and a cost that it has
+/// no room for then.
 fn by_kind(
     client: &RedissonClient,
     prefix: &str,

@@ -1,4 +1,5 @@
-//! Waiters are served in order, each as soon as its permits are available, whichever waiter before it has left.
+//! Waiters are served in order, each as soon as its permits are available, whichever waiter before
+//! it has left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ use crate::by_hand::poll_once;
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::stopped_time::{at_once, run_until_stalled, until};
 
-/// The longest that permits are left to other processes, with its jitter. Half of the time after which a queue asks again
-/// whatever it knows.
+/// The longest that permits are left to other processes, with its jitter. Half of the time after
+/// which a queue asks again whatever it knows.
 const HOLD: Duration = ms(150);
 
 /// The limiter with this rate, of which so many permits are in use.
@@ -130,7 +131,8 @@ pub async fn permits_released_during_a_waiters_first_call_are_not_forgotten(fixt
     let limiter = used(&fixture, Rate::overall(5, HOUR), 5).await;
     let _stopped = fixture.stop_time();
     for turns in 0..20 {
-        // Its first call, the release, and a plain request that is denied: at the same time, in any order.
+        // Its first call, the release, and a plain request that is denied: at the same time, in any
+        // order.
         let mut waiter = Box::pin(limiter.acquire(1));
         if poll_once(&mut waiter).is_none() {
             let yield_then = async |turns: usize| {

@@ -53,7 +53,8 @@ pub async fn what_is_further_ahead_than_the_window_does_not_count(fixture: Fixtu
             }
             let (at_once, retry_after) = granted(&limiter, &key).await;
             assert_eq!(at_once, LIMIT, "{key}");
-            // From here on it is as exact as ever. A window that slides by periods goes on a ms later.
+            // From here on it is as exact as ever. A window that slides by periods goes on a ms
+            // later.
             let latest = WINDOW.as_millis() as i64 + 1;
             assert!((1..=latest).contains(&retry_after), "{key} {retry_after}");
             fixture.at(now + retry_after - 1);

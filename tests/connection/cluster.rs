@@ -141,8 +141,8 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
     let migrating = format!("CLUSTER SETSLOT {slot} MIGRATING {to}");
     nodes[source].run(&migrating).await.unwrap();
 
-    // Limiters that are new are asked for at the target, and there their keys are missing: scripts with several keys have
-    // to try again until the slot has moved.
+    // Limiters that are new are asked for at the target, and there their keys are missing: scripts
+    // with several keys have to try again until the slot has moved.
     let [tried, set] = ["{limiter}:tried", "{limiter}:set"].map(|name| client.rate_limiter(name));
     let window = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
     let periods = SlidingWindowCounter::new(10, HOUR).with_period(HOUR / 60);

@@ -1,5 +1,5 @@
-//! Each change of a connection's state is one tracing event, with its cause and without any secret, and one event of the
-//! client's handler.
+//! Each change of a connection's state is one tracing event, with its cause and without any secret,
+//! and one event of the client's handler.
 
 use redisson_rate_limiter::RedissonClient;
 

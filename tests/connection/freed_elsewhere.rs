@@ -1,4 +1,5 @@
-//! The messages about permits that other clients freed, when the limiter comes to be on another server.
+//! The messages about permits that other clients freed, when the limiter comes to be on another
+//! server.
 
 use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient, Result};
 use tokio::task::JoinHandle;

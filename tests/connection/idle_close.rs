@@ -1,4 +1,5 @@
-//! A connection that the server closes between two calls fails no call, not even one that cannot be repeated.
+//! A connection that the server closes between two calls fails no call, not even one that cannot be
+//! repeated.
 
 use redisson_rate_limiter::{FixedWindow, PolicyLimiter, Rate, RateLimiter, RedissonClient};
 use tokio::runtime::{Builder, Runtime};

@@ -1,5 +1,5 @@
-//! Connections are always replaced: whatever happens to server, network or credentials, calls go on within their
-//! response timeout.
+//! Connections are always replaced: whatever happens to server, network or credentials, calls go on
+//! within their response timeout.
 
 #[path = "../support/by_hand.rs"]
 mod by_hand;

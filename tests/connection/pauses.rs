@@ -36,7 +36,8 @@ async fn attempts_that_fail_at_once_are_made_less_and_less_often() {
 
 #[tokio::test]
 async fn connections_that_are_lost_at_once_are_made_less_and_less_often() {
-    // The answer with which a connection is set up is its last; only over the first one a second question is asked.
+    // The answer with which a connection is set up is its last; only over the first one a second
+    // question is asked.
     let is_first = AtomicBool::new(true);
     let server = Scripted::start(move |words| match &words[0][..] {
         "INFO" => {

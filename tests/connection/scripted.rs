@@ -49,7 +49,8 @@ impl Drop for Scripted {
 }
 
 impl Scripted {
-    /// Answers as `script` says. What is asked over each new connection is answered unless the connection is closed.
+    /// Answers as `script` says. What is asked over each new connection is answered unless the
+    /// connection is closed.
     pub async fn start(script: impl Fn(&[String]) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

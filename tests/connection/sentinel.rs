@@ -41,7 +41,8 @@ async fn a_failover_by_hand_costs_no_acquire() {
     let sentinel = Sentinel::of(&primary).await;
     sentinel.knows_a_replica().await;
     let load = Load::of_a_client(&sentinel.url()).await;
-    // What the primary grants after the failover began would be lost: it holds the calls until it is a replica.
+    // What the primary grants after the failover began would be lost: it holds the calls until it
+    // is a replica.
     let paused = load.pause().await;
     acknowledged_by_replica(&primary).await;
     let mut hold = redis::cmd("CLIENT");

@@ -9,7 +9,8 @@ use crate::load::{PATIENT, ample};
 use crate::sentinels::Sentinel;
 use crate::support::Server;
 
-/// What a Sentinel whose own user is `watcher` has in its configuration, next to the servers' password.
+/// What a Sentinel whose own user is `watcher` has in its configuration, next to the servers'
+/// password.
 const OWN_USER: &str = "user default off\nuser watcher on >sentinels +@all\n";
 
 async fn connect(

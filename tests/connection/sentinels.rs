@@ -51,8 +51,9 @@ impl Sentinel {
         while sentinel.ask(&["PING"]).await.is_err() {
             sleep(ms(10)).await;
         }
-        // Not scheduled for two seconds, it would do nothing for the next 30, and then never fail over: a replica whose link
-        // was down for longer than the primary by more than ten times `down-after-milliseconds` is none that it promotes.
+        // Not scheduled for two seconds, it would do nothing for the next 30, and then never fail
+        // over: a replica whose link was down for longer than the primary by more than ten times
+        // `down-after-milliseconds` is none that it promotes.
         let an_hour = "3600000";
         let tilt = ["SENTINEL", "DEBUG", "TILT-TRIGGER", an_hour];
         sentinel.ask(&tilt).await.unwrap();
@@ -120,8 +121,8 @@ pub async fn replica_of(primary: &Server) -> Server {
     }
 }
 
-/// Stops a primary between two calls, once its replica has all that it granted. Calls that are sent to it from then on
-/// are lost.
+/// Stops a primary between two calls, once its replica has all that it granted. Calls that are sent
+/// to it from then on are lost.
 pub async fn stop_once_replicated(primary: &Server, load: &Load) {
     let _paused = load.pause().await;
     acknowledged_by_replica(primary).await;

@@ -1,4 +1,5 @@
-//! A server that is slow to answer a new connection, or a network that loses what is sent over some.
+//! A server that is slow to answer a new connection, or a network that loses what is sent over
+//! some.
 
 use redisson_rate_limiter::RedissonClient;
 use tokio::io::copy_bidirectional;

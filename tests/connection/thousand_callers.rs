@@ -127,8 +127,9 @@ async fn all_that_outlast_the_failover_end_with_a_grant() {
     }
 }
 
-/// Calls that began before the client knew that its connection was lost are not counted: the previous primary may have
-/// got them. The events are those of this thread, so the client runs on it.
+/// Calls that began before the client knew that its connection was lost are not counted: the
+/// previous primary may have got them. The events are those of this thread, so the client runs on
+/// it.
 #[tokio::test]
 async fn callers_that_do_not_outlast_the_failover_learn_if_they_may_have_run() {
     let events = Events::start();
@@ -143,8 +144,8 @@ async fn callers_that_do_not_outlast_the_failover_learn_if_they_may_have_run() {
     }
 }
 
-/// No caller hangs, and no permit is lost but those that the failover loses. With `events` it takes longer than the
-/// response timeout.
+/// No caller hangs, and no permit is lost but those that the failover loses. With `events` it takes
+/// longer than the response timeout.
 async fn through_a_failover(response_timeout: Duration, events: Option<&Events>) -> Failover {
     let primary = Server::start();
     let replica = replica_of(&primary).await;

@@ -12,7 +12,8 @@ use crate::tls_server::{Authority, Identity, assert_certificate_refused, connect
 
 const NODES: usize = 2;
 
-/// Two nodes that talk TLS to each other, each with half of the slots and a certificate by an authority of its own.
+/// Two nodes that talk TLS to each other, each with half of the slots and a certificate by an
+/// authority of its own.
 struct TlsCluster {
     authorities: [Authority; NODES],
     servers: Vec<Server>,

@@ -24,7 +24,8 @@ impl TlsSentinels {
         Self::start_at(ports::reserve(), [Authority::new(), Authority::new()]).await
     }
 
-    /// With the Sentinel at this port, and certificates of servers and Sentinels by these authorities.
+    /// With the Sentinel at this port, and certificates of servers and Sentinels by these
+    /// authorities.
     async fn start_at(sentinel_port: u16, authorities: [Authority; 2]) -> Self {
         let [of_servers, of_sentinels] = authorities;
         let all = [&of_servers, &of_sentinels];

@@ -36,7 +36,8 @@ fn keyed(client: &RedissonClient) -> KeyedRateLimiter {
     client.keyed_rate_limiter("keyed:", rate).unwrap()
 }
 
-/// Asks until Redis has denied a request, and returns how many it granted. Once it has decided, no policy decides any more.
+/// Asks until Redis has denied a request, and returns how many it granted. Once it has decided, no
+/// policy decides any more.
 async fn granted_by_redis(limiter: &KeyedRateLimiter, key: &str) -> usize {
     let mut granted = 0;
     let asking = async {
@@ -263,7 +264,8 @@ async fn a_cluster_that_starts_later_decides_on_each_of_its_nodes() {
         for key in &keys {
             assert_eq!(granted_by_redis(&limiter, key).await, RATE - 1);
         }
-        // A limiter whose keys are in several slots is refused as by a client that started with the cluster.
+        // A limiter whose keys are in several slots is refused as by a client that started with the
+        // cluster.
         let refused = client.rate_limiter("a}b{c").exists().await;
         assert!(matches!(refused, Err(Error::InvalidName { .. })));
         client.ping().await.unwrap();
@@ -271,7 +273,8 @@ async fn a_cluster_that_starts_later_decides_on_each_of_its_nodes() {
         assert_eq!(health.servers.len(), cluster.nodes().len(), "{health:?}");
         assert!(health.is_healthy(), "{health:?}");
         if !urls.contains(',') {
-            // The outage is over too for the way to the server before it was known to be part of a cluster.
+            // The outage is over too for the way to the server before it was known to be part of a
+            // cluster.
             let changes = told.take_changes();
             let closed = format!("127.0.0.1:{} closed", ports[0]);
             assert!(changes.contains(&closed), "{changes:#?}");

@@ -1,5 +1,5 @@
-//! What requests get while Redis is down: each policy, each kind of limiter and each form of request, on a server that
-//! is killed, stopped, refuses or does not answer.
+//! What requests get while Redis is down: each policy, each kind of limiter and each form of
+//! request, on a server that is killed, stopped, refuses or does not answer.
 
 #[path = "../support/events.rs"]
 mod events;

@@ -1,5 +1,5 @@
-//! A thousand callers while Redis goes down and comes back: each gets its answer, and permits are neither lost nor
-//! granted twice.
+//! A thousand callers while Redis goes down and comes back: each gets its answer, and permits are
+//! neither lost nor granted twice.
 
 use std::time::Duration;
 
@@ -78,7 +78,8 @@ async fn a_thousand_waiters_without_redis_return_to_it_and_each_is_granted_once(
         while let Some(waited) = waiting.join_next().await {
             waited.unwrap().unwrap();
         }
-        // What was asked before the outage was told may have been taken, and comes back in the background.
+        // What was asked before the outage was told may have been taken, and comes back in the
+        // background.
         let goal = left - CALLERS + served_here as u64;
         while limiter.available_permits().await.unwrap().abs_diff(goal) > 1 {
             tokio::time::sleep(ms(20)).await;

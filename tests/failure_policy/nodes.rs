@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::fixture::{AT_LAST, HOUR, client, ms, policies, until_by_policy, until_by_redis};
 use crate::support::Server;
 
-/// A node of a cluster that goes on without those of its nodes that are away, and never replaces them.
+/// A node of a cluster that goes on without those of its nodes that are away, and never replaces
+/// them.
 struct Node {
     /// `None` while it is away.
     server: Option<Server>,
@@ -162,8 +163,8 @@ async fn limiter_on(node: &Node, client: &RedissonClient) -> RateLimiter {
     limiter
 }
 
-/// Asks a limiter whose node is there, until it is told to end. Redis decides each time, unless the machine stands still
-/// for so long that the node seems to be away.
+/// Asks a limiter whose node is there, until it is told to end. Redis decides each time, unless the
+/// machine stands still for so long that the node seems to be away.
 async fn is_decided_by_redis(limiter: RateLimiter, is_over: Arc<AtomicBool>) {
     let mut last = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
@@ -184,7 +185,8 @@ fn is_by_redis(decision: &Decision) -> bool {
     decision.is_granted() && !decision.is_by_failure_policy()
 }
 
-/// Only the keys of the node that `leaves` are left to the failure policy, and not any more once it `comes_back`.
+/// Only the keys of the node that `leaves` are left to the failure policy, and not any more once it
+/// `comes_back`.
 async fn while_one_is_away(leaves: fn(&mut Node), comes_back: fn(&mut Node)) {
     let [mut away, there] = cluster().await;
     let urls = [&away, &there].map(|node| format!("redis://127.0.0.1:{}", node.port));

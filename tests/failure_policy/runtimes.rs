@@ -1,4 +1,5 @@
-//! Several runtimes share a client: each notices the outage by itself, and none waits for another one.
+//! Several runtimes share a client: each notices the outage by itself, and none waits for another
+//! one.
 
 use redisson_rate_limiter::FailurePolicy;
 use tokio::runtime::{Builder, Runtime};

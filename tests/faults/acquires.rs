@@ -1,5 +1,6 @@
-//! Acquires, refunds and releases of an RRateLimiter with faults: the permits in use are those that were granted and
-//! not given back, and each call whose outcome is unknown took all of its permits or none.
+//! Acquires, refunds and releases of an RRateLimiter with faults: the permits in use are those that
+//! were granted and not given back, and each call whose outcome is unknown took all of its permits
+//! or none.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -99,7 +99,8 @@ pub struct Caller {
     pub subject: Subject,
     pub random: Seeded,
     pub watch: Watch,
-    /// Whether its limiter has permits set aside for releases, which take the oldest ones of any caller.
+    /// Whether its limiter has permits set aside for releases, which take the oldest ones of any
+    /// caller.
     pub releases: bool,
     /// Whether it leaves some calls before they have ended.
     pub leaves: bool,

@@ -1,5 +1,5 @@
-//! Decisions without an id are never sent again: each is charged at most once, and a joint decision is charged to all
-//! of its limiters or to none.
+//! Decisions without an id are never sent again: each is charged at most once, and a joint decision
+//! is charged to all of its limiters or to none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,8 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<(u32, Arc<dyn Limi
     each.collect()
 }
 
-/// How many units of a limiter are charged, with the one by which this is asked. A part of a unit may have flowed back.
+/// How many units of a limiter are charged, with the one by which this is asked. A part of a unit
+/// may have flowed back.
 async fn charged(limiter: &dyn Limiter, unit: u32, key: &str) -> i64 {
     match limiter.check_without_waiting(key, unit).await.unwrap() {
         Decision::Granted(Granted { remaining, .. }) => {

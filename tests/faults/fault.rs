@@ -15,9 +15,11 @@ pub enum Fault {
     AnswerDropped,
     /// The server runs the request; its answer is lost, and the connection is reset.
     ResetAfterServer,
-    /// The connection is closed at once, and the server gets the request later, over another connection.
+    /// The connection is closed at once, and the server gets the request later, over another
+    /// connection.
     RequestLate(Duration),
-    /// Request and all behind it wait, and then go on over the same connection, whether its client is there or not.
+    /// Request and all behind it wait, and then go on over the same connection, whether its client
+    /// is there or not.
     RequestDelayed(Duration),
     /// The answer and all behind it wait.
     AnswerDelayed(Duration),
@@ -29,9 +31,11 @@ pub enum Fault {
     FrozenBeforeServer,
     /// Nothing passes any more; the server runs the request, and the connection stays open.
     FrozenAfterServer,
-    /// The server gets the request twice, first over another connection. Its answer is that to the second one.
+    /// The server gets the request twice, first over another connection. Its answer is that to the
+    /// second one.
     ReplayedAtOnce,
-    /// The server gets the request a second time over another connection, after the response timeout.
+    /// The server gets the request a second time over another connection, after the response
+    /// timeout.
     ReplayedLate(Duration),
 }
 
@@ -168,8 +172,8 @@ fn is_script(command: &Command) -> bool {
     command.name().starts_with("EVAL")
 }
 
-/// Whether it is an acquire on one limiter or on several. The scripts that give back have the same five keys in another
-/// order, and neither id nor deadline.
+/// Whether it is an acquire on one limiter or on several. The scripts that give back have the same
+/// five keys in another order, and neither id nor deadline.
 fn is_acquire(command: &Command) -> bool {
     let third_key = command.0.get(5).filter(|_| is_script(command));
     third_key.is_some_and(|key| key.windows(8).any(|part| part == b":permits"))

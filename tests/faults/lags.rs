@@ -1,4 +1,5 @@
-//! How far a runtime is behind its timers, so that a busy machine's delay is not attributed to a call.
+//! How far a runtime is behind its timers, so that a busy machine's delay is not attributed to a
+//! call.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

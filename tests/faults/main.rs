@@ -1,8 +1,9 @@
-//! Thousands of network faults: an acquire takes its permits once or not at all, what is given back is available again,
-//! no window exceeds the rate, and no call takes longer than its response timeout.
+//! Thousands of network faults: an acquire takes its permits once or not at all, what is given back
+//! is available again, no window exceeds the rate, and no call takes longer than its response
+//! timeout.
 //!
-//! Each test makes a part of `FAULTS` faults, 10,000 by default, in concurrent rounds. A failure names the seed and the
-//! round; `SEED` repeats its random choices.
+//! Each test makes a part of `FAULTS` faults, 10,000 by default, in concurrent rounds. A failure
+//! names the seed and the round; `SEED` repeats its random choices.
 
 mod callers;
 mod decisions;

@@ -1,5 +1,6 @@
-//! Many short windows while requests and answers get lost: the server never grants more than the rate in a window,
-//! callers know of all that it grants, and one interval later all permits are available.
+//! Many short windows while requests and answers get lost: the server never grants more than the
+//! rate in a window, callers know of all that it grants, and one interval later all permits are
+//! available.
 
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! One round: a client with its own proxy, and some dozens of faults. Many rounds run concurrently, since a client
-//! spends most of its time waiting.
+//! One round: a client with its own proxy, and some dozens of faults. Many rounds run concurrently,
+//! since a client spends most of its time waiting.
 
 use std::env;
 use std::future::Future;
@@ -78,7 +78,8 @@ pub async fn rounds<F>(
         }
         let random = random.clone();
         let name = format!("round {number}, {random}");
-        // With few faults, a connection is stable and is replaced at once; with many, calls run into their timeouts.
+        // With few faults, a connection is stable and is replaced at once; with many, calls run
+        // into their timeouts.
         let kinds = [(300, 3), (600, 3), (1_200, 6), (2_000, 12)];
         let (response_timeout, every) = kinds[number as usize % kinds.len()];
         let response_timeout = Duration::from_millis(response_timeout);
@@ -146,8 +147,8 @@ impl Round {
         format!("{}-{}-{part}", self.tag, self.number)
     }
 
-    /// Lets the faults happen while the callers work, and waits until no request is on its way any more. What the
-    /// callers of each limiter hold together, by the places that they return.
+    /// Lets the faults happen while the callers work, and waits until no request is on its way any
+    /// more. What the callers of each limiter hold together, by the places that they return.
     pub async fn run<F>(&mut self, callers: Vec<F>) -> Vec<F::Output>
     where
         F: Future + Send + 'static,
@@ -166,8 +167,8 @@ impl Round {
         outputs
     }
 
-    /// The permits that are gone from a limiter are those that its callers hold. `shares_calls` says that several of them
-    /// share a call.
+    /// The permits that are gone from a limiter are those that its callers hold. `shares_calls`
+    /// says that several of them share a call.
     pub async fn assert_balanced(
         &mut self,
         limiter: &str,
@@ -203,8 +204,8 @@ impl Round {
     }
 }
 
-/// Whether so many permits can be gone. What a dropped future took is given back, unless a warning says that it is not, or
-/// it shared a call whose outcome is unknown to others that still waited.
+/// Whether so many permits can be gone. What a dropped future took is given back, unless a warning
+/// says that it is not, or it shared a call whose outcome is unknown to others that still waited.
 fn explains(limiter: &str, ledger: &Ledger, used: i64, shares_calls: bool) -> bool {
     let lost = warnings::of(limiter);
     let may_be_unknown = lost.calls > 0 || shares_calls && ledger.maybe_taken > 0;

@@ -1,4 +1,5 @@
-//! The grants of limiters in the order in which the server made them, from the script writes that MONITOR shows.
+//! The grants of limiters in the order in which the server made them, from the script writes that
+//! MONITOR shows.
 
 use std::collections::HashMap;
 

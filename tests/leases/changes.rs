@@ -1,4 +1,5 @@
-//! The settings of a limiter change under load, while two clients lease: no window exceeds the rate that was set.
+//! The settings of a limiter change under load, while two clients lease: no window exceeds the rate
+//! that was set.
 
 use std::time::Duration;
 

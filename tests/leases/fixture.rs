@@ -32,7 +32,8 @@ pub async fn told(url: &str) -> (Told, RedissonClient) {
 }
 
 impl Fixture {
-    /// A limiter of so many permits an hour, and leases of a minute. The client reaches the server by the first URL.
+    /// A limiter of so many permits an hour, and leases of a minute. The client reaches the server
+    /// by the first URL.
     pub async fn new(client_url: &str, url: &str, permits: u64) -> Self {
         let client = patient(client_url).await;
         Self::over(client, url, permits).await

@@ -1,4 +1,5 @@
-//! Leases in Redis: what a handle with leases grants, gives back and keeps to, alone and beside other processes.
+//! Leases in Redis: what a handle with leases grants, gives back and keeps to, alone and beside
+//! other processes.
 
 #[path = "../support/clients.rs"]
 mod clients;

@@ -19,7 +19,8 @@ use crate::uses::{Use, micros, micros_of};
 
 const TASK: &str = "LEASES_TASK";
 const USED: &str = "used: ";
-/// What the line begins with that says when the permits of a reservation are usable, in microseconds since the epoch.
+/// What the line begins with that says when the permits of a reservation are usable, in
+/// microseconds since the epoch.
 const RESERVED: &str = "reserved: ";
 
 /// What a child does.

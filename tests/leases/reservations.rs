@@ -1,4 +1,5 @@
-//! Processes that hold reservations are killed, or stopped and continued: before the permits are usable, then, and after.
+//! Processes that hold reservations are killed, or stopped and continued: before the permits are
+//! usable, then, and after.
 
 use std::time::Duration;
 

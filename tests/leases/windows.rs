@@ -1,5 +1,5 @@
-//! Real use by several processes, with leases and without, while some are killed, stopped, and while the server is: in
-//! no window of the interval's length more than the rate was used.
+//! Real use by several processes, with leases and without, while some are killed, stopped, and
+//! while the server is: in no window of the interval's length more than the rate was used.
 
 use std::time::Duration;
 

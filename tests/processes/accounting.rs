@@ -1,5 +1,5 @@
-//! Two and three processes whose callers ask, wait, give up and give back at random, in one window: the permits in use
-//! are those that the processes hold.
+//! Two and three processes whose callers ask, wait, give up and give back at random, in one window:
+//! the permits in use are those that the processes hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,7 +64,8 @@ impl Way {
         }
     }
 
-    /// Without losses a call fails only where the machine is very busy; with them, a process does not wait long.
+    /// Without losses a call fails only where the machine is very busy; with them, a process does
+    /// not wait long.
     fn response_timeout(self) -> Duration {
         match self {
             Self::Direct => Duration::from_secs(60),
@@ -161,7 +162,8 @@ async fn processes(count: u64, way: Way) {
     }
 }
 
-/// Whether so many permits can be gone. What a dropped future took is given back, but for what gets lost on the way.
+/// Whether so many permits can be gone. What a dropped future took is given back, but for what gets
+/// lost on the way.
 fn explains(ledger: &Ledger, used: i64, way: Way) -> bool {
     let lost = match way {
         Way::Direct => {
@@ -175,8 +177,8 @@ fn explains(ledger: &Ledger, used: i64, way: Way) -> bool {
     (least..=most).contains(&used)
 }
 
-/// Loses requests and answers of one process, and the connection with each: about five a second, one in four of them
-/// before it reaches the server.
+/// Loses requests and answers of one process, and the connection with each: about five a second,
+/// one in four of them before it reaches the server.
 struct Losses {
     may_lose: Arc<AtomicBool>,
     count: Arc<AtomicU64>,

@@ -1,4 +1,5 @@
-//! A child process: it connects, works on command, reports what it holds, and runs until its stdin ends.
+//! A child process: it connects, works on command, reports what it holds, and runs until its stdin
+//! ends.
 
 use std::env;
 use std::io::{self, BufRead, Write};
@@ -87,7 +88,8 @@ fn a_child_process_does_its_work() {
 
 fn run(task: &Task) {
     let requests = requests();
-    // Its callers run on two runtimes: one with its own threads, and one that runs only while its callers do.
+    // Its callers run on two runtimes: one with its own threads, and one that runs only while its
+    // callers do.
     let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -130,7 +132,8 @@ fn run(task: &Task) {
     let words: Vec<_> = ledgers.into_iter().map(Ledger::to_words).collect();
     report(&words.join(","));
 
-    // The last cancelled permits are given back in the background, until the parent ends this process.
+    // The last cancelled permits are given back in the background, until the parent ends this
+    // process.
     loop {
         thread::park();
     }

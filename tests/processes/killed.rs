@@ -1,5 +1,5 @@
-//! A thousand processes that hold permits and wait for more are killed at random moments: what they held is back
-//! exactly one interval later, and a process that survives is served all the time.
+//! A thousand processes that hold permits and wait for more are killed at random moments: what they
+//! held is back exactly one interval later, and a process that survives is served all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

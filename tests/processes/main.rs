@@ -1,4 +1,5 @@
-//! Several processes of this crate on one limiter: exactly once, cancellation, and killed processes.
+//! Several processes of this crate on one limiter: exactly once, cancellation, and killed
+//! processes.
 
 mod child;
 #[path = "../support/clients.rs"]

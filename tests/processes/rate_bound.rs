@@ -1,5 +1,5 @@
-//! Two and three processes over many short windows: at no moment is more than the rate in use, all callers that wait
-//! without giving up are served, and one interval later all permits are back.
+//! Two and three processes over many short windows: at no moment is more than the rate in use, all
+//! callers that wait without giving up are served, and one interval later all permits are back.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Processes are stopped in the middle of their work and continued, again and again: the permits in use are those that
-//! they hold.
+//! Processes are stopped in the middle of their work and continued, again and again: the permits in
+//! use are those that they hold.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! What the callers of a process do: random requests, each of which may be dropped at a random moment.
+//! What the callers of a process do: random requests, each of which may be dropped at a random
+//! moment.
 
 use std::time::Duration;
 
@@ -42,8 +43,8 @@ impl Caller {
         }
     }
 
-    /// Takes the permits that releases may give back: a release takes the oldest ones first, without notice to their
-    /// holder.
+    /// Takes the permits that releases may give back: a release takes the oldest ones first,
+    /// without notice to their holder.
     pub async fn take_to_be_released(&mut self, permits: u32) {
         loop {
             match self.limiter.try_acquire(permits).await {

@@ -1,4 +1,5 @@
-//! The ACL rule in docs/connections.md: each operation works under it, and each permission of it is needed.
+//! The ACL rule in docs/connections.md: each operation works under it, and each permission of it is
+//! needed.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -149,7 +150,8 @@ async fn a_whole_token(fixture: &mut Fixture, app: &RedissonClient) -> Result<()
     limiter.check("orders:whole", 1).await.map(drop)
 }
 
-/// Grants expire, one call of several permits at once. So many wait that they are served by several calls.
+/// Grants expire, one call of several permits at once. So many wait that they are served by several
+/// calls.
 async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Result<()> {
     let rate = Rate::overall(3, ms(20));
     operator
@@ -230,8 +232,8 @@ async fn every_operation_works_under_it() {
     let denied: BTreeSet<String> = denied
         .map(|object| redis::from_redis_value(object).unwrap())
         .collect();
-    // Each connection tells the name of the library where the server knows such a command, and waiters ask for messages,
-    // which another rule permits.
+    // Each connection tells the name of the library where the server knows such a command, and
+    // waiters ask for messages, which another rule permits.
     let optional = ["client|setinfo", "ssubscribe"];
     let others: Vec<_> = { denied.iter() }
         .filter(|it| !optional.contains(&it.as_str()))
@@ -239,7 +241,8 @@ async fn every_operation_works_under_it() {
     assert!(others.is_empty(), "{others:?}");
 }
 
-/// Whether the server has denied a call: also one that it answered so late that its next attempt got the answer.
+/// Whether the server has denied a call: also one that it answered so late that its next attempt
+/// got the answer.
 fn is_denied(error: &Error) -> bool {
     match error {
         Error::PermissionDenied { .. } => true,
@@ -275,7 +278,8 @@ async fn without_one_of_its_permissions_operations_are_denied_and_no_other_way()
             needless.insert(permission);
         }
     }
-    // The page says what these are for: all but the first two for audits of large limiters in the background.
+    // The page says what these are for: all but the first two for audits of large limiters in the
+    // background.
     let others = [
         "info", "role", "lindex", "lrange", "lset", "ltrim", "rpush", "rpushx", "zrank",
     ];
@@ -301,7 +305,8 @@ async fn a_large_limiter_is_audited_under_it() {
     let app = connect(&fixture, rule).await;
     let limiter = app.rate_limiter("orders:large");
     limiter.set_rate(Rate::overall(1_000, HOUR)).await.unwrap();
-    // Commands that a connection can do without, which depend on the server. The audit uses another connection.
+    // Commands that a connection can do without, which depend on the server. The audit uses another
+    // connection.
     let connecting = denied_commands(&mut fixture).await;
     // A peer's retry lost 100 permits.
     let keys = ["{orders:large}:value", "{orders:large}:permits"];
@@ -367,7 +372,8 @@ async fn with_the_permissions_for_messages_waiters_are_told_what_comes_free() {
     at_once(waiter).await.unwrap().unwrap();
 }
 
-/// A node with all slots but one that moves to another node, whose commands are answered with a redirection there.
+/// A node with all slots but one that moves to another node, whose commands are answered with a
+/// redirection there.
 struct MovingSlot {
     nodes: [Fixture; 2],
     _files: [TempDir; 2],

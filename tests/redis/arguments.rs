@@ -1,4 +1,5 @@
-//! Arguments out of range are refused before anything is sent, with the error that the method documents.
+//! Arguments out of range are refused before anything is sent, with the error that the method
+//! documents.
 
 use std::time::Duration;
 

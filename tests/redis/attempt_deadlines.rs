@@ -1,5 +1,5 @@
-//! Each attempt of a call has its own deadline, and the next one waits for it: in whatever order they arrive, one of
-//! them takes the permits.
+//! Each attempt of a call has its own deadline, and the next one waits for it: in whatever order
+//! they arrive, one of them takes the permits.
 
 use redisson_rate_limiter::{Decision, Granted, Rate, RateLimiter};
 

@@ -1,5 +1,5 @@
-//! What a peer, an eviction or an operator did to one key and not to the other is corrected by the next call.
-//! The invariant: value + permits of all grants = rate.
+//! What a peer, an eviction or an operator did to one key and not to the other is corrected by the
+//! next call. The invariant: value + permits of all grants = rate.
 
 use redisson_rate_limiter::Rate;
 
@@ -210,7 +210,8 @@ async fn what_a_peer_released_beyond_the_rate_is_passed_over() {
 
 #[tokio::test]
 async fn a_peers_release_not_yet_looked_for_fills_no_window_above_the_rate() {
-    // 50 of 100 are 900 ms old when this client audits; right after that a peer releases them, and they are taken again.
+    // 50 of 100 are 900 ms old when this client audits; right after that a peer releases them, and
+    // they are taken again.
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(100, SECOND)).await;
     fixture.add(1_000, &member(&[7; 16], 50)).await;

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use crate::fixture::{Fixture, HOUR, NAME, SECOND, ms, passed};
 use crate::monitor::Monitor;
 
-/// How many members and counters the calls of scripts touched since the last time, each. Reading and removing a member
-/// counts twice.
+/// How many members and counters the calls of scripts touched since the last time, each. Reading
+/// and removing a member counts twice.
 async fn touched(monitor: &mut Monitor, fixture: &Fixture) -> Vec<usize> {
     let mut calls = Vec::new();
     for words in monitor.commands_and_arguments(&fixture.server).await {
@@ -119,7 +119,8 @@ async fn a_counter_reads_up_to_2000_periods_whatever_was_changed() {
     assert!((1_000..=2 * 2_000).contains(&all), "{all}");
 }
 
-/// So many limiters of a client, each with a million permits of which some are free, others in use, and others expired.
+/// So many limiters of a client, each with a million permits of which some are free, others in use,
+/// and others expired.
 async fn joint_charges(
     fixture: &mut Fixture,
     client: &RedissonClient,

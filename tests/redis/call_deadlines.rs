@@ -93,8 +93,8 @@ async fn a_wait_whose_call_is_held_up_too_long_takes_nothing_either() {
 
 #[tokio::test]
 async fn a_server_whose_clock_is_moved_on_is_asked_again_and_not_taken_for_late() {
-    // The client believes that the server's clock stands where it stood: each deadline it sends is long past. That
-    // is what a moved clock looks like, and here the deadlines are moved instead.
+    // The client believes that the server's clock stands where it stood: each deadline it sends is
+    // long past. That is what a moved clock looks like, and here the deadlines are moved instead.
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, ms(10_000)).await;

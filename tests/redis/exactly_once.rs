@@ -1,4 +1,5 @@
-//! Whatever is lost on the way, a granted request takes its permits once, and any other request takes none.
+//! Whatever is lost on the way, a granted request takes its permits once, and any other request
+//! takes none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -125,7 +126,8 @@ async fn a_resent_combined_call_gives_each_request_the_answer_it_had() {
     for task in tasks {
         granted.push(task.await.unwrap());
     }
-    // Of 20, the requests for 1, 7 and 4 leave 8; 9 does not fit; 3, 3 and 2 fit, and nothing is left.
+    // Of 20, the requests for 1, 7 and 4 leave 8; 9 does not fit; 3, 3 and 2 fit, and nothing is
+    // left.
     let expected = [
         true, true, true, false, true, true, true, false, false, false,
     ];
@@ -306,7 +308,8 @@ async fn a_debt_whose_caller_is_gone_stays_taken() {
     assert_eq!(fixture.value().await.as_deref(), Some("-4"));
 }
 
-/// A connection that sends each command twice and hands on the second answer, as one may do that repeats by itself.
+/// A connection that sends each command twice and hands on the second answer, as one may do that
+/// repeats by itself.
 #[derive(Clone)]
 struct Twice {
     connection: MultiplexedConnection,

@@ -1,4 +1,5 @@
-//! The messages by which a client tells others that permits came free, and the connection that they arrive by.
+//! The messages by which a client tells others that permits came free, and the connection that they
+//! arrive by.
 
 use std::collections::HashMap;
 
@@ -245,7 +246,8 @@ async fn a_flood_of_messages_costs_one_call_and_the_next_one_is_heeded() {
         keys::calls(&mut fixture.raw.clone(), "evalsha").await == before + 2
     })
     .await;
-    // The pause after a call in vain begins when its answer is read. Without a message, the waiter would ask much later.
+    // The pause after a call in vain begins when its answer is read. Without a message, the waiter
+    // would ask much later.
     for _ in 0..20 {
         run_until_stalled(&limiter).await;
         tokio::time::advance(ms(11)).await;

@@ -1,5 +1,5 @@
-//! If a limiter has too many grants to sum in a call, an audit in pages finds what a peer's retry or release did to the
-//! permits left, whatever clients do in the meantime.
+//! If a limiter has too many grants to sum in a call, an audit in pages finds what a peer's retry
+//! or release did to the permits left, whatever clients do in the meantime.
 
 use std::time::Duration;
 
@@ -123,7 +123,8 @@ async fn what_clients_do_during_an_audit_is_no_drift() {
         };
         grants.push(grant);
     }
-    // There are so many older grants that these are not on the first page, which an audit reads again at its end.
+    // There are so many older grants that these are not on the first page, which an audit reads
+    // again at its end.
     const OLDER: u32 = 600;
     let score = keys::time(&mut fixture.raw).await - 60_000;
     for i in 0..OLDER {

@@ -1,4 +1,5 @@
-//! A limiter with many grants of one permit, as Java clients leave them: no call's work grows with their number.
+//! A limiter with many grants of one permit, as Java clients leave them: no call's work grows with
+//! their number.
 //!
 //! `LARGE_LIMITER` sets the number of grants, 20,000 by default.
 
@@ -10,8 +11,8 @@ use tokio::task::JoinSet;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, VALUE, ms};
 use crate::monitor::Monitor;
 
-/// So many members a call may read and remove: a page of them that have expired, each counted as often as it is read or removed,
-/// and a few for each limiter of the call.
+/// So many members a call may read and remove: a page of them that have expired, each counted as
+/// often as it is read or removed, and a few for each limiter of the call.
 const MOST: usize = 1_800;
 const NOW: i64 = 10_000_000;
 const INTERVAL: i64 = 100_000;
@@ -80,7 +81,8 @@ impl Large {
     }
 }
 
-/// How many members of a sorted set a script's command reads or removes at most; without a bound they are too many.
+/// How many members of a sorted set a script's command reads or removes at most; without a bound
+/// they are too many.
 fn grants_touched(words: &[String]) -> usize {
     let number = |at: usize| words[at].parse::<usize>();
     match &words[0][..] {

@@ -1,4 +1,5 @@
-//! While many acquires are in flight, further ones on other limiters share a call, and each gets its own answer.
+//! While many acquires are in flight, further ones on other limiters share a call, and each gets
+//! its own answer.
 
 use redisson_rate_limiter::{Decision, Error, Granted, Rate, RateLimiter, RedissonClient};
 
@@ -153,7 +154,8 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
         .map(keys_of)
         .filter(|&keys| keys > 3)
         .collect();
-    // One call with a single request and a list for each limiter, sent by hash and by text: by text at once where time is short.
+    // One call with a single request and a list for each limiter, sent by hash and by text: by text
+    // at once where time is short.
     calls.dedup();
     assert_eq!(calls, [21]);
     drop(left_alone);

@@ -1,4 +1,5 @@
-//! While many requests are in flight, further ones on other targets share a call, and each gets its own answer.
+//! While many requests are in flight, further ones on other targets share a call, and each gets its
+//! own answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -255,7 +256,8 @@ async fn left_alone<'a>(
     asking
 }
 
-/// A client whose server has the scripts, and which knows the server's time and that it has all keys.
+/// A client whose server has the scripts, and which knows the server's time and that it has all
+/// keys.
 async fn prepared(
     builder: RedissonClientBuilder,
     fixture: &Fixture,
@@ -435,7 +437,8 @@ async fn a_shared_call_that_a_replica_refuses_is_made_again_for_each_target() {
     let _left_alone = left_alone(&limiter, &proxy).await;
     fixture.run(&["REPLICAOF", "127.0.0.1", "1"]).await;
     let asking = tokio::spawn(async move { on_each(&all, 8, 1).await });
-    // A target that is asked for alone again is refused, and another connection asks the server for its role.
+    // A target that is asked for alone again is refused, and another connection asks the server for
+    // its role.
     let is_refused = async || {
         let has_asked = proxy.take_names().iter().any(|name| name == "ROLE");
         has_asked || asking.is_finished()

@@ -29,7 +29,8 @@ fn limiters(client: &RedissonClient, limit: u32) -> [Arc<dyn Limiter>; 2] {
     [Arc::new(windows), Arc::new(keyed)]
 }
 
-/// Each server has the keys that the proxy looks for there, and no other; each target is charged once for each request.
+/// Each server has the keys that the proxy looks for there, and no other; each target is charged
+/// once for each request.
 async fn each_is_asked_where_it_is(client: &RedissonClient, servers: &[Server]) {
     for limiter in limiters(client, ROUNDS as u32) {
         granted_to_all(&limiter).await;
@@ -167,7 +168,8 @@ async fn a_node_that_has_all_slots_refuses_one_shared_call() {
     assert_eq!(refused, [refused[0]; 2]);
 }
 
-/// A connection that sends each call to the server that has its first key, as a proxy does that knows no slots.
+/// A connection that sends each call to the server that has its first key, as a proxy does that
+/// knows no slots.
 #[derive(Clone)]
 struct Sharded([MultiplexedConnection; 2]);
 

@@ -26,7 +26,8 @@ async fn available_permits_leaves_every_byte_and_every_time_to_live_as_it_was() 
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     assert_eq!(fixture.everything().await, used);
 
-    // If the invariant does not hold, it returns what the next acquire will find, and leaves the correction to that acquire.
+    // If the invariant does not hold, it returns what the next acquire will find, and leaves the
+    // correction to that acquire.
     fixture.run(&["DEL", VALUE]).await;
     fixture.at(1_500);
     let corrupt = fixture.everything().await;

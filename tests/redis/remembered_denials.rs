@@ -1,4 +1,5 @@
-//! Denials that are remembered: how many calls reach the server, and what has the next request reach it.
+//! Denials that are remembered: how many calls reach the server, and what has the next request
+//! reach it.
 
 use std::future::Future;
 

@@ -73,8 +73,8 @@ async fn a_reservation_is_used_though_the_server_has_lost_it() {
     assert_eq!(keys::grants(&mut raw, PERMITS).await, []);
 }
 
-/// Five permits of ten a minute are reserved, which eight in use hold back for a minute. Between the first attempt, whose answer is
-/// lost, and the next one, another client does something.
+/// Five permits of ten a minute are reserved, which eight in use hold back for a minute. Between
+/// the first attempt, whose answer is lost, and the next one, another client does something.
 async fn answered_late(
     fixture: &Fixture,
     proxy: &mut Proxy,

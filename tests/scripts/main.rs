@@ -1,4 +1,5 @@
-//! The scripts as a specification: `lua/sha1.txt` names what is sent, and `lua/vectors/` what each script does.
+//! The scripts as a specification: `lua/sha1.txt` names what is sent, and `lua/vectors/` what each
+//! script does.
 
 #[macro_use]
 #[path = "../../src/policies/registry.rs"]

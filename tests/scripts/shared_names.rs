@@ -1,4 +1,5 @@
-//! What `lua/shared/` says about names. An include is text, so it shares the names of the script around it.
+//! What `lua/shared/` says about names. An include is text, so it shares the names of the script
+//! around it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +17,8 @@ const KEYWORDS: [&str; 21] = [
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
 
-/// The names that a text uses without setting them, those that it leaves set, and those of the first that it changes.
+/// The names that a text uses without setting them, those that it leaves set, and those of the
+/// first that it changes.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Names {
     uses: BTreeSet<String>,

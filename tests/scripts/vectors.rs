@@ -1,7 +1,8 @@
 //! Each case of `lua/vectors/` on a real server: the same reply and the same keys, byte for byte.
 //!
-//! With `RECORD_VECTORS=1` the replies and the keys are taken from the server instead and written to the files. Each case
-//! then runs twice, the second time with a pause between its keys and its call: what differs depends on the time.
+//! With `RECORD_VECTORS=1` the replies and the keys are taken from the server instead and written
+//! to the files. Each case then runs twice, the second time with a pause between its keys and its
+//! call: what differs depends on the time.
 
 mod json;
 mod keyspace;

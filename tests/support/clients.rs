@@ -21,7 +21,8 @@ pub async fn patient(urls: &str) -> RedissonClient {
     builder().connect(urls).await.unwrap()
 }
 
-/// The same over one connection, which stays however long the server is silent: nothing but an acquire is sent twice.
+/// The same over one connection, which stays however long the server is silent: nothing but an
+/// acquire is sent twice.
 pub async fn steady(url: &str, builder: RedissonClientBuilder) -> RedissonClient {
     let client = redis::Client::open(url).unwrap();
     let config = without_timeouts();

@@ -37,7 +37,8 @@ impl Cluster {
 
     fn at(ports: &[u16]) -> Self {
         let size = ports.len();
-        // A busy machine may hold up a node for long: it is no failure unless the test makes it one.
+        // A busy machine may hold up a node for long: it is no failure unless the test makes it
+        // one.
         let arguments = [
             ["--cluster-enabled", "yes"],
             ["--cluster-node-timeout", "60000"],

@@ -58,8 +58,8 @@ impl Eras {
         era.from + micros_of(self.lease) + TICK
     }
 
-    /// Asserts that no window exceeds the rate: none that begins when the leases of before are over; and where what was in use
-    /// counts, none that begins earlier exceeds both rates.
+    /// Asserts that no window exceeds the rate: none that begins when the leases of before are
+    /// over; and where what was in use counts, none that begins earlier exceeds both rates.
     pub fn check(&self, parties: &[Arc<Party>]) {
         for era in &self.all {
             let used = era.uses(parties, self.begin_of(era));

@@ -1,7 +1,7 @@
 //! The tracing events of the test's own thread.
 //!
-//! The subscriber is that of the whole process: if threads have their own subscribers, one without any can switch an
-//! event off for all.
+//! The subscriber is that of the whole process: if threads have their own subscribers, one without
+//! any can switch an event off for all.
 
 use std::cell::RefCell;
 use std::fmt;

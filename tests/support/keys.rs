@@ -93,8 +93,9 @@ pub async fn time(connection: &mut MultiplexedConnection) -> i64 {
     seconds * 1000 + micros / 1000
 }
 
-/// Waits until the deadline of a call has passed by the server's clock, once its caller has given up: a client estimates that
-/// clock to a millisecond, and a call may still be executed in the millisecond of its deadline.
+/// Waits until the deadline of a call has passed by the server's clock, once its caller has given
+/// up: a client estimates that clock to a millisecond, and a call may still be executed in the
+/// millisecond of its deadline.
 pub async fn deadline_passed(connection: &mut MultiplexedConnection) {
     let given_up = time(connection).await;
     while time(connection).await <= given_up + 1 {}

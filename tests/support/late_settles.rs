@@ -27,7 +27,8 @@ async fn use_all(uses: &Uses, limiter: &RateLimiter) {
     {}
 }
 
-/// What is granted of leases is released by this while the leases are over and not settled, and others use all that there is.
+/// What is granted of leases is released by this while the leases are over and not settled, and
+/// others use all that there is.
 pub async fn late_settles(server: &Server, release: impl AsyncFn(u32)) {
     let mut proxy = Proxy::to(server.port()).await;
     let mut redis = server.connection().await;
@@ -51,7 +52,8 @@ pub async fn late_settles(server: &Server, release: impl AsyncFn(u32)) {
             () = taking => {}
             () = until_leased(&mut redis) => {}
         }
-        // Some are granted for another process, which releases them: more than were taken before the lease.
+        // Some are granted for another process, which releases them: more than were taken before
+        // the lease.
         let (mut unused, taken) = (0, Instant::now());
         for _ in 0..8 {
             unused += u32::from(leased.try_acquire(1).await.unwrap());

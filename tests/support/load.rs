@@ -1,5 +1,5 @@
-//! Parties that take permits, each with what it has used: now and then, fewer than there are, so that some are leased; and when
-//! the test says so, more than there are.
+//! Parties that take permits, each with what it has used: now and then, fewer than there are, so
+//! that some are leased; and when the test says so, more than there are.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 

@@ -1,4 +1,5 @@
-//! Redis servers and clusters of the test's own, on ports of its own, stopped when they are dropped.
+//! Redis servers and clusters of the test's own, on ports of its own, stopped when they are
+//! dropped.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -22,7 +23,8 @@ pub fn server_program() -> OsString {
     env::var_os("REDISRS_SERVER_BIN").unwrap_or_else(|| "redis-server".into())
 }
 
-/// Whether the servers have sharded channels, by which clients tell others that permits came free: from Redis 7 on.
+/// Whether the servers have sharded channels, by which clients tell others that permits came free:
+/// from Redis 7 on.
 pub fn has_channels() -> bool {
     static HAS: LazyLock<bool> = LazyLock::new(|| {
         let version = Command::new(server_program()).arg("--version").output();
@@ -62,7 +64,8 @@ impl Server {
         Self::start_at(port, arguments)
     }
 
-    /// Starts a server on a port that is reserved, as that of an earlier server is. Returns when it takes connections.
+    /// Starts a server on a port that is reserved, as that of an earlier server is. Returns when it
+    /// takes connections.
     pub fn start_at(port: u16, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the server");
         let arguments: Vec<_> = arguments.iter().map(|&it| it.to_owned()).collect();
@@ -74,7 +77,8 @@ impl Server {
         }
     }
 
-    /// Kills it, and starts it again with the data that it has kept: none, unless its arguments say so.
+    /// Kills it, and starts it again with the data that it has kept: none, unless its arguments say
+    /// so.
     pub fn start_again(&mut self) {
         self.process.end(); // its port must be free
         self.process = run(self.port, &self.folder, &self.arguments);
@@ -163,8 +167,8 @@ impl Drop for Process {
     }
 }
 
-/// Starts a server that ends with this process, whatever ends it. On Linux the kernel sees to it when the thread that
-/// started the server ends, so that is one which lives as long as the process.
+/// Starts a server that ends with this process, whatever ends it. On Linux the kernel sees to it
+/// when the thread that started the server ends, so that is one which lives as long as the process.
 fn spawn(command: &Command, stdout: Stdio) -> io::Result<Child> {
     type Job = (Command, mpsc::Sender<io::Result<Child>>);
     static STARTER: LazyLock<mpsc::Sender<Job>> = LazyLock::new(|| {

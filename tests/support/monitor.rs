@@ -29,7 +29,8 @@ impl Monitor {
         String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 
-    /// The names of the commands that ran since the last time, those of scripts in lower case after `lua `.
+    /// The names of the commands that ran since the last time, those of scripts in lower case after
+    /// `lua `.
     pub async fn commands(&mut self, server: &Server) -> Vec<String> {
         let mut commands = self.commands_and_arguments(server).await;
         { commands.iter_mut() }

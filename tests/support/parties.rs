@@ -1,5 +1,5 @@
-//! Two clients that lease the permits of a limiter and another one that takes them without, under load, each with what it has
-//! used.
+//! Two clients that lease the permits of a limiter and another one that takes them without, under
+//! load, each with what it has used.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -75,8 +75,9 @@ impl Parties {
         self.all.iter().flat_map(|it| it.uses.all()).collect()
     }
 
-    /// Ends the load and closes the clients that lease, so that all their leases are settled. Then the permits left and those of the
-    /// grants are the rate, and an interval later all can be taken.
+    /// Ends the load and closes the clients that lease, so that all their leases are settled. Then
+    /// the permits left and those of the grants are the rate, and an interval later all can be
+    /// taken.
     pub async fn end_whole(self, server: &Server, rate: u64, interval: Duration) {
         self.load.end().await;
         for client in &self.clients {

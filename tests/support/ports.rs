@@ -1,4 +1,5 @@
-//! Ports of this process: no other program takes one, whether a server listens on it, has not started yet or has ended.
+//! Ports of this process: no other program takes one, whether a server listens on it, has not
+//! started yet or has ended.
 
 use std::mem;
 
@@ -22,8 +23,8 @@ pub fn reserve_for_node() -> u16 {
     }
 }
 
-/// Binds a socket that never listens, and stays open. Linux gives its port to no connection and to nobody who asks for any
-/// free port, but lets a server that asks for this one listen on it.
+/// Binds a socket that never listens, and stays open. Linux gives its port to no connection and to
+/// nobody who asks for any free port, but lets a server that asks for this one listen on it.
 fn bind(port: u16) -> Option<u16> {
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.bind(([127, 0, 0, 1], port).into()).ok()?;

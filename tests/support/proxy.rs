@@ -108,12 +108,14 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Gives the next command of this name this fate. Several are met in the order in which they were given.
+    /// Gives the next command of this name this fate. Several are met in the order in which they
+    /// were given.
     pub fn next(&self, command: &'static str, fate: Fate) {
         self.shared.fates.lock().unwrap().push_back((command, fate));
     }
 
-    /// Lets nothing pass any more on the connections that there are, without closing them. New ones work.
+    /// Lets nothing pass any more on the connections that there are, without closing them. New ones
+    /// work.
     pub fn freeze(&self) {
         let accepted = self.shared.accepted.load(Ordering::SeqCst);
         self.shared.frozen.send_replace(accepted);
@@ -149,7 +151,8 @@ impl Proxy {
         self.take_seen().iter().map(Command::name).collect()
     }
 
-    /// As [`take_seen`](Self::take_seen), without acquires that were sent again because their answer was late.
+    /// As [`take_seen`](Self::take_seen), without acquires that were sent again because their
+    /// answer was late.
     pub fn take_calls(&self) -> Vec<Command> {
         let mut calls: Vec<Command> = Vec::new();
         for command in self.take_seen() {
@@ -282,7 +285,8 @@ async fn forward(client: &mut TcpStream, shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Shows a command to the test, and waits until it goes on, perhaps changed, with whom to tell of its answer.
+    /// Shows a command to the test, and waits until it goes on, perhaps changed, with whom to tell
+    /// of its answer.
     async fn hold(&self, command: Command) -> Option<(Command, oneshot::Sender<()>)> {
         let (let_through, may_pass) = oneshot::channel();
         let (tell, answered) = oneshot::channel();

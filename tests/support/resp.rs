@@ -22,7 +22,8 @@ impl Command {
         self.0.get(2 + keys + place).map_or(b"", Vec::as_slice)
     }
 
-    /// Whether this is an acquire as another one, with the same keys and the same member, which has the call's id.
+    /// Whether this is an acquire as another one, with the same keys and the same member, which has
+    /// the call's id.
     pub fn repeats(&self, other: &Self) -> bool {
         let is_script = ["EVALSHA", "EVAL"].contains(&self.name().as_str());
         if !is_script || self.0[..3] != other.0[..other.0.len().min(3)] {

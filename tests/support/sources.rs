@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files below a folder with this extension, without those of build directories and of hidden ones.
+/// The files below a folder with this extension, without those of build directories and of hidden
+/// ones.
 pub fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {

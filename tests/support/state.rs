@@ -26,7 +26,8 @@ impl<'a> State<'a> {
         format!("{{{}}}:permits", self.name)
     }
 
-    /// The permits of all members. With the permits left they are the rate, which is never exceeded.
+    /// The permits of all members. With the permits left they are the rate, which is never
+    /// exceeded.
     pub async fn used(&self, redis: &mut MultiplexedConnection) -> i64 {
         let (left, used) = keys::left_and_used(redis, &self.value(), &self.permits()).await;
         let left = left.unwrap_or(self.rate as i64);

@@ -11,7 +11,8 @@ use tokio::task::{spawn_blocking, yield_now};
 /// Far more than anything may take that needs no time on the test's clocks, on a busy machine too.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Tokio moves paused time on where all tasks wait, unless a blocking one runs. This is one, until it is dropped.
+/// Tokio moves paused time on where all tasks wait, unless a blocking one runs. This is one, until
+/// it is dropped.
 pub struct StoppedTime {
     // Never read: dropping it ends the blocking task.
     _end: mpsc::Sender<()>,
@@ -54,7 +55,8 @@ pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     }
 }
 
-/// Polls all tasks until none makes progress without time passing: the store has answered the requests sent so far.
+/// Polls all tasks until none makes progress without time passing: the store has answered the
+/// requests sent so far.
 pub async fn run_until_stalled(limiter: &RateLimiter) {
     for _ in 0..5 {
         limiter.exists().await.unwrap(); // answered after the requests before it

@@ -47,8 +47,8 @@ impl Told {
         taken
     }
 
-    /// The requests that have ended since the last time: each limiter with its permits and, if it decided something, what,
-    /// the deciding ones with a `*`; then the result and who decided.
+    /// The requests that have ended since the last time: each limiter with its permits and, if it
+    /// decided something, what, the deciding ones with a `*`; then the result and who decided.
     pub fn take_requests(&self) -> Vec<String> {
         self.take(|line| match line {
             Line::Request(text) => Some(text.clone()),

@@ -125,8 +125,8 @@ async fn ask_together(limiter: &RateLimiter, permits: &[u32]) -> Vec<Outcome> {
     answers.map(outcome).collect()
 }
 
-/// A server that stalls may receive the first request, which has a call of its own, after its deadline. Then that one is made
-/// again, and decided last.
+/// A server that stalls may receive the first request, which has a call of its own, after its
+/// deadline. Then that one is made again, and decided last.
 async fn compare(limiter: &RateLimiter, now: &AtomicI64, rounds: Vec<Round>, may_stall: bool) {
     let mut model = Model::default();
     for Round { pass, permits } in rounds {

@@ -1,4 +1,5 @@
-//! Two requests share a call on an idle runtime, and one of them leaves: what it was granted is given back.
+//! Two requests share a call on an idle runtime, and one of them leaves: what it was granted is
+//! given back.
 
 use std::sync::mpsc;
 use std::thread;
@@ -41,7 +42,8 @@ struct LeftInFlight {
     _proxy: Proxy,
 }
 
-/// `ask` makes a request for so many permits; the first one's call is alone, and the next two share one.
+/// `ask` makes a request for so many permits; the first one's call is alone, and the next two share
+/// one.
 fn left_in_flight(
     server: &Server,
     ask: fn(RateLimiter, u32) -> Pending<'static, Result<bool, Error>>,

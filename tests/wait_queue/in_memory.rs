@@ -25,7 +25,8 @@ pub fn wait(limiter: &RateLimiter, permits: u32) -> Pending<'_, redisson_rate_li
     Box::pin(limiter.acquire(permits))
 }
 
-/// Lets the tasks that can go on do so. The clock stands still meanwhile: each turn, somebody is ready.
+/// Lets the tasks that can go on do so. The clock stands still meanwhile: each turn, somebody is
+/// ready.
 pub async fn let_others_work() {
     for _ in 0..20 {
         tokio::task::yield_now().await;

@@ -1,4 +1,5 @@
-//! A waiter that has left holds up nobody: the time of the next call belongs to the waiter behind it.
+//! A waiter that has left holds up nobody: the time of the next call belongs to the waiter behind
+//! it.
 
 use crate::by_hand::poll_once;
 use crate::in_memory::{HOUR, let_others_work, limiter, wait};

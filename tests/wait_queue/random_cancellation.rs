@@ -27,8 +27,8 @@ fn acquires() -> u64 {
     }
 }
 
-/// Acquires again and again, each time from any of the limiters, and gives each wait up at a random moment. How many
-/// permits of each it was granted all the same.
+/// Acquires again and again, each time from any of the limiters, and gives each wait up at a random
+/// moment. How many permits of each it was granted all the same.
 async fn cancel_often(limiters: Arc<[RateLimiter]>, mut random: Seeded, times: u64) -> Vec<i64> {
     let mut granted = vec![0; limiters.len()];
     for _ in 0..times {
@@ -61,14 +61,16 @@ async fn yield_often(turns: u64) {
     }
 }
 
-/// Waits until nothing works on the queue any more: no task is left but those that were there before.
+/// Waits until nothing works on the queue any more: no task is left but those that were there
+/// before.
 async fn until_quiet(tasks_before: usize) {
     while Handle::current().metrics().num_alive_tasks() > tasks_before {
         sleep(ms(1)).await;
     }
 }
 
-/// Waits until so many of a million permits are in use: what is on its way back is given back in the background.
+/// Waits until so many of a million permits are in use: what is on its way back is given back in
+/// the background.
 async fn assert_in_use(
     raw: &mut MultiplexedConnection,
     (value, permits): (&str, &str),

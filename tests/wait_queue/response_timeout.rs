@@ -1,4 +1,5 @@
-//! A request takes at most the response timeout, even if other calls are in flight or nothing comes back.
+//! A request takes at most the response timeout, even if other calls are in flight or nothing comes
+//! back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +26,8 @@ fn silent_client() -> RedissonClient {
     client(&Silent::but_for_the_time(ms(0)))
 }
 
-/// Makes requests, each so many ms after the first, and asserts that each takes exactly its response timeout and may have
-/// been executed.
+/// Makes requests, each so many ms after the first, and asserts that each takes exactly its
+/// response timeout and may have been executed.
 async fn assert_each_has_its_own_deadline<F>(request: impl Fn() -> F)
 where
     F: Future<Output = Result<()>> + Send + 'static,
@@ -76,7 +77,8 @@ async fn requests_that_no_call_carried_in_time_were_not_sent() {
     let mut requests = Vec::new();
     for _ in 0..5 {
         let limiter = limiter.clone();
-        // A call contains one such request. Half a second after the second one, which is not answered, the third is made.
+        // A call contains one such request. Half a second after the second one, which is not
+        // answered, the third is made.
         requests.push(tokio::spawn(async move {
             let start = Instant::now();
             let result = limiter.try_acquire(1 << 31).await;

@@ -1,4 +1,5 @@
-//! Calls of a partner's API within its quota: each waits for a permit, and when the partner says "wait", all processes do.
+//! Calls of a partner's API within its quota: each waits for a permit, and when the partner says
+//! "wait", all processes do.
 //!
 //! ```sh
 //! cargo run -p redisson-rate-limiter-tower --example outgoing_calls

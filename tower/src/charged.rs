@@ -10,12 +10,13 @@ use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules, Rul
 use crate::fields::Limit;
 use crate::key::KeptKey;
 
-/// What a request was charged, in its extensions: a handler sees the decision, and can give the charge back or settle it.
-/// Clones are the same charge, which is given back or settled once.
+/// What a request was charged, in its extensions: a handler sees the decision, and can give the
+/// charge back or settle it. Clones are the same charge, which is given back or settled once.
 ///
-/// Of several layers around each other, a handler sees one `Charged` with what all have charged: its
-/// [`decision`](Self::decision) is that of the innermost layer, whose charge [`settle`](Self::settle) corrects, and
-/// [`by_limiter`](Self::by_limiter), [`refund`](Self::refund) and [`settle_each`](Self::settle_each) are about all of them.
+/// Of several layers around each other, a handler sees one `Charged` with what all have charged:
+/// its [`decision`](Self::decision) is that of the innermost layer, whose charge
+/// [`settle`](Self::settle) corrects, and [`by_limiter`](Self::by_limiter),
+/// [`refund`](Self::refund) and [`settle_each`](Self::settle_each) are about all of them.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -97,8 +98,8 @@ impl Charged {
         iter::successors(Some(self), |it| it.outer.as_deref()).map(|it| &it.by)
     }
 
-    /// The decision; of several limiters, the strictest one: see [`JointDecision::deciding`]. `None` if all rules that apply are
-    /// in [shadow mode](redisson_rate_limiter::Rule::in_shadow).
+    /// The decision; of several limiters, the strictest one: see [`JointDecision::deciding`].
+    /// `None` if all rules that apply are in [shadow mode](redisson_rate_limiter::Rule::in_shadow).
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;
@@ -134,7 +135,8 @@ impl Charged {
         })
     }
 
-    /// The names of the limiters that have charged the request, also of rules in shadow mode: their costs are settled too.
+    /// The names of the limiters that have charged the request, also of rules in shadow mode: their
+    /// costs are settled too.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.by_layer().flat_map(|by| {
             let (one, several) = match by {
@@ -147,11 +149,13 @@ impl Charged {
     }
 
     /// Gives back what was charged, and returns how many permits. Limiters with a rate
-    /// ([`RateLimiter`](redisson_rate_limiter::RateLimiter), [`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter)) know
-    /// single grants; of a policy nothing is given back. What was [settled](Self::settle) stays.
+    /// ([`RateLimiter`](redisson_rate_limiter::RateLimiter),
+    /// [`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter)) know single grants; of a
+    /// policy nothing is given back. What was [settled](Self::settle) stays.
     ///
     /// # Errors
-    /// Those of [`RateLimiter::refund`](redisson_rate_limiter::RateLimiter::refund), once each charge was tried.
+    /// Those of [`RateLimiter::refund`](redisson_rate_limiter::RateLimiter::refund), once each
+    /// charge was tried.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have given it back.
@@ -182,8 +186,10 @@ impl Charged {
         }
     }
 
-    /// Corrects the charge, once the cost is known: what was charged in excess is given back, as by [`refund`](Self::refund),
-    /// and what is missing is charged, as [`Limiter::settle`] does: the request is done, so it cannot be denied any more. A charge that was settled or given back before stays as it is. All limiters that decided have the same cost: see
+    /// Corrects the charge, once the cost is known: what was charged in excess is given back, as by
+    /// [`refund`](Self::refund), and what is missing is charged, as [`Limiter::settle`] does: the
+    /// request is done, so it cannot be denied any more. A charge that was settled or given back
+    /// before stays as it is. All limiters that decided have the same cost: see
     /// [`settle_each`](Self::settle_each) for rules whose costs differ.
     ///
     /// ```
@@ -202,7 +208,8 @@ impl Charged {
         self.by.clone().settle(|_| Some(cost)).await
     }
 
-    /// As [`settle`](Self::settle), with the cost of each limiter, by its name. `None` leaves its charge as it is.
+    /// As [`settle`](Self::settle), with the cost of each limiter, by its name. `None` leaves its
+    /// charge as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;

@@ -203,8 +203,8 @@ fn decide<A: Asked>(asked: A, request: Parts, wait: Duration) -> Deciding {
     }
 }
 
-/// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it waits. `first` is the
-/// first decision, if it is made.
+/// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it
+/// waits. `first` is the first decision, if it is made.
 async fn decide_in_time<A: Asked>(
     asked: A,
     request: &Parts,
@@ -235,8 +235,8 @@ async fn decide_in_time<A: Asked>(
 /// A limiter may say that a retry is worth it at once, as often as it is asked.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// When to ask again. `None` if there is not as much time left, and if the request was granted, or was not denied by the
-/// limiter.
+/// When to ask again. `None` if there is not as much time left, and if the request was granted, or
+/// was not denied by the limiter.
 fn retry_in<A: Asked>(decided: &A::Decided, left: Duration) -> Option<Duration> {
     let decision = A::deciding(decided)?;
     if matches!(

@@ -54,29 +54,34 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 /// | [`XRateLimitAt`](Self::XRateLimitAt) | `X-RateLimit-Limit: 100`, `X-RateLimit-Remaining: 99`, `X-RateLimit-Reset: 1784073660` |
 /// | [`None`](Self::None) | none |
 ///
-/// All times are in seconds, rounded up. `Retry-After` is sent with each rejection that has one, whatever the form.
+/// All times are in seconds, rounded up. `Retry-After` is sent with each rejection that has one,
+/// whatever the form.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fields {
-    /// As in `draft-ietf-httpapi-ratelimit-headers`, from its version 8 on (the newest is 11): lists of all limits, by name.
-    /// `t` is the time until something is available, which is zero where something is left.
+    /// As in `draft-ietf-httpapi-ratelimit-headers`, from its version 8 on (the newest is 11):
+    /// lists of all limits, by name. `t` is the time until something is available, which is zero
+    /// where something is left.
     #[default]
     Ietf,
-    /// As in version 7 of that draft. `RateLimit` has one limit, the strictest, and `RateLimit-Policy` all of them. `reset` is
-    /// the time until the whole limit is available again, but where nothing is left, until something is.
+    /// As in version 7 of that draft. `RateLimit` has one limit, the strictest, and
+    /// `RateLimit-Policy` all of them. `reset` is the time until the whole limit is available
+    /// again, but where nothing is left, until something is.
     Draft7,
-    /// The fields that came before the draft. They have one limit, the strictest. `X-RateLimit-Reset` is the number of
-    /// seconds until the whole limit is available again, not a point in time.
+    /// The fields that came before the draft. They have one limit, the strictest.
+    /// `X-RateLimit-Reset` is the number of seconds until the whole limit is available again, not a
+    /// point in time.
     XRateLimit,
-    /// The same, but `X-RateLimit-Reset` is a point in time, in seconds since the epoch by the clock of this process.
+    /// The same, but `X-RateLimit-Reset` is a point in time, in seconds since the epoch by the
+    /// clock of this process.
     XRateLimitAt,
     /// No field.
     None,
 }
 
 impl Fields {
-    /// The names of the fields that a response can have. A script in a browser of another origin can read those that the
-    /// server lists in `Access-Control-Expose-Headers`.
+    /// The names of the fields that a response can have. A script in a browser of another origin
+    /// can read those that the server lists in `Access-Control-Expose-Headers`.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::fields::Fields;

@@ -83,8 +83,8 @@ where
     }
 }
 
-/// The charge of a request that is granted and waits for the service to be ready. It is given back if the request goes no
-/// further.
+/// The charge of a request that is granted and waits for the service to be ready. It is given back
+/// if the request goes no further.
 struct Uncalled(Option<Charged>);
 
 impl Uncalled {

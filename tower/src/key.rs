@@ -36,13 +36,15 @@ pub(crate) use kept::KeptKey;
 pub use of_request::Route;
 pub use of_request::{Everyone, Header, Path};
 
-/// Which key a request counts for: a type of this module, a function from [`Parts`] to `Option<String>`, or
-/// a type of your own.
+/// Which key a request counts for: a type of this module, a function from [`Parts`] to
+/// `Option<String>`, or a type of your own.
 ///
-/// `None` is a request without a key, such as one without the header, and so is an empty key. In a [layer](crate::RateLimitLayer) all of them share
-/// one key, `unknown`, so that nobody escapes the limit by leaving something out. In [rules](by) the rule does not apply.
+/// `None` is a request without a key, such as one without the header, and so is an empty key. In a
+/// [layer](crate::RateLimitLayer) all of them share one key, `unknown`, so that nobody escapes the
+/// limit by leaving something out. In [rules](by) the rule does not apply.
 ///
-/// A key of more than 256 bytes is replaced by its hash, so that no request makes a large key in Redis.
+/// A key of more than 256 bytes is replaced by its hash, so that no request makes a large key in
+/// Redis.
 pub trait Key: Send + Sync + 'static {
     /// The key of this request.
     ///
@@ -56,8 +58,9 @@ pub trait Key: Send + Sync + 'static {
     /// ```
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>>;
 
-    /// This key, hashed, for one that is a secret, such as an API key: what operators see in Redis and in logs does not
-    /// give it away. The hash is HMAC-SHA-256 with `secret`, of which all processes that share the limit need the same.
+    /// This key, hashed, for one that is a secret, such as an API key: what operators see in Redis
+    /// and in logs does not give it away. The hash is HMAC-SHA-256 with `secret`, of which all
+    /// processes that share the limit need the same.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{Header, Key};
@@ -89,8 +92,9 @@ pub trait Key: Send + Sync + 'static {
         Or(self, other)
     }
 
-    /// The combination of this key and `other`, such as a user and a path. `None` if the request lacks one of them. A `:` or
-    /// `%` in a key is escaped, so that no two combinations share a key.
+    /// The combination of this key and `other`, such as a user and a path. `None` if the request
+    /// lacks one of them. A `:` or `%` in a key is escaped, so that no two combinations share a
+    /// key.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{Header, Key, Path};
@@ -141,7 +145,8 @@ pub fn by(key: impl Key) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 's
     move |request| Some(bounded(found(&key, request)?).into_owned())
 }
 
-/// The key of a request. One that is empty is none: limiters refuse it, and all who leave something out would share it.
+/// The key of a request. One that is empty is none: limiters refuse it, and all who leave something
+/// out would share it.
 pub(crate) fn found<'a>(key: &'a (impl Key + ?Sized), request: &'a Parts) -> Option<Cow<'a, str>> {
     key.key(request).filter(|it| !it.is_empty())
 }

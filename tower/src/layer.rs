@@ -20,8 +20,9 @@ use crate::settings::{Settings, Warned};
 
 /// Limits the requests of a service.
 ///
-/// Its type can be written down: a `RateLimitLayer` has one limiter and rejects with [`ProblemJson`], a
-/// `RateLimitLayer<ByRules>` has rules, and a `RateLimitLayer<OneLimiter, Grpc>` rejects by [`Grpc`](crate::reject::Grpc).
+/// Its type can be written down: a `RateLimitLayer` has one limiter and rejects with
+/// [`ProblemJson`], a `RateLimitLayer<ByRules>` has rules, and a `RateLimitLayer<OneLimiter, Grpc>`
+/// rejects by [`Grpc`](crate::reject::Grpc).
 ///
 /// ```
 /// use http::{Request, Response};
@@ -51,9 +52,11 @@ pub struct RateLimitLayer<D = OneLimiter, R = ProblemJson> {
 }
 
 impl RateLimitLayer<OneLimiter> {
-    /// Requests count for their key in `limiter`: one of the core's ([`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter),
-    /// [`PolicyLimiter`](redisson_rate_limiter::PolicyLimiter), also with a policy that is chosen at run time, or a
-    /// [`RateLimiter`](redisson_rate_limiter::RateLimiter), with the key [`Everyone`](crate::key::Everyone)), or your own.
+    /// Requests count for their key in `limiter`: one of the core's
+    /// ([`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter),
+    /// [`PolicyLimiter`](redisson_rate_limiter::PolicyLimiter), also with a policy that is chosen
+    /// at run time, or a [`RateLimiter`](redisson_rate_limiter::RateLimiter), with the key
+    /// [`Everyone`](crate::key::Everyone)), or your own.
     ///
     /// ```
     /// use redisson_rate_limiter::{AnyPolicy, Rate, RedissonClient, Result, TokenBucket};
@@ -78,7 +81,8 @@ impl RateLimitLayer<OneLimiter> {
         Self::deciding(OneLimiter::new(limiter, key))
     }
 
-    /// As [`new`](Self::new), with a key that takes time to find, such as that of a session in a database.
+    /// As [`new`](Self::new), with a key that takes time to find, such as that of a session in a
+    /// database.
     ///
     /// ```
     /// use http::request::Parts;
@@ -110,8 +114,8 @@ impl RateLimitLayer<OneLimiter> {
 
 impl RateLimitLayer<ByRules> {
     /// Rules decide, all of those that apply to a request in one round trip. The rules can be
-    /// [replaced](Rules::replace) while requests come in. What a rejected request gets, the [layer](Self::reject_with) says, not
-    /// the rule.
+    /// [replaced](Rules::replace) while requests come in. What a rejected request gets, the
+    /// [layer](Self::reject_with) says, not the rule.
     ///
     /// ```
     /// use http::{Request, Response};
@@ -144,9 +148,9 @@ impl RateLimitLayer<ByRules> {
         Self::deciding(ByRules::new(rules))
     }
 
-    /// As [`by_rules`](Self::by_rules), with a key that takes time to find, such as the user of a session in a database. It is
-    /// found once for each request, before the rules decide, and is the key [`AsyncKey`](crate::key::AsyncKey) of those rules that
-    /// count by it.
+    /// As [`by_rules`](Self::by_rules), with a key that takes time to find, such as the user of a
+    /// session in a database. It is found once for each request, before the rules decide, and is
+    /// the key [`AsyncKey`](crate::key::AsyncKey) of those rules that count by it.
     ///
     /// ```
     /// use http::request::Parts;
@@ -230,10 +234,11 @@ impl<R> RateLimitLayer<OneLimiter, R> {
         self
     }
 
-    /// Corrects the charge by the response, where a request's cost is known only then: the [cost](Self::cost) is an estimate,
-    /// and the difference is given back or charged before the response goes out, as by [`Charged::settle`](crate::Charged::settle).
-    /// `None` leaves the charge as it is. A cost that is known only when the response's body has been sent is for the handler
-    /// to settle.
+    /// Corrects the charge by the response, where a request's cost is known only then: the
+    /// [cost](Self::cost) is an estimate, and the difference is given back or charged before the
+    /// response goes out, as by [`Charged::settle`](crate::Charged::settle). `None` leaves the
+    /// charge as it is. A cost that is known only when the response's body has been sent is for the
+    /// handler to settle.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -302,13 +307,16 @@ impl<D, R> RateLimitLayer<D, R> {
         self
     }
 
-    /// Waits for a grant for up to this time, instead of rejecting at once. A request that would have to wait longer is
-    /// rejected at once. It asks again when the denial says, in no order with others; to wait in the order of arrival, call
-    /// [`acquire`](redisson_rate_limiter::RateLimiter::acquire) in the handler. Nothing is taken while it waits for a grant, so a
-    /// request that is dropped meanwhile keeps nothing. Nothing is held of the service inside either, such as a place where
-    /// their number is limited: it is asked whether it is ready once the request is granted, and if it fails or the request
-    /// is dropped before it is, what was granted goes back. A [`LeakyBucket`](redisson_rate_limiter::LeakyBucket) grants at once and
-    /// then has the request wait for its turn, whatever this time is: one that is dropped in that wait was charged.
+    /// Waits for a grant for up to this time, instead of rejecting at once. A request that would
+    /// have to wait longer is rejected at once. It asks again when the denial says, in no order
+    /// with others; to wait in the order of arrival, call
+    /// [`acquire`](redisson_rate_limiter::RateLimiter::acquire) in the handler. Nothing is taken
+    /// while it waits for a grant, so a request that is dropped meanwhile keeps nothing. Nothing is
+    /// held of the service inside either, such as a place where their number is limited: it is
+    /// asked whether it is ready once the request is granted, and if it fails or the request is
+    /// dropped before it is, what was granted goes back. A
+    /// [`LeakyBucket`](redisson_rate_limiter::LeakyBucket) grants at once and then has the request
+    /// wait for its turn, whatever this time is: one that is dropped in that wait was charged.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -325,7 +333,8 @@ impl<D, R> RateLimitLayer<D, R> {
         self
     }
 
-    /// Sets the form of the header fields that state the limits, on every response. The default is [`Fields::Ietf`].
+    /// Sets the form of the header fields that state the limits, on every response. The default is
+    /// [`Fields::Ietf`].
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -342,8 +351,8 @@ impl<D, R> RateLimitLayer<D, R> {
         self
     }
 
-    /// Adds to each limit what no limiter knows, before it is stated: what is [counted](Limit::with_unit), and
-    /// [whose](Limit::with_partition_key) limit it is.
+    /// Adds to each limit what no limiter knows, before it is stated: what is
+    /// [counted](Limit::with_unit), and [whose](Limit::with_partition_key) limit it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -363,8 +372,9 @@ impl<D, R> RateLimitLayer<D, R> {
         self
     }
 
-    /// Sets the `Retry-After` of requests that are rejected because Redis is unavailable. The default is one second. Whether
-    /// they are rejected, the limiter's [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) says.
+    /// Sets the `Retry-After` of requests that are rejected because Redis is unavailable. The
+    /// default is one second. Whether they are rejected, the limiter's
+    /// [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) says.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -381,8 +391,8 @@ impl<D, R> RateLimitLayer<D, R> {
         self
     }
 
-    /// Adds a random time, at most this one, to each `Retry-After`, so that clients that are rejected together do not come
-    /// back together. The default is none.
+    /// Adds a random time, at most this one, to each `Retry-After`, so that clients that are
+    /// rejected together do not come back together. The default is none.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -399,7 +409,8 @@ impl<D, R> RateLimitLayer<D, R> {
         self
     }
 
-    /// Sets how rejections are answered: see [`Reject`](crate::Reject). The default is [`ProblemJson`].
+    /// Sets how rejections are answered: see [`Reject`](crate::Reject). The default is
+    /// [`ProblemJson`].
     ///
     /// ```
     /// use http::{Request, Response};

@@ -15,9 +15,9 @@ use crate::charged::Charged;
 pub use grpc::Grpc;
 pub use problem_json::ProblemJson;
 
-/// Builds the response to a request that was not let through: [`ProblemJson`], [`StatusOnly`], [`Grpc`], a function from
-/// `&Rejection` to `Response<B>`, or a type of your own. The layer then adds `Retry-After`, unless it is there, and the fields
-/// that state the limits.
+/// Builds the response to a request that was not let through: [`ProblemJson`], [`StatusOnly`],
+/// [`Grpc`], a function from `&Rejection` to `Response<B>`, or a type of your own. The layer then
+/// adds `Retry-After`, unless it is there, and the fields that state the limits.
 ///
 /// ```
 /// use http::Response;
@@ -64,8 +64,8 @@ enum Cause<'a> {
 pub enum Reason {
     /// A limit is used up, or the request costs more than it: 429.
     QuotaExceeded,
-    /// Redis is unavailable, and the [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) lets nothing through, or its local
-    /// share is used up: 503.
+    /// Redis is unavailable, and the [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) lets
+    /// nothing through, or its local share is used up: 503.
     Unavailable,
     /// A rule [blocks](redisson_rate_limiter::Plan::Block) its client: 403.
     Blocked,
@@ -148,8 +148,8 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// The time after which a retry may be granted. `None` if no retry will be: the request costs more than the
-    /// limit, or its sender is blocked.
+    /// The time after which a retry may be granted. `None` if no retry will be: the request costs
+    /// more than the limit, or its sender is blocked.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after

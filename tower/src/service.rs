@@ -26,8 +26,8 @@ impl<S, D, R> RateLimit<S, D, R> {
 }
 
 impl<S: Clone, D, R> RateLimit<S, D, R> {
-    /// Gives up what the service has set aside for a request, such as one of a limited number of places: the request is
-    /// rejected, or waits and takes a place once it is granted.
+    /// Gives up what the service has set aside for a request, such as one of a limited number of
+    /// places: the request is rejected, or waits and takes a place once it is granted.
     fn release(&mut self) {
         self.inner = self.inner.clone();
     }

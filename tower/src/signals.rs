@@ -1,10 +1,12 @@
 //! The signals of the operating system by which a service is ended, and reads its rules again.
 //!
-//! Both are set up by the call itself: a signal that comes before the future is first polled is not lost.
+//! Both are set up by the call itself: a signal that comes before the future is first polled is not
+//! lost.
 
 use std::io;
 
-/// Waits until the service is to end: SIGTERM or SIGINT, and elsewhere than on Unix Ctrl-C. For a graceful shutdown such as axum's.
+/// Waits until the service is to end: SIGTERM or SIGINT, and elsewhere than on Unix Ctrl-C. For a
+/// graceful shutdown such as axum's.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::signals;
@@ -26,7 +28,8 @@ use std::io;
 /// Outside of a tokio runtime.
 ///
 /// # Cancel safety
-/// A signal that came is lost with the future. The process no longer ends by these signals, also after the future is dropped.
+/// A signal that came is lost with the future. The process no longer ends by these signals, also
+/// after the future is dropped.
 #[cfg(unix)]
 pub fn end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -55,7 +58,8 @@ pub fn end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     })
 }
 
-/// Calls `reload` at each SIGHUP, in a task of the current runtime, one call after the other. On Unix only.
+/// Calls `reload` at each SIGHUP, in a task of the current runtime, one call after the other. On
+/// Unix only.
 ///
 /// ```no_run
 /// use redisson_rate_limiter::{RulesFile, RedissonClient};

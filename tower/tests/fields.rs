@@ -1,4 +1,5 @@
-//! The header fields, read by this crate, by the crate that writes them, and by a parser of structured fields in Python.
+//! The header fields, read by this crate, by the crate that writes them, and by a parser of
+//! structured fields in Python.
 
 use std::path::Path;
 use std::process::Command;
@@ -31,7 +32,8 @@ fn ietf(name: &str, decision: &Decision) -> (String, String) {
     (text("ratelimit-policy"), text("ratelimit"))
 }
 
-/// What the Python package `http-sf`, which `scripts/tools` downloads, reads of a field. Bytes are lists of numbers.
+/// What the Python package `http-sf`, which `scripts/tools` downloads, reads of a field. Bytes are
+/// lists of numbers.
 fn read_by_python(field: &HeaderValue, kind: &str) -> serde_json::Value {
     const PROGRAM: &str = "
 import http_sf, json, sys

@@ -1,4 +1,5 @@
-//! A server with a limiter whose grants hold one permit each, as Java clients leave them, and what its calls cost.
+//! A server with a limiter whose grants hold one permit each, as Java clients leave them, and what
+//! its calls cost.
 
 use std::sync::{Arc, atomic::AtomicBool};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -286,7 +287,8 @@ impl Fixture {
         from_redis_value(bytes).expect("bytes")
     }
 
-    /// So many clients on a limiter, each of which it is the first time for, for as long as two audits take.
+    /// So many clients on a limiter, each of which it is the first time for, for as long as two
+    /// audits take.
     pub async fn audits(&mut self, clients: usize, grants: u32) -> Audits {
         self.fill(grants, &LIVE).await;
         let started = Instant::now();

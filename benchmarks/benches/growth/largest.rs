@@ -1,4 +1,5 @@
-//! The largest call of each kind: the most callers, limiters, units and periods that this crate accepts at once.
+//! The largest call of each kind: the most callers, limiters, units and periods that this crate
+//! accepts at once.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -303,7 +304,8 @@ impl Fixture {
         ]
     }
 
-    /// The longest call of what a new client does after these keys were set up, in the median of some runs.
+    /// The longest call of what a new client does after these keys were set up, in the median of
+    /// some runs.
     async fn repeated(
         &mut self,
         set_up: impl AsyncFn(&mut Self),

@@ -1,8 +1,9 @@
-//! What an operation costs the server as a limiter's grants grow in number: the longest call, ours and Redisson's in one run.
+//! What an operation costs the server as a limiter's grants grow in number: the longest call, ours
+//! and Redisson's in one run.
 //!
-//! `cargo bench -p benchmarks --bench growth` writes `docs/growth.md` and its picture; with `-- --quick` it takes fewer grants
-//! and leaves the page in the target directory. With a part of an operation's name it measures that one and writes no page, with
-//! `largest` the largest calls.
+//! `cargo bench -p benchmarks --bench growth` writes `docs/growth.md` and its picture; with
+//! `-- --quick` it takes fewer grants and leaves the page in the target directory. With a part of
+//! an operation's name it measures that one and writes no page, with `largest` the largest calls.
 
 mod fixture;
 mod largest;

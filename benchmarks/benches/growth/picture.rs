@@ -1,4 +1,5 @@
-//! The picture: the longest call by the number of grants, a panel for each operation, both axes logarithmic.
+//! The picture: the longest call by the number of grants, a panel for each operation, both axes
+//! logarithmic.
 
 use std::fmt::Write;
 

@@ -1,5 +1,6 @@
-//! A keyed limiter beside RRateLimiters that the caller has at hand, in rounds that alternate. All run the same script. A keyed
-//! limiter always has a keep alive, which takes the server two more commands, so it is compared with one that has the same.
+//! A keyed limiter beside RRateLimiters that the caller has at hand, in rounds that alternate. All
+//! run the same script. A keyed limiter always has a keep alive, which takes the server two more
+//! commands, so it is compared with one that has the same.
 
 use std::{sync::Arc, time::Duration};
 

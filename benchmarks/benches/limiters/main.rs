@@ -1,8 +1,8 @@
-//! What a decision of each limiter costs, and what a target takes in Redis: a table, printed and written into
-//! `docs/which-limiter.md`.
+//! What a decision of each limiter costs, and what a target takes in Redis: a table, printed and
+//! written into `docs/which-limiter.md`.
 //!
-//! `cargo bench -p benchmarks --bench limiters`. It starts a `redis-server` of its own. With `-- --goal` it only prints how a
-//! keyed limiter does beside an RRateLimiter.
+//! `cargo bench -p benchmarks --bench limiters`. It starts a `redis-server` of its own. With
+//! `-- --goal` it only prints how a keyed limiter does beside an RRateLimiter.
 
 mod goal;
 mod measure;

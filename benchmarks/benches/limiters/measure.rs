@@ -154,7 +154,8 @@ async fn scripts_of(
     }
 }
 
-/// How many decisions a second callers get that ask again as soon as they have an answer, one for each limiter given.
+/// How many decisions a second callers get that ask again as soon as they have an answer, one for
+/// each limiter given.
 async fn decisions_a_second(callers: Vec<Arc<dyn Limiter>>) -> f64 {
     let mut rounds = Vec::new();
     round(&callers, ROUND / 3).await;
@@ -186,7 +187,8 @@ pub async fn round(callers: &[Arc<dyn Limiter>], length: Duration) -> f64 {
     decisions as f64 / start.elapsed().as_secs_f64()
 }
 
-/// What a target's keys take after one request, and after as many, spread over the minute, as fill it.
+/// What a target's keys take after one request, and after as many, spread over the minute, as fill
+/// it.
 async fn bytes(redis: &mut MultiplexedConnection, subject: Subject) -> (u64, u64) {
     forget_all(redis).await;
     let now = Arc::new(AtomicI64::new(1_700_000_000_000));

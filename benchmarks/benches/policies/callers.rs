@@ -1,5 +1,5 @@
-//! 256 callers on one key that ask again as soon as they have an answer, through a limiter, and each with a bare call of
-//! the script by hand over one connection.
+//! 256 callers on one key that ask again as soon as they have an answer, through a limiter, and
+//! each with a bare call of the script by hand over one connection.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,5 @@
-//! Two sides that take turns. Another process on the machine slows both, so each round gives a ratio of its own.
+//! Two sides that take turns. Another process on the machine slows both, so each round gives a
+//! ratio of its own.
 
 use benchmarks::median;
 

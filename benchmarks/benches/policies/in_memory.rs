@@ -1,5 +1,6 @@
-//! One decision without a server, compared with governor's keyed limiter, on one key and on each of 10,000 in turn. Rounds
-//! of both alternate, and the times are ratios of two rounds next to each other: another process on the machine changes both.
+//! One decision without a server, compared with governor's keyed limiter, on one key and on each of
+//! 10,000 in turn. Rounds of both alternate, and the times are ratios of two rounds next to each
+//! other: another process on the machine changes both.
 
 use std::{hint::black_box, num::NonZero, time::Duration};
 

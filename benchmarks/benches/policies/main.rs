@@ -1,8 +1,9 @@
-//! What each policy costs compared with the least that keeps the same promise: a minimal script by hand on the same state, bare
-//! calls of it, and in memory governor's keyed limiter. Prints a table of each.
+//! What each policy costs compared with the least that keeps the same promise: a minimal script by
+//! hand on the same state, bare calls of it, and in memory governor's keyed limiter. Prints a table
+//! of each.
 //!
-//! `cargo bench -p benchmarks --bench policies`. It starts a `redis-server` of its own, unless it gets `-- --in-memory`; with
-//! the name of a policy it measures that one.
+//! `cargo bench -p benchmarks --bench policies`. It starts a `redis-server` of its own, unless it
+//! gets `-- --in-memory`; with the name of a policy it measures that one.
 
 mod callers;
 mod compared;

@@ -1,8 +1,8 @@
-//! `rratelimiter serve` beside the crate `limitador` behind a server of the same protocol, Envoy's: the same client, the same Redis,
-//! in turns. Prints the tables of `cli/SERVE.md`.
+//! `rratelimiter serve` beside the crate `limitador` behind a server of the same protocol, Envoy's:
+//! the same client, the same Redis, in turns. Prints the tables of `cli/SERVE.md`.
 //!
-//! `cargo bench -p benchmarks --bench serve`; `-- --quick` takes about a minute. It builds both servers, which needs
-//! OpenSSL, and starts a `redis-server` for each round.
+//! `cargo bench -p benchmarks --bench serve`; `-- --quick` takes about a minute. It builds both
+//! servers, which needs OpenSSL, and starts a `redis-server` for each round.
 
 mod load;
 #[path = "../../../cli/src/serve/grpc/messages.rs"]

@@ -76,7 +76,8 @@ async fn ask_again_and_again(
     let Workload {
         callers, limiters, ..
     } = workload;
-    // A client's first request to a limiter costs more than those that follow. Each is made by one of the callers.
+    // A client's first request to a limiter costs more than those that follow. Each is made by one
+    // of the callers.
     for limiter in (seed as usize..limiters).step_by(callers) {
         caller.is_granted(limiter).await;
     }

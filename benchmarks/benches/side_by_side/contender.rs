@@ -5,7 +5,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contender {
     ThisCrate,
-    /// With a new handle for each call, as a request handler has it that gets the name with the request.
+    /// With a new handle for each call, as a request handler has it that gets the name with the
+    /// request.
     ThisCrateByName,
     /// Bare EVALSHA of this crate's script.
     OurScript,

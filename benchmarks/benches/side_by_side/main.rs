@@ -1,10 +1,12 @@
 //! This crate compared with the real Redisson and others: one run, one server, one table.
 //!
-//! `cargo bench -p benchmarks --bench side_by_side` prints the table and writes it, with a picture, to `docs/`. With
-//! `-- --quick` it takes a minute, proves only that it works, and leaves `docs/` alone.
+//! `cargo bench -p benchmarks --bench side_by_side` prints the table and writes it, with a picture,
+//! to `docs/`. With `-- --quick` it takes a minute, proves only that it works, and leaves `docs/`
+//! alone.
 //!
-//! Contenders take turns, round after round, and the result of each is the median of its rounds, so that a machine
-//! that is slower for a while is so for all of them. Nothing is asserted: a goal that is missed is reported as missed.
+//! Contenders take turns, round after round, and the result of each is the median of its rounds, so
+//! that a machine that is slower for a while is so for all of them. Nothing is asserted: a goal
+//! that is missed is reported as missed.
 
 mod callers;
 mod contender;

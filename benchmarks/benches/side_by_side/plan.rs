@@ -9,13 +9,15 @@ pub struct Plan {
     pub rounds: usize,
     /// The same where contenders are compared most closely: a single caller, and many limiters.
     pub close_rounds: usize,
-    /// The limiters' window; a turn goes on so long before it is measured, so that grants expire as others are made.
+    /// The limiters' window; a turn goes on so long before it is measured, so that grants expire as
+    /// others are made.
     pub window: Duration,
     /// How long a turn is measured.
     pub measured: Duration,
     /// The window of the limiter that the waiters stand before.
     pub waiting_window: Duration,
-    /// Permits taken before the memory is looked at; what Redisson would need for as many as this crate is scaled.
+    /// Permits taken before the memory is looked at; what Redisson would need for as many as this
+    /// crate is scaled.
     pub taken: u64,
     pub taken_by_redisson: u64,
     /// How long a turn in memory is.

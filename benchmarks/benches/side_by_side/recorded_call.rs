@@ -1,4 +1,5 @@
-//! A call of a client's acquire script, taken down as the client sends it, to be sent without the client.
+//! A call of a client's acquire script, taken down as the client sends it, to be sent without the
+//! client.
 //!
 //! Only the script's hash is needed: the client has left the script with the server.
 
@@ -93,8 +94,8 @@ impl RecordedCall {
             command.arg(key);
         }
         match self.script {
-            // A deadline far away, and the grants already summed at this rate, as in all but a few calls of ours. The
-            // member keeps its length byte and its permits.
+            // A deadline far away, and the grants already summed at this rate, as in all but a few
+            // calls of ours. The member keeps its length byte and its permits.
             Script::Ours => command
                 .arg(i64::MAX >> 12)
                 .arg([&self.args[1][..1], &random, &self.args[1][17..]].concat())

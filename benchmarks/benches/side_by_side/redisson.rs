@@ -1,4 +1,5 @@
-//! The JVM with Redisson in its default settings (`SideBySide.java`), and one in its own: no options.
+//! The JVM with Redisson in its default settings (`SideBySide.java`), and one in its own: no
+//! options.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! The two acquire scripts alone, in pipelines that take turns: so the server is what limits them, and what slows the
-//! machine down for a while slows both.
+//! The two acquire scripts alone, in pipelines that take turns: so the server is what limits them,
+//! and what slows the machine down for a while slows both.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,5 @@
-//! A thousand waiters on 100 permits a window: how often the server is asked until each has its permit.
+//! A thousand waiters on 100 permits a window: how often the server is asked until each has its
+//! permit.
 
 use std::time::Duration;
 

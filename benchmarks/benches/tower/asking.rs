@@ -52,7 +52,8 @@ where
     }
 }
 
-/// Prints the time of each, by its best round. The first is the handler alone, and `layer` the place of this crate's layer.
+/// Prints the time of each, by its best round. The first is the handler alone, and `layer` the
+/// place of this crate's layer.
 pub fn compare(names: &[&str], layer: usize, run: impl Fn(&str, u32)) {
     let mut best = vec![Duration::MAX; names.len()];
     for _ in 0..ROUNDS {

@@ -1,8 +1,10 @@
-//! What a rate limit adds to a request, in memory: this crate's layer beside tower_governor's, with a key of each user from a header,
-//! and the header fields that tell what is left. And what the layer adds to a decision, in memory, by Redis and by leases.
+//! What a rate limit adds to a request, in memory: this crate's layer beside tower_governor's, with
+//! a key of each user from a header, and the header fields that tell what is left. And what the
+//! layer adds to a decision, in memory, by Redis and by leases.
 //!
-//! `cargo bench -p benchmarks --bench tower`; `-- 100000 layer` makes so many requests to one of them, for a profiler; `-- stores`
-//! does without the comparison in memory. It starts a `redis-server` of its own.
+//! `cargo bench -p benchmarks --bench tower`; `-- 100000 layer` makes so many requests to one of
+//! them, for a profiler; `-- stores` does without the comparison in memory. It starts a
+//! `redis-server` of its own.
 
 mod asking;
 mod stores;

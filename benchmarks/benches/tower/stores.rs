@@ -1,4 +1,5 @@
-//! What a request through the layer takes longer than the check itself, wherever it is decided. The goal: p50 at most 10 us.
+//! What a request through the layer takes longer than the check itself, wherever it is decided. The
+//! goal: p50 at most 10 us.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The crate `limitador`, asked as its own server asks it, behind the same gRPC libraries as `serve`. `REDIS_URL` has the server, the
-//! argument the number of rules.
+//! The crate `limitador`, asked as its own server asks it, behind the same gRPC libraries as
+//! `serve`. `REDIS_URL` has the server, the argument the number of rules.
 
 #[path = "../../../cli/src/serve/grpc/messages.rs"]
 #[allow(dead_code, reason = "the client has the rest")]

@@ -68,7 +68,8 @@ pub fn now() -> u64 {
     since.expect("a clock after 1970").as_millis() as u64
 }
 
-/// Prints how many decisions there were, the median time of one in ns, and the times of the grants if they are wanted.
+/// Prints how many decisions there were, the median time of one in ns, and the times of the grants
+/// if they are wanted.
 #[tokio::main]
 pub async fn run(arguments: &[String]) {
     let task = Task::from(arguments);

@@ -1,8 +1,9 @@
-//! This crate beside other rate limiters on Redis: decisions per second, and what each grants of a limit of 100 a second. The
-//! tables are printed and written into `docs/benchmarks.md`.
+//! This crate beside other rate limiters on Redis: decisions per second, and what each grants of a
+//! limit of 100 a second. The tables are printed and written into `docs/benchmarks.md`.
 //!
-//! `cargo run --release --manifest-path benchmarks/peers/Cargo.toml`. It starts servers of its own, and processes of its own that
-//! make the requests. It takes about five minutes; with `-- --quick` one, and the page stays as it is.
+//! `cargo run --release --manifest-path benchmarks/peers/Cargo.toml`. It starts servers of its own,
+//! and processes of its own that make the requests. It takes about five minutes; with `-- --quick`
+//! one, and the page stays as it is.
 
 mod callers;
 mod contender;

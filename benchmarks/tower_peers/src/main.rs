@@ -1,7 +1,8 @@
-//! What this crate's layer and that of tower-rate-limiter add to a request in memory, with a key of each user from a header and the
-//! header fields that tell what is left.
+//! What this crate's layer and that of tower-rate-limiter add to a request in memory, with a key of
+//! each user from a header and the header fields that tell what is left.
 //!
-//! `cargo run --release --manifest-path benchmarks/tower_peers/Cargo.toml`, with Rust 1.96 or later.
+//! `cargo run --release --manifest-path benchmarks/tower_peers/Cargo.toml`, with Rust 1.96 or
+//! later.
 
 #[path = "../../benches/tower/asking.rs"]
 mod asking;

@@ -221,7 +221,8 @@ impl Doctor<'_> {
         Ok(first)
     }
 
-    /// Looks at the key of this one name, under which no limiter was found: it was not looked for, or there is none.
+    /// Looks at the key of this one name, under which no limiter was found: it was not looked for,
+    /// or there is none.
     async fn one(&mut self, name: &str) -> Result<(), Failure> {
         let kind = match super::kind_of(self.context, name).await {
             // What the user may not do is told after this.

@@ -1,4 +1,5 @@
-//! `explain`: why a limiter denies now, who holds its permits, when they come back, and what rate would have been enough.
+//! `explain`: why a limiter denies now, who holds its permits, when they come back, and what rate
+//! would have been enough.
 
 use std::collections::BTreeMap;
 
@@ -205,7 +206,8 @@ impl Explained {
         }
     }
 
-    /// In how many ms at most 1 permit, a tenth and half of the rate are back; `None` where fewer are in use.
+    /// In how many ms at most 1 permit, a tenth and half of the rate are back; `None` where fewer
+    /// are in use.
     fn returns(&self) -> [(u64, Option<i64>); 3] {
         let (rate, interval) = self.settings.numbers().unwrap_or((1, 1));
         let rate = rate.unsigned_abs();

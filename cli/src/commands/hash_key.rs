@@ -1,5 +1,6 @@
-//! `hash-key`: a key in the form in which it is counted, for the `keys` of a rules file. A key may be a secret, so it is read and
-//! not given as an argument, which would be in the list of processes.
+//! `hash-key`: a key in the form in which it is counted, for the `keys` of a rules file. A key may
+//! be a secret, so it is read and not given as an argument, which would be in the list of
+//! processes.
 
 use std::fs;
 use std::io::{self, Read};

@@ -102,7 +102,8 @@ async fn delete_rate(
     Ok(Report::new(text, json))
 }
 
-/// Removes what a client of a limiter that is gone has left. Returns the keys that are another program's.
+/// Removes what a client of a limiter that is gone has left. Returns the keys that are another
+/// program's.
 async fn remove_client(
     context: &Context,
     place: &Place,

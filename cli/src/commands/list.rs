@@ -158,7 +158,8 @@ impl List<'_> {
     /// Returns whether there was anything to print.
     fn finish(mut self, calls: u64) -> Result<bool, Failure> {
         let summary = self.totals.in_words(calls);
-        // Where nothing is sorted it is known only at the end, which is what a person sees of a long list.
+        // Where nothing is sorted it is known only at the end, which is what a person sees of a
+        // long list.
         let top = self.top.take();
         let is_sorted = top.is_some();
         if is_sorted {
@@ -319,7 +320,8 @@ fn color_of(share: f64) -> Color {
     }
 }
 
-/// Keys that cannot be read: the user of the connection may not, or a cluster has them in several slots.
+/// Keys that cannot be read: the user of the connection may not, or a cluster has them in several
+/// slots.
 #[derive(Default)]
 struct Unread {
     keys: u64,
@@ -348,7 +350,8 @@ impl Unread {
 }
 
 async fn look_at(context: &Context, name: String) -> Result<Option<Sample>, Failure> {
-    // A limiter that counts periods has no key of its own name. These are its lengths, and beside them is its start.
+    // A limiter that counts periods has no key of its own name. These are its lengths, and beside
+    // them is its start.
     let Some(base) = name.strip_suffix("-periods").filter(|it| it.contains('{')) else {
         return sample(&context.client, &name, None, i64::MAX).await;
     };
@@ -361,7 +364,8 @@ async fn look_at(context: &Context, name: String) -> Result<Option<Sample>, Fail
     }))
 }
 
-/// A counter or a level that belongs to a limiter with another name: values of `RRateLimiter`, and the second keys of buckets.
+/// A counter or a level that belongs to a limiter with another name: values of `RRateLimiter`, and
+/// the second keys of buckets.
 fn is_part_of_another(sample: &Sample) -> bool {
     let ends = ["-st", "-lock", "-window", "-periods", ":audit", ":call"];
     let name = &sample.name;

@@ -1,5 +1,5 @@
-//! `run`: the command takes this program's place once it has its permits, so that signals, the terminal and the exit code are
-//! its own.
+//! `run`: the command takes this program's place once it has its permits, so that signals, the
+//! terminal and the exit code are its own.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;

@@ -1,7 +1,8 @@
 //! `run --each`: a command for each line of the standard input, each with permits of its own.
 //!
-//! At a signal no more commands start. Those that run get it too, and are waited for. Nor do more start once a command
-//! has died of a signal, as of a pipe that nobody reads, or has ended with 255, by which it asks for that.
+//! At a signal no more commands start. Those that run get it too, and are waited for. Nor do more
+//! start once a command has died of a signal, as of a pipe that nobody reads, or has ended with
+//! 255, by which it asks for that.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
@@ -35,7 +36,8 @@ struct Progress {
     denied: u64,
     /// Why no more commands start.
     stopped: Option<Stopped>,
-    /// Whether a counter is shown, and whether also while commands run, which else write to the same line.
+    /// Whether a counter is shown, and whether also while commands run, which else write to the
+    /// same line.
     is_shown: bool,
     is_apart: bool,
 }

@@ -87,7 +87,8 @@ pub(super) async fn watch(
         };
     }
     if context.is_json {
-        // No signal is caught, as nothing would see it while a reader that has stopped holds up the output.
+        // No signal is caught, as nothing would see it while a reader that has stopped holds up the
+        // output.
         print_rounds(&mut history, sampler, arguments.every).await?;
         return Ok(Report::printed(true));
     }

@@ -91,9 +91,9 @@ impl Reading {
     }
 }
 
-/// Reads the limiter, and passes on each grant, the oldest first. One of several pages is read until two readings in a row find the
-/// same, a few times: between them it was so. A grant that goes and another that comes leave number and value as they were.
-/// `start` begins each reading.
+/// Reads the limiter, and passes on each grant, the oldest first. One of several pages is read
+/// until two readings in a row find the same, a few times: between them it was so. A grant that
+/// goes and another that comes leave number and value as they were. `start` begins each reading.
 pub(crate) async fn read<T>(
     client: &RedissonClient,
     name: &str,

@@ -89,8 +89,9 @@ impl Member {
         }
     }
 
-    /// On a limiter of this rate. Members of old versions have no mark, so what would hold more than the rate, or nothing, is none.
-    /// A negative number of permits, which Redisson does not refuse, stands for billions: nothing is in use by it.
+    /// On a limiter of this rate. Members of old versions have no mark, so what would hold more
+    /// than the rate, or nothing, is none. A negative number of permits, which Redisson does not
+    /// refuse, stands for billions: nothing is in use by it.
     pub(crate) fn within(mut self, rate: i64) -> Self {
         if self.permits.cast_signed() < 0 && i64::from(self.permits) > rate {
             self.permits = 0;
@@ -102,7 +103,8 @@ impl Member {
         self
     }
 
-    /// By how many ms the score is ahead of the time at which it was made: a lease says so behind the id of its call.
+    /// By how many ms the score is ahead of the time at which it was made: a lease says so behind
+    /// the id of its call.
     pub(crate) fn ahead(&self) -> i64 {
         match (self.generation, self.id.last_chunk()) {
             (Generation::Lease, Some(ahead)) => {

@@ -28,7 +28,8 @@ pub(crate) struct Sample {
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Rate(Box<RateSample>),
-    /// Another algorithm, by its name, and what its key holds if that is one number: tokens, or a count.
+    /// Another algorithm, by its name, and what its key holds if that is one number: tokens, or a
+    /// count.
     Policy(&'static str, Option<u64>),
 }
 
@@ -63,7 +64,8 @@ pub(crate) struct Clients {
 }
 
 impl Kind {
-    /// Whether it looks like a key of this algorithm. A level, a counter and an arrival time are a number with a time to live.
+    /// Whether it looks like a key of this algorithm. A level, a counter and an arrival time are a
+    /// number with a time to live.
     pub(crate) fn may_be(&self, algorithm: &str) -> bool {
         match self {
             Self::Rate(_) => false,
@@ -110,8 +112,8 @@ fn start_of(client: &RedissonClient, name: &str) -> String {
     format!("{}-st", value.strip_suffix(VALUE).unwrap_or(value))
 }
 
-/// Looks at a key; none if it limits nothing. Permits are counted as new that were granted from `since` on until now, in ms of the
-/// server's clock, or since so many ms ago if it is negative.
+/// Looks at a key; none if it limits nothing. Permits are counted as new that were granted from
+/// `since` on until now, in ms of the server's clock, or since so many ms ago if it is negative.
 pub(crate) async fn sample(
     client: &RedissonClient,
     name: &str,

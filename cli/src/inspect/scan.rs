@@ -50,8 +50,8 @@ impl Scan {
         (!self.servers.is_empty()).then_some(self)
     }
 
-    /// The keys of the next page, which may have none; `None` at the end. A key may be in several pages if a server's table of
-    /// keys grows or shrinks meanwhile.
+    /// The keys of the next page, which may have none; `None` at the end. A key may be in several
+    /// pages if a server's table of keys grows or shrinks meanwhile.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Failure> {
         let Some(server) = self.servers.last() else {
             return Ok(None);
@@ -123,9 +123,10 @@ pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// The first `most` ids of the clients that a limiter has keys of, and how many more there are, in bounded memory: of more than
-/// `most`, the number is that of the values or of the permits, whichever are more. Each is looked for on all servers, because the
-/// names of a limiter that should not be on a cluster may be anywhere.
+/// The first `most` ids of the clients that a limiter has keys of, and how many more there are, in
+/// bounded memory: of more than `most`, the number is that of the values or of the permits,
+/// whichever are more. Each is looked for on all servers, because the names of a limiter that
+/// should not be on a cluster may be anywhere.
 pub(crate) async fn clients_of(
     context: &Context,
     name: &str,

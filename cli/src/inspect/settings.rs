@@ -1,4 +1,5 @@
-//! The settings of a limiter as they are stored. What is set is validated; what is stored is shown, whatever it is.
+//! The settings of a limiter as they are stored. What is set is validated; what is stored is shown,
+//! whatever it is.
 
 use std::time::Duration;
 

@@ -28,11 +28,12 @@ pub(crate) struct ServeArguments {
     /// The file with the rules
     #[arg(long, value_name = "FILE")]
     pub(super) rules: PathBuf,
-    /// Only reads the rules, with exit code 0 if they are good and 2 if not, and warns of what may not be meant
+    /// Only reads the rules, with exit code 0 if they are good and 2 if not, and warns of what may
+    /// not be meant
     #[arg(long, conflicts_with = "tried")]
     pub(super) check: bool,
-    /// Only says which rules apply to this request of the HTTP API, and whether they would grant it with nothing used before:
-    /// exit code 0 if so, else 1
+    /// Only says which rules apply to this request of the HTTP API, and whether they would grant it
+    /// with nothing used before: exit code 0 if so, else 1
     #[arg(long = "try", value_name = "JSON")]
     pub(super) tried: Option<String>,
     /// Where the HTTP API listens; `off` for nowhere
@@ -44,10 +45,12 @@ pub(crate) struct ServeArguments {
     /// Where the status page and /metrics are: without TLS and token; `off` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8082")]
     pub(super) admin: Address,
-    /// What a request gets while the store is away: error, deny, allow, or local:N for a share of one in N
+    /// What a request gets while the store is away: error, deny, allow, or local:N for a share of
+    /// one in N
     #[arg(long, value_name = "POLICY", value_parser = failure_policy, default_value = "error")]
     pub(super) failure_policy: FailurePolicy,
-    /// The certificate of the server and those that it was issued with, as PEM: HTTP and gRPC are TLS then
+    /// The certificate of the server and those that it was issued with, as PEM: HTTP and gRPC are
+    /// TLS then
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(super) tls_cert: Option<PathBuf>,
     /// The key of the certificate, as PEM
@@ -56,7 +59,8 @@ pub(crate) struct ServeArguments {
     /// Clients need a certificate that these have issued, as PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) client_ca: Option<PathBuf>,
-    /// A file with the tokens that clients may have, one a line: `Authorization: Bearer TOKEN`. Or in RRATELIMITER_TOKEN
+    /// A file with the tokens that clients may have, one a line: `Authorization: Bearer TOKEN`. Or
+    /// in RRATELIMITER_TOKEN
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
     /// The longest that a request may wait for permits

@@ -1,4 +1,5 @@
-//! Who may ask: the tokens of clients, the certificate of the server, and those that clients need. Read again at each reload.
+//! Who may ask: the tokens of clients, the certificate of the server, and those that clients need.
+//! Read again at each reload.
 
 use std::env::VarError;
 use std::fmt;
@@ -69,7 +70,8 @@ impl Credentials {
         !read.tokens.is_empty() || arguments.client_ca.is_some()
     }
 
-    /// Whether a request has one of the tokens, if there are any. Takes as long for each token of a length.
+    /// Whether a request has one of the tokens, if there are any. Takes as long for each token of a
+    /// length.
     pub(super) fn allow(&self, headers: &HeaderMap) -> bool {
         let read = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if read.tokens.is_empty() {

@@ -1,4 +1,5 @@
-//! An address that the server listens at: connections are counted, encrypted and cut off here, whatever protocol they have.
+//! An address that the server listens at: connections are counted, encrypted and cut off here,
+//! whatever protocol they have.
 
 use std::io;
 use std::net::SocketAddr;
@@ -58,8 +59,8 @@ impl Door {
         self.listener.local_addr()
     }
 
-    /// Takes connections until the server closes. A caller that waits for the last of them waits until all clones of `open` are
-    /// dropped.
+    /// Takes connections until the server closes. A caller that waits for the last of them waits
+    /// until all clones of `open` are dropped.
     pub(super) async fn serve(self, open: mpsc::Sender<()>) {
         let most = self.service.settings.max_connections as usize;
         let connections = Arc::new(Semaphore::new(most));
@@ -119,8 +120,8 @@ async fn connection(
     Ok(())
 }
 
-/// Drives a connection to its end; when the server closes, to the end of what is in flight. It ends as its client or a timeout
-/// has it end.
+/// Drives a connection to its end; when the server closes, to the end of what is in flight. It ends
+/// as its client or a timeout has it end.
 pub(super) async fn drive(connection: impl GracefulConnection, mut closing: watch::Receiver<bool>) {
     let mut connection = pin!(connection);
     tokio::select! {

@@ -1,4 +1,5 @@
-//! Envoy's rate limit service, `envoy.service.ratelimit.v3.RateLimitService`, and the health service, by gRPC.
+//! Envoy's rate limit service, `envoy.service.ratelimit.v3.RateLimitService`, and the health
+//! service, by gRPC.
 
 mod asked;
 mod health;
@@ -70,7 +71,8 @@ async fn route(service: Arc<Service>, request: Request<Incoming>) -> Response<Bo
     if path != should_rate_limit::PATH {
         return Status::unimplemented(format!("there is no method {path}")).into_http();
     }
-    // The message has to come in time, and the store has a time of its own. A turn may be as late again.
+    // The message has to come in time, and the store has a time of its own. A turn may be as late
+    // again.
     let longest_turn = service.longest_turn(deadline(request.headers()));
     let longest = service.longest_turn(None).saturating_mul(2);
     let mut grpc = Grpc::new(Lenient);
@@ -93,7 +95,8 @@ async fn route(service: Arc<Service>, request: Request<Incoming>) -> Response<Bo
     }
 }
 
-/// The time that a client gives its request, in the header field of gRPC: up to eight digits, and a unit.
+/// The time that a client gives its request, in the header field of gRPC: up to eight digits, and a
+/// unit.
 fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

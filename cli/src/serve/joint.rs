@@ -5,7 +5,8 @@ use hyper::header::RETRY_AFTER;
 use redisson_rate_limiter::{Decision, DecisionSource, JointDecision};
 use redisson_rate_limiter_tower::fields::{Fields, Limit, retry_after};
 
-/// Whether this limiter is why a request was denied: one that would have granted it says that it could be asked at once.
+/// Whether this limiter is why a request was denied: one that would have granted it says that it
+/// could be asked at once.
 pub(super) fn denies(decision: &Decision) -> bool {
     decision.retry_after().is_some_and(|time| !time.is_zero())
 }

@@ -1,5 +1,5 @@
-//! What the server tells on the standard error: a line for each thing that happened to it. No line has a key, a token or a
-//! password.
+//! What the server tells on the standard error: a line for each thing that happened to it. No line
+//! has a key, a token or a password.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -13,8 +13,8 @@ pub(super) fn line(what: impl Display) {
     let _ = writeln!(std::io::stderr(), "rratelimiter: {what}");
 }
 
-/// What is invisible or turns the direction of a text is escaped, and so are control characters: each line is one, and no two
-/// texts look the same.
+/// What is invisible or turns the direction of a text is escaped, and so are control characters:
+/// each line is one, and no two texts look the same.
 fn printed(char: char) -> impl Iterator<Item = char> {
     // Names in messages of the library are escaped already.
     let is_plain = ['"', '\'', '\\'].contains(&char);

@@ -1,7 +1,9 @@
-//! What the value of an entry is: any text, or an address or a path, of which clients choose the form.
+//! What the value of an entry is: any text, or an address or a path, of which clients choose the
+//! form.
 //!
-//! A client has a whole network of IPv6 addresses, and one address has several texts. A query behind a path is the client's
-//! own. So that none of this evades a limit, a value is counted by what all its forms have in common.
+//! A client has a whole network of IPv6 addresses, and one address has several texts. A query
+//! behind a path is the client's own. So that none of this evades a limit, a value is counted by
+//! what all its forms have in common.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};

@@ -9,9 +9,11 @@
 //! | `*`, `edge: *` | all, or all of the domain | one target `all` |
 //! | `peer/56` | with an entry `peer` | its value, of an IPv6 address its network of so many bits |
 //!
-//! `address` and `remote_address` are `address/64` and `remote_address/64`. `path` and `:path` are without the query.
+//! `address` and `remote_address` are `address/64` and `remote_address/64`. `path` and `:path` are
+//! without the query.
 //!
-//! `%2C`, `%3D`, `%3A`, `%2A`, `%20` and `%25` are `,`, `=`, `:`, `*`, a space and `%` in a name or value.
+//! `%2C`, `%3D`, `%3A`, `%2A`, `%20` and `%25` are `,`, `=`, `:`, `*`, a space and `%` in a name or
+//! value.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -69,7 +71,8 @@ impl Pattern {
         self.entries.len().max(1)
     }
 
-    /// Refuses a key of the file that no request counts by. Without the key, which may be somebody's name: errors are logged.
+    /// Refuses a key of the file that no request counts by. Without the key, which may be
+    /// somebody's name: errors are logged.
     pub(super) fn check_key(&self, key: &str) -> Result<(), String> {
         if self.entries.is_empty() {
             return match key {
@@ -109,7 +112,8 @@ impl Pattern {
         })
     }
 
-    /// Whether it applies to each request that `other` applies to, if that is not a descriptor of Envoy's protocol.
+    /// Whether it applies to each request that `other` applies to, if that is not a descriptor of
+    /// Envoy's protocol.
     pub(super) fn applies_wherever(&self, other: &Self) -> bool {
         let is_of_domain = self.domain.is_none() || self.domain == other.domain;
         let mut entries = self.entries.iter();

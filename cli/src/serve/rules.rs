@@ -51,7 +51,8 @@ pub(super) struct ShownRule {
     pub(super) pattern: Arc<Pattern>,
 }
 
-/// What differs when a file has changed: also one that was replaced by another of the same length and time.
+/// What differs when a file has changed: also one that was replaced by another of the same length
+/// and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -118,8 +119,8 @@ impl RulesFile {
         }
     }
 
-    /// Whether the file differs from the one that was read last, and not from when this was called last: one that is being
-    /// written may have some of the rules only.
+    /// Whether the file differs from the one that was read last, and not from when this was called
+    /// last: one that is being written may have some of the rules only.
     pub(super) fn has_changed(&self) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamp(&self.path);

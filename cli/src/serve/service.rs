@@ -84,7 +84,8 @@ impl StoreState {
 }
 
 impl Service {
-    /// Whether requests are decided: not while the server ends, nor while the store is away and they fail.
+    /// Whether requests are decided: not while the server ends, nor while the store is away and
+    /// they fail.
     pub(super) fn is_ready(&self) -> bool {
         !*self.closing.borrow() && (!self.fails_without_store() || self.store.away().is_none())
     }
@@ -120,7 +121,8 @@ impl Service {
         }
     }
 
-    /// How long a request may wait for its turn whose client gives it so much time: an answer has to be back by then.
+    /// How long a request may wait for its turn whose client gives it so much time: an answer has
+    /// to be back by then.
     pub(super) fn longest_turn(&self, deadline: Option<Duration>) -> Duration {
         let longest = self.settings.client_timeout + self.response_timeout;
         deadline.map_or(longest, |deadline| longest.min(deadline / 2))
@@ -139,8 +141,8 @@ impl Service {
         self.rules.rules.peek_all(parts).await
     }
 
-    /// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it waits, so that
-    /// nothing is kept if it is dropped.
+    /// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while
+    /// it waits, so that nothing is kept if it is dropped.
     pub(super) async fn acquire(&self, mut part: Part, wait: Duration) -> Result<Verdict<()>> {
         let until = Instant::now() + wait;
         let mut closing = self.closing.subscribe();
@@ -159,7 +161,8 @@ impl Service {
         verdict
     }
 
-    /// When the server ends, the store has its time to answer; a request that still waits for its turn then has none.
+    /// When the server ends, the store has its time to answer; a request that still waits for its
+    /// turn then has none.
     async fn decide(&self, parts: &[Part]) -> Result<Verdict<()>> {
         let mut closing = self.closing.subscribe();
         let time_left = self
@@ -180,7 +183,8 @@ impl Service {
         }
     }
 
-    /// Refuses a part that has a limit, and costs more than any limiter charges at once. Of one without a limit, nothing is charged.
+    /// Refuses a part that has a limit, and costs more than any limiter charges at once. Of one
+    /// without a limit, nothing is charged.
     async fn refuse_too_much(&self, parts: &[Part]) -> Result<()> {
         for part in parts.iter().filter(|it| it.chargeable().is_none()) {
             let one = Part {
@@ -233,7 +237,8 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|is_closing| *is_closing).await;
 }
 
-/// Whether a request asks for more than limiters ever grant at once, be it the limit of one, what one call can do, or more limits.
+/// Whether a request asks for more than limiters ever grant at once, be it the limit of one, what
+/// one call can do, or more limits.
 pub(super) fn costs_too_much(error: &Error) -> bool {
     match error {
         Error::ExceedsLimit { .. } => true,
@@ -244,7 +249,8 @@ pub(super) fn costs_too_much(error: &Error) -> bool {
     }
 }
 
-/// Whether a request failed because it is wrong itself. That a server does not have the database of the URL is not its fault.
+/// Whether a request failed because it is wrong itself. That a server does not have the database of
+/// the URL is not its fault.
 pub(super) fn is_wrong_request(error: &Error) -> bool {
     match error {
         Error::InvalidArgument { argument, .. } => *argument != "url",
@@ -252,7 +258,8 @@ pub(super) fn is_wrong_request(error: &Error) -> bool {
     }
 }
 
-/// Whether a request failed because of what it holds, such as the name of a key where something else is stored.
+/// Whether a request failed because of what it holds, such as the name of a key where something
+/// else is stored.
 pub(super) fn is_caused_by_request(error: &Error) -> bool {
     let kinds = [
         ErrorKind::ExceedsLimit,
@@ -262,7 +269,8 @@ pub(super) fn is_caused_by_request(error: &Error) -> bool {
     is_wrong_request(error) || kinds.contains(&error.kind())
 }
 
-/// Why a request could not be decided that may be later, for clients: without the address of the store. `None` of other errors.
+/// Why a request could not be decided that may be later, for clients: without the address of the
+/// store. `None` of other errors.
 pub(super) fn unavailable(error: &Error) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::StoreUnavailable
@@ -274,7 +282,8 @@ pub(super) fn unavailable(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// The metrics of the rules file, as it was read first: none waits for the first reload, or the first request.
+/// The metrics of the rules file, as it was read first: none waits for the first reload, or the
+/// first request.
 pub(super) fn count_first_read() {
     describe_gauge!(
         RULES_VALID,

@@ -24,7 +24,8 @@ struct Stall {
 }
 
 impl TimedIo {
-    /// Without `longest_silence` a client may be silent for ever: HTTP/1 has a time for the head of the next request.
+    /// Without `longest_silence` a client may be silent for ever: HTTP/1 has a time for the head of
+    /// the next request.
     pub(super) fn new(
         stream: TcpStream,
         longest_write: Duration,

@@ -1,5 +1,6 @@
-//! What the status page shows of use: of all requests and of each rule over time, which keys ask most
-//! and are denied most, and how long answers take. All of it is bounded, however many keys there are.
+//! What the status page shows of use: of all requests and of each rule over time, which keys ask
+//! most and are denied most, and how long answers take. All of it is bounded, however many keys
+//! there are.
 
 mod keys;
 mod series;

@@ -190,8 +190,8 @@ fn what_is_taken_back_is_taken_from_thousands_of_grants_in_bounded_calls() {
     assert_eq!(cli.run("available orders").out, "12000");
 }
 
-/// A grant is refunded and another one made while the second page is on its way: number and value are as before, and one grant was
-/// read for nothing, in the place of another that was passed over.
+/// A grant is refunded and another one made while the second page is on its way: number and value
+/// are as before, and one grant was read for nothing, in the place of another that was passed over.
 #[tokio::test]
 async fn a_large_limiter_that_changes_while_it_is_read_is_not_mended_wrongly() {
     const SPARE: usize = 200;
@@ -646,7 +646,8 @@ fn a_value_beside_old_grants_that_are_only_counted_is_not_set() {
     }
 }
 
-/// A release by a peer while the correction is on its way: the value is written by what is then stored.
+/// A release by a peer while the correction is on its way: the value is written by what is then
+/// stored.
 #[tokio::test]
 async fn a_limiter_that_changes_after_it_was_read_is_read_again() {
     for change in ["value", "grant", "newest", "oldest"] {

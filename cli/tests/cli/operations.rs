@@ -118,7 +118,8 @@ fn a_set_of_a_limiter_that_is_there_keeps_what_is_not_named() {
     assert_eq!(cli.run("available orders").out, "5");
 }
 
-/// Without its keep alive no request renews the time to live, and the limiter would be gone with it.
+/// Without its keep alive no request renews the time to live, and the limiter would be gone with
+/// it.
 #[test]
 fn a_limiter_that_loses_its_keep_alive_loses_its_time_to_live() {
     for command in ["set orders 5/1h --yes", "update orders 5/1h"] {

@@ -130,7 +130,8 @@ fn a_signal_to_the_program_reaches_the_commands_of_each_line() {
         ("TERM", Signal::TERM),
     ] {
         let program = cli.command("run orders --each -- sh -c");
-        // In a session of its own it has no terminal, and a background job would ignore some signals.
+        // In a session of its own it has no terminal, and a background job would ignore some
+        // signals.
         let mut command = std::process::Command::new("setsid");
         command
             .args(["env", "--default-signal=INT,QUIT"])

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::servers::{Process, Server, ports, server_program};
 
-/// A Sentinel with these lines in its configuration, and the URL of the primary that it knows as `orders`.
+/// A Sentinel with these lines in its configuration, and the URL of the primary that it knows as
+/// `orders`.
 pub fn sentinel_of(primary: &Server, folder: &Path, lines: &str) -> (Process, String) {
     let (file, port) = (folder.join("sentinel.conf"), ports::reserve());
     let config = format!(

@@ -1,5 +1,5 @@
-//! The session that the README shows: recorded from the program on a terminal, with a server of its own, by
-//! `RECORD_SESSION=1 cargo test -p redisson-rate-limiter-cli --test cli session`.
+//! The session that the README shows: recorded from the program on a terminal, with a server of its
+//! own, by `RECORD_SESSION=1 cargo test -p redisson-rate-limiter-cli --test cli session`.
 
 mod picture;
 
@@ -52,8 +52,8 @@ fn contents(screen: &Screen) -> Vec<picture::Row> {
     picture::rows(screen.lock().unwrap().screen())
 }
 
-/// Runs a command of the shell on this screen. It gets what a person types meanwhile, after so many ms each, and the screen is seen
-/// before.
+/// Runs a command of the shell on this screen. It gets what a person types meanwhile, after so many
+/// ms each, and the screen is seen before.
 fn run(cli: &Cli, screen: &Screen, typed: &str, keys: &[(u64, &str)]) -> Vec<Frame> {
     let program = cli.command("").get_program().display().to_string();
     let mut shell = Command::new("bash");

@@ -73,7 +73,8 @@ impl Cli {
         command.query(&mut connection).unwrap()
     }
 
-    /// So many grants of a permit each for the limiter `orders`, as an old Redisson writes them, and its value.
+    /// So many grants of a permit each for the limiter `orders`, as an old Redisson writes them,
+    /// and its value.
     pub fn fill_orders(&self, grants: u32, value: u32) {
         let script = "for i = 1, ARGV[2] do redis.call('zadd', KEYS[2], ARGV[1] - i, string.char(8) .. string.format('%08d', i) .. string.char(1,0,0,0)) end redis.call('set', KEYS[1], ARGV[3])";
         let keys = ["2", "{orders}:value", "{orders}:permits"].map(str::to_owned);

@@ -10,7 +10,8 @@ use crate::support::servers::cluster::Cluster;
 use crate::support::{Cli, Ran, program};
 use crate::watchdog::{Lines, ended, output, until};
 
-/// What a terminal is told when the picture is left: the screen that was there before, and the cursor.
+/// What a terminal is told when the picture is left: the screen that was there before, and the
+/// cursor.
 const LEFT: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
 
 fn assert_left(terminal: &PseudoTerminal) {
@@ -293,7 +294,8 @@ fn a_terminal_that_nobody_reads_holds_up_neither_samples_nor_a_signal() {
     assert_left(&terminal);
 }
 
-/// The terminal library reads input by level: by edge, a key that came with a resize waited for the next event.
+/// The terminal library reads input by level: by edge, a key that came with a resize waited for the
+/// next event.
 #[test]
 fn a_key_right_after_a_resize_is_read_at_once() {
     let cli = Cli::start();

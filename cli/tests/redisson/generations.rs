@@ -13,7 +13,8 @@ async fn take(on: &Spoilt, version: Version, permits: i64) {
     let key = format!("{{{NAME}}}:permits");
     let members: Vec<(Vec<u8>, f64)> = redis.zrange_withscores(&key, 0, -1).await.unwrap();
     for (member, score) in members {
-        // One in 256 random members of 3.13.3 begins as one of today does that has three random bytes, and all versions read it.
+        // One in 256 random members of 3.13.3 begins as one of today does that has three random
+        // bytes, and all versions read it.
         if member.len() == 8 && member[0] == 3 {
             let other = [&[4], &member[1..]].concat();
             let () = redis.zrem(&key, member).await.unwrap();
@@ -22,7 +23,8 @@ async fn take(on: &Spoilt, version: Version, permits: i64) {
     }
 }
 
-/// Two permits each by Redisson 3.16.3, 3.16.8, 3.17.0, 3.21.3 and 4.7.0, of 12; a client of 4.7.0 reads what is left of them.
+/// Two permits each by Redisson 3.16.3, 3.16.8, 3.17.0, 3.21.3 and 4.7.0, of 12; a client of 4.7.0
+/// reads what is left of them.
 async fn mixed() -> Spoilt {
     let on = Spoilt::start(Version::V4_7_0).await;
     let limiter = on.java.limiter(NAME);

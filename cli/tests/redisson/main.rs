@@ -1,5 +1,5 @@
-//! Limiters that the real Redisson has spoilt, in versions of five years: `doctor` finds what is wrong and changes nothing, mends it
-//! with `--fix`, and Redisson goes on with exact numbers.
+//! Limiters that the real Redisson has spoilt, in versions of five years: `doctor` finds what is
+//! wrong and changes nothing, mends it with `--fix`, and Redisson goes on with exact numbers.
 
 mod generations;
 mod keys;

@@ -138,7 +138,8 @@ async fn a_limiter_is_mended_while_redisson_takes_permits_of_it() {
         let mut doctor = on.cli.command("doctor orders --fix --yes");
         let mends = std::thread::spawn(move || {
             let mut runs = 1;
-            // It changes nothing if the limiter has changed since it was read, so another run may be needed.
+            // It changes nothing if the limiter has changed since it was read, so another run may
+            // be needed.
             while !doctor.output().unwrap().status.success() {
                 runs += 1;
             }

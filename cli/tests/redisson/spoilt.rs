@@ -19,7 +19,8 @@ pub struct Spoilt {
     pub cli: Cli,
 }
 
-/// A test for each of some versions of Redisson, one after the other, with a limiter of 10 permits a minute for all clients.
+/// A test for each of some versions of Redisson, one after the other, with a limiter of 10 permits
+/// a minute for all clients.
 pub async fn each(
     versions: impl IntoIterator<Item = Version>,
     test: impl AsyncFn(&mut Spoilt, &Limiter),
@@ -55,8 +56,9 @@ impl Spoilt {
         client
     }
 
-    /// Runs `doctor` on everything: a dry run, which must find these and write nothing, a run with `--fix`, which must mend all,
-    /// and one that finds nothing any more. Each code stands behind the client that it is about, if there is one.
+    /// Runs `doctor` on everything: a dry run, which must find these and write nothing, a run with
+    /// `--fix`, which must mend all, and one that finds nothing any more. Each code stands behind
+    /// the client that it is about, if there is one.
     pub fn mends(&self, expected: &[&str]) {
         self.mends_with("", expected);
     }
@@ -159,7 +161,8 @@ impl Spoilt {
         age(&mut self.redis, NAME, &[&id], millis).await;
     }
 
-    /// Redisson grants `left` permits and no more, and after a window the whole rate and no more, three times.
+    /// Redisson grants `left` permits and no more, and after a window the whole rate and no more,
+    /// three times.
     pub async fn goes_on(&mut self, limiter: &Limiter, left: i64, rate: i64) {
         let mut left = left;
         for window in 0..3 {
@@ -183,7 +186,8 @@ fn unfixed(expected: &[&str]) -> Vec<(String, bool)> {
     expected.iter().map(|it| (it.to_string(), false)).collect()
 }
 
-/// The findings of limiters, each with its code behind the client that it is about, and whether it is fixed.
+/// The findings of limiters, each with its code behind the client that it is about, and whether it
+/// is fixed.
 fn found(ran: &Ran) -> Vec<(String, bool)> {
     let mut found = Vec::new();
     for line in ran.out.lines() {

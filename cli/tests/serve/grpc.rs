@@ -98,7 +98,8 @@ async fn all_descriptors_are_decided_together_in_redis() {
     all_descriptors_are_decided_together(Serve::on(&server, RULES, &[])).await;
 }
 
-/// Where all rules decide, also in several slots one after another, a request that is denied is charged to none.
+/// Where all rules decide, also in several slots one after another, a request that is denied is
+/// charged to none.
 #[tokio::test]
 async fn all_descriptors_are_decided_together_on_a_cluster() {
     let cluster = Cluster::start();
@@ -192,7 +193,8 @@ async fn a_descriptor_that_asks_for_more_than_its_limit_is_the_one_denied() {
     }
 }
 
-/// Limits of which a single call grants no more than 500, and two together no more than 500 of both.
+/// Limits of which a single call grants no more than 500, and two together no more than 500 of
+/// both.
 pub const LOGS: &str = r#"
 [[rules]]
 name = "bytes"

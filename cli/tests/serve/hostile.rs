@@ -1,5 +1,5 @@
-//! Requests of hostile clients, of which a rule that is at its limit lets none in: Envoy lets a request in at each error but a
-//! denial, a service at each 200, and nginx at each 2xx.
+//! Requests of hostile clients, of which a rule that is at its limit lets none in: Envoy lets a
+//! request in at each error but a denial, a service at each 200, and nginx at each 2xx.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -8,7 +8,8 @@ use crate::http::RULES;
 use crate::support::Serve;
 use crate::support::servers::Server;
 
-/// What does not fit a schema, if anything. It knows the keywords that the document has, and no others.
+/// What does not fit a schema, if anything. It knows the keywords that the document has, and no
+/// others.
 fn misfit(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     for (keyword, wanted) in schema.as_object().unwrap() {
         let fits = match &**keyword {

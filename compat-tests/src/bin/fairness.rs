@@ -1,11 +1,13 @@
-//! Prints how processes with a backlog share a limiter, and how many script calls that costs the server.
+//! Prints how processes with a backlog share a limiter, and how many script calls that costs the
+//! server.
 //!
 //! ```text
 //! cargo run -p compat-tests --release --bin fairness -- [--list] [--seconds N] [SCENARIO…]
 //! ```
 //!
-//! Runs the scenarios named, each on a server of its own, one after the other; without a name, all of them. `java*` means
-//! all whose name begins with `java`. `--seconds` replaces the duration of each.
+//! Runs the scenarios named, each on a server of its own, one after the other; without a name, all
+//! of them. `java*` means all whose name begins with `java`. `--seconds` replaces the duration of
+//! each.
 
 use std::{env, process::ExitCode, time::Duration};
 

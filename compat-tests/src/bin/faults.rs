@@ -1,13 +1,13 @@
-//! Prints what callers of this crate and of Redisson 4.7.0 see of a fault: how long nobody is granted anything, how many
-//! calls fail, and how many more permits are gone than were granted.
+//! Prints what callers of this crate and of Redisson 4.7.0 see of a fault: how long nobody is
+//! granted anything, how many calls fail, and how many more permits are gone than were granted.
 //!
 //! ```text
 //! cargo run -p compat-tests --bin faults -- [FAULT…]
 //! ```
 //!
-//! Each fault has a server of its own for each kind of client: this crate, Redisson with the few connections of
-//! `compat-tests`, and Redisson with its default settings. The calls of four callers come every 20 ms; all clients have their
-//! default timeouts.
+//! Each fault has a server of its own for each kind of client: this crate, Redisson with the few
+//! connections of `compat-tests`, and Redisson with its default settings. The calls of four callers
+//! come every 20 ms; all clients have their default timeouts.
 
 use std::env;
 use std::sync::Arc;

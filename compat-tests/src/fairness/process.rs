@@ -1,9 +1,10 @@
-//! A process of this crate whose tasks always wait: each acquires again as soon as it has been granted, or after a pause.
+//! A process of this crate whose tasks always wait: each acquires again as soon as it has been
+//! granted, or after a pause.
 //!
-//! Its program calls [`run`] if its first argument is [`ARGUMENT`]. It prints a line when it is connected, and starts
-//! when it reads one with its time in milliseconds, and how many permits are enough. When the time is over, or its tasks
-//! were granted so many, it prints how many that were in each second. The tasks go on until the time is over. The end of its
-//! stdin ends it at once.
+//! Its program calls [`run`] if its first argument is [`ARGUMENT`]. It prints a line when it is
+//! connected, and starts when it reads one with its time in milliseconds, and how many permits are
+//! enough. When the time is over, or its tasks were granted so many, it prints how many that were
+//! in each second. The tasks go on until the time is over. The end of its stdin ends it at once.
 
 use std::{
     env,
@@ -76,8 +77,8 @@ impl Process {
         process
     }
 
-    /// Lets the tasks acquire for so long; how many permits they were granted in each second of it, as soon as it is over or
-    /// they were granted `enough`.
+    /// Lets the tasks acquire for so long; how many permits they were granted in each second of it,
+    /// as soon as it is over or they were granted `enough`.
     pub(super) async fn backlog(&mut self, duration: Duration, enough: Option<u64>) -> Vec<u64> {
         let enough = enough.unwrap_or(u64::MAX);
         let request = format!("{} {enough}\n", duration.as_millis());
@@ -94,8 +95,8 @@ impl Process {
     }
 }
 
-/// What the process does. Its other arguments: the server's URL, the limiter's name, how many tasks acquire how many
-/// permits, and how long they pause and lease, in milliseconds.
+/// What the process does. Its other arguments: the server's URL, the limiter's name, how many tasks
+/// acquire how many permits, and how long they pause and lease, in milliseconds.
 ///
 /// # Panics
 ///
@@ -162,7 +163,8 @@ pub async fn run() {
     }
 }
 
-/// The lines of stdin. A thread reads them, so that their end ends the process whatever else it does.
+/// The lines of stdin. A thread reads them, so that their end ends the process whatever else it
+/// does.
 fn requests() -> mpsc::UnboundedReceiver<String> {
     let (sender, requests) = mpsc::unbounded_channel();
     thread::spawn(move || {

@@ -109,7 +109,8 @@ pub struct Scenario {
     pub interval: Duration,
     /// How long they wait.
     pub duration: Duration,
-    /// How many permits are enough for a side: it is told what it was granted by then, and goes on until each has enough.
+    /// How many permits are enough for a side: it is told what it was granted by then, and goes on
+    /// until each has enough.
     pub enough: Option<u64>,
     pub sides: &'static [Side],
 }

@@ -40,7 +40,8 @@ impl Spacing {
         }
     }
 
-    /// Has the permits of a fresh limiter come back so: one by one, where all were taken one by one.
+    /// Has the permits of a fresh limiter come back so: one by one, where all were taken one by
+    /// one.
     pub async fn prepare(self, limiter: &RateLimiter, interval: Duration) {
         if self == Self::Bunched {
             return;

@@ -43,7 +43,8 @@ impl Rate {
         }
     }
 
-    /// The arguments that say in Java what `rate` says here. Without a keep alive it is the overload that has none.
+    /// The arguments that say in Java what `rate` says here. Without a keep alive it is the
+    /// overload that has none.
     pub fn of(rate: &redisson_rate_limiter::Rate) -> Self {
         let millis = |time: Duration| time.as_millis().try_into().expect("a time of this era");
         Self {

@@ -1,4 +1,5 @@
-//! Redisson's availablePermits and ours are the same number at every point of a long sequence on one limiter.
+//! Redisson's availablePermits and ours are the same number at every point of a long sequence on
+//! one limiter.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ async fn both_clients_say_the_same_at_every_point_of_a_sequence() {
             match random.below(10) {
                 0 => limiter.set_rate(by, rate(8 + random.below(8))).await,
                 1 => limiter.rust.release(permits).await.unwrap(),
-                // No two grants end up as far apart as an interval is long but for the time this takes.
+                // No two grants end up as far apart as an interval is long but for the time this
+                // takes.
                 2 | 3 => both.age("n", 99 * SECOND).await,
                 _ => drop(limiter.try_acquire(by, permits).await),
             }

@@ -1,5 +1,5 @@
-//! Many requests of this crate in one call make one member with the sum of their permits. Redisson works before, between
-//! and after such calls.
+//! Many requests of this crate in one call make one member with the sum of their permits. Redisson
+//! works before, between and after such calls.
 
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ async fn redisson_works_before_between_and_after_batched_calls() {
                 Content::Malformed(bytes) => panic!("a malformed member: {bytes:?}"),
             })
             .collect();
-        // The first request of each crowd finds nobody asking and goes alone. Members of one millisecond are sorted by their
-        // random bytes.
+        // The first request of each crowd finds nobody asking and goes alone. Members of one
+        // millisecond are sorted by their random bytes.
         permits.sort_unstable();
         assert_eq!(permits, [1, 1, 3, 7, 29, 59], "they were combined");
 

@@ -1,34 +1,39 @@
-//! The same random steps, by Redisson on one limiter and by this crate on another: the same results, and after each step
-//! the same keys, fields, members, order and times to live. Nothing may differ but what is named here and in docs/redisson.md's
-//! table of differences. Where a step meets one of these, the test knows what this crate does instead, demands exactly
-//! that, and lets Redisson go on from there:
+//! The same random steps, by Redisson on one limiter and by this crate on another: the same
+//! results, and after each step the same keys, fields, members, order and times to live. Nothing
+//! may differ but what is named here and in docs/redisson.md's table of differences. Where a step
+//! meets one of these, the test knows what this crate does instead, demands exactly that, and lets
+//! Redisson go on from there:
 //!
-//! - `ReleaseTakesOldest`: release takes the permits out of the oldest live grants too, and drops those that are over.
+//! - `ReleaseTakesOldest`: release takes the permits out of the oldest live grants too, and drops
+//!   those that are over.
 //! - `AvailablePermitsReads`: available_permits writes nothing.
 //! - `LeftoversGo`: try_set_rate that creates the limiter clears what an earlier one left.
 //! - `MissingConfigIsNone`: no zeros for the rate of a limiter that is missing.
 //! - `ZeroPermitsRefused`: 0 permits are an invalid argument.
-//! - `LoweredRateSettles`: where the rate is lowered below what is in use, the permits left go below zero, so that grants
-//!   that are over free permits only when less than the new rate is in use; available_permits is 0 meanwhile. Redisson
-//!   then goes on from there as this crate does.
+//! - `LoweredRateSettles`: where the rate is lowered below what is in use, the permits left go
+//!   below zero, so that grants that are over free permits only when less than the new rate is in
+//!   use; available_permits is 0 meanwhile. Redisson then goes on from there as this crate does.
 //!
 //! and what only old versions do, otherwise than Redisson 4.7.0 as well:
 //!
 //! - `NoTimeToLiveCopied`: 3.17.0 does not copy the time to live of the hash to value and permits.
-//! - `PerClientResetsOverall`: up to 3.21.3, set_rate to a rate per client resets the state that all share, not the
-//!   caller's.
+//! - `PerClientResetsOverall`: up to 3.21.3, set_rate to a rate per client resets the state that
+//!   all share, not the caller's.
 //!
 //! Up to 3.36.0 there is no field keepAliveTime: for these, 0 and none are the same here.
 //!
-//! Not among the steps: a lost value or zset, malformed members and repetitions (each has a test of its own), numbers that
-//! this crate refuses, and a release where the rate was lowered and some grants are over already.
+//! Not among the steps: a lost value or zset, malformed members and repetitions (each has a test of
+//! its own), numbers that this crate refuses, and a release where the rate was lowered and some
+//! grants are over already.
 //!
-//! No step waits. Both limiters' grants are aged by whole units, of which an interval has some; the real time of a
-//! sequence and the second by which every grant is aged at once, so that no two have one score, stay far below a unit.
-//! Each time to live set in a sequence is another multiple of 100 s, so rounding up tells which one a key has.
+//! No step waits. Both limiters' grants are aged by whole units, of which an interval has some; the
+//! real time of a sequence and the second by which every grant is aged at once, so that no two have
+//! one score, stay far below a unit. Each time to live set in a sequence is another multiple of 100
+//! s, so rounding up tells which one a key has.
 //!
-//! `DIFFERENTIAL_STEPS` sets how many steps Redisson 4.7.0 takes, 10,000 where it is not set; other versions take a tenth.
-//! `DIFFERENTIAL_SEED` sets the seed of the first sequence; a failure prints that of its sequence.
+//! `DIFFERENTIAL_STEPS` sets how many steps Redisson 4.7.0 takes, 10,000 where it is not set; other
+//! versions take a tenth. `DIFFERENTIAL_SEED` sets the seed of the first sequence; a failure prints
+//! that of its sequence.
 
 mod clients;
 mod differences;
@@ -99,8 +104,8 @@ async fn run(version: Version, steps: usize) {
     }
     println!("Redisson {version}, {steps} steps: {met:?}");
     if steps >= STEPS {
-        // A lowered rate shows only when grants are over before less than the rate is in use, a few times in a run; a
-        // test of its own leaves it to no chance.
+        // A lowered rate shows only when grants are over before less than the rate is in use, a few
+        // times in a run; a test of its own leaves it to no chance.
         let mut often = Difference::of(version);
         often.retain(|difference| *difference != Difference::LoweredRateSettles);
         for difference in often {
@@ -109,8 +114,8 @@ async fn run(version: Version, steps: usize) {
     }
 }
 
-/// Redisson's limiter and this crate's, both of one client id, so that their keys have the same names but for the
-/// limiter's.
+/// Redisson's limiter and this crate's, both of one client id, so that their keys have the same
+/// names but for the limiter's.
 struct TwoLimiters {
     version: Version,
     java: Client,

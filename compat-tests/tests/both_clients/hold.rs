@@ -1,4 +1,5 @@
-//! A limiter that is held here grants Java nothing either, and Java's calls meanwhile leave it as it should be.
+//! A limiter that is held here grants Java nothing either, and Java's calls meanwhile leave it as
+//! it should be.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Limiters that their first request created, and limiters in joint decisions, are shared with Redisson too.
+//! Limiters that their first request created, and limiters in joint decisions, are shared with
+//! Redisson too.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Redisson on a limiter of which this crate holds leases and reservations: it sees permits that are in use.
+//! Redisson on a limiter of which this crate holds leases and reservations: it sees permits that
+//! are in use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -87,7 +88,8 @@ async fn redisson_counts_a_lease_until_it_is_settled() {
         }
         assert!(!limiter.java.try_acquire(1).await.unwrap());
 
-        // What a lease was used for counts from a little later, as its call took some time, but not beyond its end.
+        // What a lease was used for counts from a little later, as its call took some time, but not
+        // beyond its end.
         both.age("n", HOUR_MS + MINUTE_MS).await;
         assert_eq!(limiter.java.available_permits().await.unwrap(), 200);
         assert!(limiter.java.try_acquire(200).await.unwrap());
@@ -119,7 +121,8 @@ async fn redisson_waits_for_a_reservation() {
     .await;
 }
 
-/// What Redisson was granted. It scores a permit with its clock before it sends the call, and the server grants it later.
+/// What Redisson was granted. It scores a permit with its clock before it sends the call, and the
+/// server grants it later.
 fn uses_by_java(entries: Vec<Entry>) -> Vec<Use> {
     let mut used = Vec::new();
     for Entry { at, change } in entries {

@@ -1,5 +1,5 @@
-//! States that break a limiter for Redisson, or that Redisson leaves broken: after one call of this crate it works
-//! again, for both.
+//! States that break a limiter for Redisson, or that Redisson leaves broken: after one call of this
+//! crate it works again, for both.
 
 use std::time::Duration;
 
@@ -71,7 +71,8 @@ async fn works(both: &mut Both, limiter: &Pair) {
     }
 }
 
-/// Redisson sends an acquire that gets no answer again, and the server grants it twice, as one member.
+/// Redisson sends an acquire that gets no answer again, and the server grants it twice, as one
+/// member.
 #[tokio::test]
 async fn a_limiter_recovers_after_redisson_repeated_an_acquire() {
     each(Version::ALL, async |both, limiter| {
@@ -200,8 +201,8 @@ async fn a_limiter_recovers_after_an_earlier_one_left_its_value() {
     .await;
 }
 
-/// What comes back is granted only when less than the new rate is in use, also where a request that could never be
-/// granted came first.
+/// What comes back is granted only when less than the new rate is in use, also where a request that
+/// could never be granted came first.
 #[tokio::test]
 async fn a_limiter_recovers_after_its_rate_was_lowered_below_what_is_in_use() {
     use redisson_rate_limiter::PermitsInUse::Keep;

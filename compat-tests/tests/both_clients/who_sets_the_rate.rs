@@ -1,5 +1,5 @@
-//! A rate that Java has set is Java's: requests here that name a rate create a limiter that is missing, as `trySetRate` does,
-//! and leave one that exists as it is.
+//! A rate that Java has set is Java's: requests here that name a rate create a limiter that is
+//! missing, as `trySetRate` does, and leave one that exists as it is.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! What the real Redisson does, one fact per test, in every version that the interop tests run.
 //!
-//! This crate takes no part: if one of these tests fails, the harness is wrong, or Redisson has changed.
+//! This crate takes no part: if one of these tests fails, the harness is wrong, or Redisson has
+//! changed.
 
 mod acquire;
 mod keys;

@@ -1,8 +1,10 @@
-//! A service to copy from: limits for each user and each address and one that is shared with Java, from a file; metrics, health,
-//! reload, graceful shutdown, and a background worker with a partner's quota.
+//! A service to copy from: limits for each user and each address and one that is shared with Java,
+//! from a file; metrics, health, reload, graceful shutdown, and a background worker with a
+//! partner's quota.
 //!
-//! It keeps its limits in memory, or with `REDIS_URL` in Redis, listens at `ADDRESS` or 127.0.0.1:8080, and has the rules of the
-//! file that the first argument names. SIGHUP reads the file again; SIGINT and SIGTERM end the service.
+//! It keeps its limits in memory, or with `REDIS_URL` in Redis, listens at `ADDRESS` or
+//! 127.0.0.1:8080, and has the rules of the file that the first argument names. SIGHUP reads the
+//! file again; SIGINT and SIGTERM end the service.
 
 mod worker;
 

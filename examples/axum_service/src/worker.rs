@@ -9,7 +9,8 @@ use tokio::time::sleep;
 /// After an error that a retry may mend, such as a missing permission of the Redis user.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Sends orders until there will be no more, or the client is closed, and returns those that were not sent.
+/// Sends orders until there will be no more, or the client is closed, and returns those that were
+/// not sent.
 pub async fn send_orders(
     quota: RateLimiter,
     mut orders: mpsc::Receiver<String>,

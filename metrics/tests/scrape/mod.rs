@@ -45,7 +45,8 @@ impl Scrape {
         self.0.keys().map(|(name, _)| &**name)
     }
 
-    /// The metrics as the guide lists them: their names and the names of their labels. A histogram has three names here.
+    /// The metrics as the guide lists them: their names and the names of their labels. A histogram
+    /// has three names here.
     pub fn listed(&self) -> BTreeSet<String> {
         let listed = self.0.keys().map(|(name, labels)| {
             let name = name.trim_end_matches("_sum").trim_end_matches("_count");
@@ -58,7 +59,8 @@ impl Scrape {
     }
 }
 
-/// The Prometheus project's own client, which ends the names of counters in `_total` itself: they have to end so before.
+/// The Prometheus project's own client, which ends the names of counters in `_total` itself: they
+/// have to end so before.
 const PARSER: &str = "
 import json, sys
 from prometheus_client.parser import text_string_to_metric_families

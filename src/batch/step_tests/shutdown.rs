@@ -31,7 +31,8 @@ pub(super) fn shut_down_with<const IS_REPEATABLE: bool, const N: usize>(
     made.try_into().ok().unwrap()
 }
 
-/// Three requests: the first is a direct call, the second is in flight in the flusher's call, the third is pending.
+/// Three requests: the first is a direct call, the second is in flight in the flusher's call, the
+/// third is pending.
 fn shut_down<const IS_REPEATABLE: bool>(requests: &Requests<IS_REPEATABLE>) -> [Request; 3] {
     let made = shut_down_with(requests, [1, 2, 3]);
     assert_eq!(requests.made(), [[1], [2]]);

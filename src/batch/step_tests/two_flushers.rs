@@ -4,7 +4,8 @@ use super::super::LONGEST_HOLD_UP;
 use super::echo::LARGE;
 use super::*;
 
-/// Makes as many large requests: the first is a direct call, the next two are calls of a flusher each.
+/// Makes as many large requests: the first is a direct call, the next two are calls of a flusher
+/// each.
 async fn ask_large(requests: &Requests, count: u32) -> Vec<Asking> {
     let mut asked = Vec::new();
     for place in 1..=count {

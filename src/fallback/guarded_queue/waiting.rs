@@ -1,4 +1,5 @@
-//! Requests that wait: in the queue, whatever the failure policy, which says what becomes of them while the store is away.
+//! Requests that wait: in the queue, whatever the failure policy, which says what becomes of them
+//! while the store is away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,8 @@ impl InPlace {
         Some(share.of(self.local.settings_with(set_up)?))
     }
 
-    /// The share, unless it is unknown until the store has said what the rate is, or never has so many permits.
+    /// The share, unless it is unknown until the store has said what the rate is, or never has so
+    /// many permits.
     fn share_of(&self, share: LocalShare, permits: u32) -> Option<SetUp> {
         let share = self.settings(share)?;
         (i64::from(permits) <= share.settings.rate).then_some(share)

@@ -1,7 +1,9 @@
-//! Random histories through outages, under each failure policy, against an oracle that keeps every grant for ever.
+//! Random histories through outages, under each failure policy, against an oracle that keeps every
+//! grant for ever.
 //!
-//! Requests are plain, keyed, with a rate of their own, joint, or they wait, time out and leave. Settings change and time
-//! passes. The store goes down, falls silent, refuses calls, and comes back. `OUTAGES` sets the number of histories.
+//! Requests are plain, keyed, with a rate of their own, joint, or they wait, time out and leave.
+//! Settings change and time passes. The store goes down, falls silent, refuses calls, and comes
+//! back. `OUTAGES` sets the number of histories.
 
 mod oracle;
 
@@ -58,7 +60,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         Mode::Refusing(Refused::AllCalls),
         Mode::Refusing(Refused::Call),
     ]);
-    // A waiter with less time would be asked for before a first try that is not answered has held up the queue for long.
+    // A waiter with less time would be asked for before a first try that is not answered has held
+    // up the queue for long.
     let patience = prop::option::weighted(0.3, 600..20_000_u64);
     let event = prop_oneof![
         3 => (subject(), 1..3_u32, 1..5_usize)

@@ -93,7 +93,8 @@ async fn the_policy_decides_requests_in_flight_and_queued_as_the_breaker_opens()
     }
 }
 
-/// Twelve waiters, some before an outage, some within it, and some after it, in the order in which they are served.
+/// Twelve waiters, some before an outage, some within it, and some after it, in the order in which
+/// they are served.
 async fn order_through_an_outage(policy: FailurePolicy) -> Vec<u32> {
     let remote = Remote::new();
     let client = remote.client(policy);

@@ -1,12 +1,14 @@
 //! Limiters whose keys lie in several slots of a cluster, where no call reaches all of them.
 //!
-//! All are asked first, without a charge, the slots at the same time. Then each slot's limiters decide, in one call, one
-//! slot after another, until one denies: first those that would deny, so that a denied request is charged nowhere, then the
-//! one that could grant the fewest further requests. So of many requests at once most are denied by the slot that has
-//! least left, before they are charged to one that has more left, for others. Of slots that could grant as many, those whose
-//! permits can be given back come first. What was granted before a denial is given back. Another client may take what a
-//! later slot would have granted meanwhile; then a policy of an earlier one, which knows no single grants, stays charged.
-//! So no limiter ever grants more than its limit.
+//! All are asked first, without a charge, the slots at the same time. Then each slot's limiters
+//! decide, in one call, one slot after another, until one denies: first those that would deny, so
+//! that a denied request is charged nowhere, then the one that could grant the fewest further
+//! requests. So of many requests at once most are denied by the slot that has least left, before
+//! they are charged to one that has more left, for others. Of slots that could grant as many, those
+//! whose permits can be given back come first. What was granted before a denial is given back.
+//! Another client may take what a later slot would have granted meanwhile; then a policy of an
+//! earlier one, which knows no single grants, stays charged. So no limiter ever grants more than
+//! its limit.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -59,8 +61,8 @@ pub(super) fn slots(store: &dyn Store, requests: &[TargetRequest]) -> Option<Vec
     Some(slots.collect())
 }
 
-/// The slots of a decision that was refused because of them: until there was a connection, it was not known that the server
-/// is part of a cluster. Nothing was charged.
+/// The slots of a decision that was refused because of them: until there was a connection, it was
+/// not known that the server is part of a cluster. Nothing was charged.
 pub(super) fn slots_after<T>(
     decided: &Result<T>,
     store: &dyn Store,
@@ -156,7 +158,8 @@ async fn ask(registry: &Registry, slots: &mut [Slot]) -> Result<()> {
     Ok(())
 }
 
-/// The decisions in the order of the charges. If one denies, those that would grant are not charged.
+/// The decisions in the order of the charges. If one denies, those that would grant are not
+/// charged.
 fn joined(slots: Vec<Slot>) -> Vec<Decision> {
     let is_granted = slots.iter().all(Slot::is_granted);
     let mut decisions: Vec<_> = { slots.into_iter() }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::grant::Grant;
 use crate::limiters::Registry;
 
-/// Permits of RRateLimiters, by their names in the store. They go back, also if the request's future is dropped, unless it
-/// proceeds.
+/// Permits of RRateLimiters, by their names in the store. They go back, also if the request's
+/// future is dropped, unless it proceeds.
 pub(in crate::limiters) struct Taken {
     registry: Arc<Registry>,
     grants: Vec<(Arc<str>, Grant)>,

@@ -4,24 +4,30 @@ use super::KeyedRateLimiter;
 use crate::limiters::Lease;
 
 impl KeyedRateLimiter {
-    /// This limiter with leases for its hot keys: the client takes permits of these from Redis ahead of the requests, and grants
-    /// them in this process without a call, as [`RateLimiter::leased`](crate::RateLimiter::leased) does. Sends nothing.
+    /// This limiter with leases for its hot keys: the client takes permits of these from Redis
+    /// ahead of the requests, and grants them in this process without a call, as
+    /// [`RateLimiter::leased`](crate::RateLimiter::leased) does. Sends nothing.
     ///
-    /// A key is hot from its second request on, if not many others are asked for in between, and until Redis was not asked for it
-    /// during the time of two leases. A hot key that is asked for less than twice in the time of a lease leases nothing. At most
-    /// 16,384 keys are hot at a time; further ones are decided without leases until there is room. So keys that are asked for
-    /// once, however many, take no memory, and no call more.
+    /// A key is hot from its second request on, if not many others are asked for in between, and
+    /// until Redis was not asked for it during the time of two leases. A hot key that is asked for
+    /// less than twice in the time of a lease leases nothing. At most 16,384 keys are hot at a
+    /// time; further ones are decided without leases until there is room. So keys that are asked
+    /// for once, however many, take no memory, and no call more.
     ///
-    /// [`check`](Self::check), [`check_with_rate`](Self::check_with_rate), [`acquire`](Self::acquire) and
-    /// [`peek`](Self::peek) of this handle and its clones use the leases, and so does every handle of this client on a hot key's
-    /// [`RateLimiter`](crate::RateLimiter), where it asks with the same rate; [`charge`](Self::charge) and rules that decide together do not. The leases
-    /// of a key end when it is no longer hot and when it is [reset](Self::reset); all end when the [rate](Self::set_rate) changes,
-    /// when the last of these handles is dropped and when the client is [closed](crate::RedissonClient::close). A request with a
-    /// rate of its own gets permits of leases that were taken with this rate only. The guide to leases (`docs/leases.md`) says what they cost, and
-    /// when not to use them.
+    /// [`check`](Self::check), [`check_with_rate`](Self::check_with_rate),
+    /// [`acquire`](Self::acquire) and [`peek`](Self::peek) of this handle and its clones use the
+    /// leases, and so does every handle of this client on a hot key's
+    /// [`RateLimiter`](crate::RateLimiter), where it asks with the same rate;
+    /// [`charge`](Self::charge) and rules that decide together do not. The leases of a key end when
+    /// it is no longer hot and when it is [reset](Self::reset); all end when the
+    /// [rate](Self::set_rate) changes, when the last of these handles is dropped and when the
+    /// client is [closed](crate::RedissonClient::close). A request with a rate of its own gets
+    /// permits of leases that were taken with this rate only. The guide to leases
+    /// (`docs/leases.md`) says what they cost, and when not to use them.
     ///
-    /// A limiter must live as long as its grants count, so that of a key without requests expires later by the time of a lease.
-    /// Where the rate sets a [keep alive](crate::Rate::keep_alive), a lease is no longer than that exceeds the interval.
+    /// A limiter must live as long as its grants count, so that of a key without requests expires
+    /// later by the time of a lease. Where the rate sets a [keep alive](crate::Rate::keep_alive), a
+    /// lease is no longer than that exceeds the interval.
     ///
     /// In memory every request is decided at once, so there are no leases.
     ///

@@ -13,8 +13,8 @@ use crate::wait_queue::ReadSetUp;
 
 impl KeyedRateLimiter {
     /// Waits for permits of a key, in the order of arrival in this process, as
-    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire) does. Creates the limiter as [`check`](Self::check)
-    /// does, and again if it expires or is deleted in the meantime.
+    /// [`RateLimiter::acquire`](crate::RateLimiter::acquire) does. Creates the limiter as
+    /// [`check`](Self::check) does, and again if it expires or is deleted in the meantime.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient};
@@ -31,8 +31,8 @@ impl KeyedRateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
-    /// [bound](crate::LimiterOptions::max_waiters).
+    /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter
+    /// with a [bound](crate::LimiterOptions::max_waiters).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.
@@ -64,11 +64,13 @@ impl KeyedRateLimiter {
     /// As [`RateLimiter::acquire_grant`](crate::RateLimiter::acquire_grant).
     pub async fn acquire_grant(&self, key: &str, permits: u32) -> Result<Grant> {
         let grant = self.wait(key, permits, None).await?;
-        // Only the end of a timeout, which there is none, ends the waiting without a grant or an error.
+        // Only the end of a timeout, which there is none, ends the waiting without a grant or an
+        // error.
         Ok(grant.expect("there is no timeout"))
     }
 
-    /// Takes permits of a key if they are available now, and returns whether it did. Creates the limiter in the same call.
+    /// Takes permits of a key if they are available now, and returns whether it did. Creates the
+    /// limiter in the same call.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -94,7 +96,8 @@ impl KeyedRateLimiter {
         Ok(self.check(key, permits).await?.is_granted())
     }
 
-    /// Waits for permits of a key as [`acquire`](Self::acquire) does; returns `false` if `timeout` passes first.
+    /// Waits for permits of a key as [`acquire`](Self::acquire) does; returns `false` if `timeout`
+    /// passes first.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -110,8 +113,8 @@ impl KeyedRateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
-    /// [bound](crate::LimiterOptions::max_waiters).
+    /// As [`check`](Self::check), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter
+    /// with a [bound](crate::LimiterOptions::max_waiters).
     ///
     /// # Cancel safety
     /// Dropping the future keeps no permit.

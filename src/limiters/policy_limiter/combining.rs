@@ -1,7 +1,7 @@
 //! Requests on one target, which share calls.
 //!
-//! A policy's state does not know single requests, so a call whose answer is lost is not made again: it may have been
-//! charged.
+//! A policy's state does not know single requests, so a call whose answer is lost is not made
+//! again: it may have been charged.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl Calls for TargetCalls {
     const CAPACITY: usize = 1024;
     const IS_REPEATABLE: bool = false;
 
-    /// Two where a call takes the server longer the more it carries: it decides one while the other is on its way.
+    /// Two where a call takes the server longer the more it carries: it decides one while the other
+    /// is on its way.
     fn calls_at_once(request: &TargetRequest) -> usize {
         1 + usize::from(request.target.model.properties().logs_requests)
     }

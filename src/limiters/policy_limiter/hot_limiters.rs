@@ -1,4 +1,5 @@
-//! The leases of an RRateLimiter for each key: those of the keys that are asked for again and again.
+//! The leases of an RRateLimiter for each key: those of the keys that are asked for again and
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,8 +47,8 @@ impl HotLimiters {
         set_up.map(|it| it.with_room_for(self.lease.longest()))
     }
 
-    /// Ends the leases: their limiters get other settings. The limiters stay, so that a request which finds too few permits
-    /// waits for what the leases give back.
+    /// Ends the leases: their limiters get other settings. The limiters stay, so that a request
+    /// which finds too few permits waits for what the leases give back.
     pub(super) fn end(&self) {
         for hot in self.by_name.all() {
             hot.leased.end_leases();

@@ -7,12 +7,13 @@ use crate::error::Result;
 use crate::lock::Lock;
 use crate::policies::algorithm::{AnyModel, INTERNAL, Policy};
 
-/// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so that reading the first
-/// takes no lock.
+/// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so
+/// that reading the first takes no lock.
 pub(super) struct Policies<P> {
     first: InForce<P>,
     later: OnceLock<RwLock<InForce<P>>>,
-    /// Their leases end when the policy is replaced: else the next one would be asked for with the settings before.
+    /// Their leases end when the policy is replaced: else the next one would be asked for with the
+    /// settings before.
     leased: Lock<Vec<Weak<HotLimiters>>>,
 }
 

@@ -1,4 +1,5 @@
-//! What a limiter is set to, apart from its policy: the prefix of its keys, its penalty, its options.
+//! What a limiter is set to, apart from its policy: the prefix of its keys, its penalty, its
+//! options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use crate::policies::algorithm::Policy;
 use crate::rate::whole_millis;
 
 impl<P: Policy> PolicyLimiter<P> {
-    /// Sets a prefix for every key. A hash tag in it puts all targets into one slot of a cluster, and braces in a key are then
-    /// escaped. Earlier clones keep theirs.
+    /// Sets a prefix for every key. A hash tag in it puts all targets into one slot of a cluster,
+    /// and braces in a key are then escaped. Earlier clones keep theirs.
     ///
     /// ```
     /// use redisson_rate_limiter::{FixedWindow, RedissonClient};
@@ -36,8 +37,9 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and metrics. The name is no part
-    /// of a key: limiters of different names that are else alike share their state. Earlier clones keep theirs.
+    /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and
+    /// metrics. The name is no part of a key: limiters of different names that are else alike share
+    /// their state. Earlier clones keep theirs.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -57,7 +59,8 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    /// The name that was [given](Self::with_name) to this limiter, or else its [prefix](Self::with_prefix).
+    /// The name that was [given](Self::with_name) to this limiter, or else its
+    /// [prefix](Self::with_prefix).
     #[must_use]
     pub fn name(&self) -> &str {
         self.label()
@@ -67,9 +70,10 @@ impl<P: Policy> PolicyLimiter<P> {
         self.name.as_ref().unwrap_or(&self.prefix)
     }
 
-    /// Lets an empty key be a key as any other: behind a prefix or with a name mapper, the target that these alone name.
-    /// Without this it is refused, because an empty key is often a missing one, such as that of a header field, and all such
-    /// requests would share one target. Earlier clones go on refusing it.
+    /// Lets an empty key be a key as any other: behind a prefix or with a name mapper, the target
+    /// that these alone name. Without this it is refused, because an empty key is often a missing
+    /// one, such as that of a header field, and all such requests would share one target. Earlier
+    /// clones go on refusing it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -90,8 +94,8 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    /// Locks a target out for this time (whole milliseconds, at least 1) once one of its requests is denied: until then all
-    /// its requests are denied, whatever the policy says.
+    /// Locks a target out for this time (whole milliseconds, at least 1) once one of its requests
+    /// is denied: until then all its requests are denied, whatever the policy says.
     ///
     /// State: the string `{key}-lock`, with this time to live. Earlier clones keep their penalty.
     ///
@@ -109,8 +113,9 @@ impl<P: Policy> PolicyLimiter<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole milliseconds of at least 1, and
-    /// for [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate), whose limiters a lock would not hold up elsewhere.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole
+    /// milliseconds of at least 1, and for [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate),
+    /// whose limiters a lock would not hold up elsewhere.
     pub fn with_penalty(self, time: Duration) -> Result<Self> {
         if self.is_shared() {
             return Err(Error::InvalidArgument {
@@ -125,8 +130,9 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// This limiter with options of its own. Those that `options` does not set stay as they are, and so do earlier clones. Only
-    /// the [failure policy](LimiterOptions::failure_policy) concerns requests to a policy.
+    /// This limiter with options of its own. Those that `options` does not set stay as they are,
+    /// and so do earlier clones. Only the [failure policy](LimiterOptions::failure_policy) concerns
+    /// requests to a policy.
     ///
     /// ```
     /// use redisson_rate_limiter::{FailurePolicy, FixedWindow, LimiterOptions, RedissonClient};

@@ -24,8 +24,9 @@ impl RateLimiter {
     ///
     /// It never waits for permits, and may overtake callers that do.
     ///
-    /// The compiler warns if the answer is dropped, but it lets pass the plain `bool` that `?` leaves, unless the lint
-    /// `unused_results` is on. Of the [`Decision`] of [`check`](Self::check) it warns behind `?` too.
+    /// The compiler warns if the answer is dropped, but it lets pass the plain `bool` that `?`
+    /// leaves, unless the lint `unused_results` is on. Of the [`Decision`] of
+    /// [`check`](Self::check) it warns behind `?` too.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -65,8 +66,9 @@ impl RateLimiter {
         Ok(is_granted)
     }
 
-    /// Takes as many of these permits as are available now, and returns how many: 0 if there is none. It makes one call more
-    /// than [`try_acquire`](Self::try_acquire) if there are fewer, as [`Limiter::check_up_to`](crate::Limiter::check_up_to).
+    /// Takes as many of these permits as are available now, and returns how many: 0 if there is
+    /// none. It makes one call more than [`try_acquire`](Self::try_acquire) if there are fewer, as
+    /// [`Limiter::check_up_to`](crate::Limiter::check_up_to).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -82,7 +84,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire), except [`Error::ExceedsLimit`](crate::Error::ExceedsLimit).
+    /// As [`try_acquire`](Self::try_acquire), except
+    /// [`Error::ExceedsLimit`](crate::Error::ExceedsLimit).
     ///
     /// # Cancel safety
     /// As [`try_acquire`](Self::try_acquire).
@@ -91,8 +94,8 @@ impl RateLimiter {
         Ok(decision.into_grant().map_or(0, |grant| grant.permits()))
     }
 
-    /// Waits for permits in the order of arrival (FIFO in this process); returns `false` if `timeout` passes first. A
-    /// timeout of zero is the same as [`try_acquire`](Self::try_acquire).
+    /// Waits for permits in the order of arrival (FIFO in this process); returns `false` if
+    /// `timeout` passes first. A timeout of zero is the same as [`try_acquire`](Self::try_acquire).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -108,15 +111,16 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire), and [`Error::QueueFull`](crate::Error::QueueFull) for a limiter with a
-    /// [bound](crate::LimiterOptions::max_waiters).
+    /// As [`try_acquire`](Self::try_acquire), and [`Error::QueueFull`](crate::Error::QueueFull) for
+    /// a limiter with a [bound](crate::LimiterOptions::max_waiters).
     ///
     /// # Cancel safety
-    /// Dropping the future takes nothing: it leaves the queue, and permits that a call in flight is granted go to the next
-    /// waiter or back to the store.
+    /// Dropping the future takes nothing: it leaves the queue, and permits that a call in flight is
+    /// granted go to the next waiter or back to the store.
     ///
-    /// A future that is kept but not polled keeps its place in the queue. Permits that it is granted belong to the
-    /// caller, and count in the window, from the moment of the grant, however late the future is polled.
+    /// A future that is kept but not polled keeps its place in the queue. Permits that it is
+    /// granted belong to the caller, and count in the window, from the moment of the grant, however
+    /// late the future is polled.
     #[doc(alias = "tryAcquire")]
     #[must_use = "`false`: the permits were not taken"]
     pub async fn try_acquire_timeout(&self, permits: u32, timeout: Duration) -> Result<bool> {
@@ -155,8 +159,8 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Waits as [`acquire`](Self::acquire) does, and returns the grant: to [settle](Self::settle) it once it is known what
-    /// was used, or to [refund](Self::refund) it.
+    /// Waits as [`acquire`](Self::acquire) does, and returns the grant: to [settle](Self::settle)
+    /// it once it is known what was used, or to [refund](Self::refund) it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -179,20 +183,22 @@ impl RateLimiter {
     /// As [`try_acquire_timeout`](Self::try_acquire_timeout).
     ///
     /// # Cancel safety
-    /// As [`try_acquire_timeout`](Self::try_acquire_timeout): with a [`timeout`](tokio::time::timeout) around it no permit is
-    /// lost. Once it has returned, the permits count until the grant is given back, also where that is dropped.
+    /// As [`try_acquire_timeout`](Self::try_acquire_timeout): with a
+    /// [`timeout`](tokio::time::timeout) around it no permit is lost. Once it has returned, the
+    /// permits count until the grant is given back, also where that is dropped.
     pub async fn acquire_grant(&self, permits: u32) -> Result<Grant> {
         let reported = self.reported(permits);
         let (set_up, queue_time) = (self.read_set_up(), reported.queue_time());
         let waiting = self.wait_set_up(permits, None, set_up, &queue_time);
         let grant = reported.ended(waiting.await)?;
-        // Only the end of a timeout, which there is none, ends the waiting without a grant or an error.
+        // Only the end of a timeout, which there is none, ends the waiting without a grant or an
+        // error.
         Ok(grant.expect("there is no timeout"))
     }
 
-    /// Takes permits if they are available now, and returns the numbers that a response header or a retry needs: the rate,
-    /// the permits left, the time until permits come back, and the [`Grant`] for a [`refund`](Self::refund). Does not wait
-    /// for permits.
+    /// Takes permits if they are available now, and returns the numbers that a response header or a
+    /// retry needs: the rate, the permits left, the time until permits come back, and the [`Grant`]
+    /// for a [`refund`](Self::refund). Does not wait for permits.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -232,8 +238,9 @@ impl RateLimiter {
         reported.ended(answer)
     }
 
-    /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its window has passed or the limiter
-    /// is gone, fewer than it had if others [released](Self::release) part of it.
+    /// Gives a grant back, exactly and once, and returns how many permits came back: 0 if its
+    /// window has passed or the limiter is gone, fewer than it had if others
+    /// [released](Self::release) part of it.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Decision, Rate, RedissonClient};
@@ -250,12 +257,13 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// Those of the type's [documentation](Self) on Redis. Nothing has come back then, and a [clone](Grant) of the grant can be
-    /// refunded later; on [`Error::Indeterminate`](crate::Error::Indeterminate) it may have, and no clone can.
+    /// Those of the type's [documentation](Self) on Redis. Nothing has come back then, and a
+    /// [clone](Grant) of the grant can be refunded later; on
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) it may have, and no clone can.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have given the grant back; otherwise its permits come back when their
-    /// window has passed.
+    /// A call dropped in flight may or may not have given the grant back; otherwise its permits
+    /// come back when their window has passed.
     pub async fn refund(&self, grant: Grant) -> Result<u32> {
         grant.spend(|grant| self.refund_spent(grant)).await
     }
@@ -271,11 +279,13 @@ impl RateLimiter {
         }
     }
 
-    /// Corrects what a request was granted as an estimate, once what it has used is known: `permits` count as used instead of
-    /// those of the grant. What is too much goes back, as by [`refund`](Self::refund). What is missing is taken in any case, as
-    /// it has been used already: fewer permits than none may be left, more than the rate may be in use, and later requests wait
-    /// until enough has come back, those of Java services too. A grant that is dropped without this counts as it is. Only the
-    /// first of this and [`refund`](Self::refund) has an effect on a grant and its clones.
+    /// Corrects what a request was granted as an estimate, once what it has used is known:
+    /// `permits` count as used instead of those of the grant. What is too much goes back, as by
+    /// [`refund`](Self::refund). What is missing is taken in any case, as it has been used already:
+    /// fewer permits than none may be left, more than the rate may be in use, and later requests
+    /// wait until enough has come back, those of Java services too. A grant that is dropped without
+    /// this counts as it is. Only the first of this and [`refund`](Self::refund) has an effect on a
+    /// grant and its clones.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -298,9 +308,11 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone, unless this handle
-    /// [creates it](Self::with_rate); one that is there keeps its rate. On an error the estimate stands, and a clone of the grant can
-    /// be settled later; on [`Error::Indeterminate`](crate::Error::Indeterminate) it may have been corrected, and no clone can.
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone, unless this
+    /// handle [creates it](Self::with_rate); one that is there keeps its rate. On an error the
+    /// estimate stands, and a clone of the grant can be settled later; on
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) it may have been corrected, and no
+    /// clone can.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have corrected it.
@@ -323,9 +335,9 @@ impl RateLimiter {
         grant.spend(settle).await
     }
 
-    /// Gives permits back without naming their grant. They come out of the oldest grants, so that no window ever holds
-    /// more than the rate. Permits beyond the rate are ignored. [`refund`](Self::refund) gives back a known grant
-    /// exactly.
+    /// Gives permits back without naming their grant. They come out of the oldest grants, so that
+    /// no window ever holds more than the rate. Permits beyond the rate are ignored.
+    /// [`refund`](Self::refund) gives back a known grant exactly.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -392,11 +404,11 @@ impl RateLimiter {
         Ok(permits.max(0).unsigned_abs())
     }
 
-    /// Returns what [`check`](Self::check) would return now, and takes nothing. Changes nothing in Redis, no time to live
-    /// either.
+    /// Returns what [`check`](Self::check) would return now, and takes nothing. Changes nothing in
+    /// Redis, no time to live either.
     ///
-    /// Always asks the store: no remembered denial is returned. The permits of a granted decision were not taken, so that
-    /// [`refund`](Self::refund) of its grant gives back 0.
+    /// Always asks the store: no remembered denial is returned. The permits of a granted decision
+    /// were not taken, so that [`refund`](Self::refund) of its grant gives back 0.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -426,12 +438,13 @@ impl RateLimiter {
         peek(store, local, self.charge(permits)?).await
     }
 
-    /// Forgets the permits in use, so that all are available, and returns whether there was anything to forget. The rate and
-    /// the times to live stay. Those who wait are served at once.
+    /// Forgets the permits in use, so that all are available, and returns whether there was
+    /// anything to forget. The rate and the times to live stay. Those who wait are served at once.
     ///
-    /// What was taken may still be in use: until its window has passed, more than the rate may be. To give back what was
-    /// taken and not used, see [`refund`](Self::refund) and [`release`](Self::release). To change the rate as well, see
-    /// [`set_rate`](Self::set_rate); to delete the limiter, [`delete`](Self::delete). For a rate [per
+    /// What was taken may still be in use: until its window has passed, more than the rate may be.
+    /// To give back what was taken and not used, see [`refund`](Self::refund) and
+    /// [`release`](Self::release). To change the rate as well, see [`set_rate`](Self::set_rate); to
+    /// delete the limiter, [`delete`](Self::delete). For a rate [per
     /// client](crate::RateType::PerClient) the permits are those of this client.
     ///
     /// ```
@@ -467,7 +480,8 @@ impl RateLimiter {
         answer
     }
 
-    /// Whether the permits are granted, if the store decides without waiting; `None` for a request that is still to be decided.
+    /// Whether the permits are granted, if the store decides without waiting; `None` for a request
+    /// that is still to be decided.
     #[inline]
     fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
         if self.set_up.is_some() {
@@ -477,8 +491,8 @@ impl RateLimiter {
         queue.try_acquire_now(permits)
     }
 
-    /// The call's id and the answer, if the store decides without waiting. Creates the limiter, or gives it these settings, in
-    /// the same step.
+    /// The call's id and the answer, if the store decides without waiting. Creates the limiter, or
+    /// gives it these settings, in the same step.
     #[inline]
     pub(crate) fn acquire_now(
         &self,
@@ -489,7 +503,8 @@ impl RateLimiter {
         queue.acquire_now(permits, set_up)
     }
 
-    /// Like [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the same step.
+    /// Like [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the
+    /// same step.
     pub(crate) async fn decide(
         &self,
         permits: u32,
@@ -502,7 +517,8 @@ impl RateLimiter {
         }
     }
 
-    /// The decision of a store that does not decide without waiting, or a denial that is remembered.
+    /// The decision of a store that does not decide without waiting, or a denial that is
+    /// remembered.
     async fn ask(
         &self,
         permits: u32,
@@ -517,8 +533,8 @@ impl RateLimiter {
         Ok(decision)
     }
 
-    /// Waits until the permits are granted, or returns `None` after the timeout; creates the limiter as
-    /// [`decide`](Self::decide) does.
+    /// Waits until the permits are granted, or returns `None` after the timeout; creates the
+    /// limiter as [`decide`](Self::decide) does.
     pub(crate) async fn wait_set_up(
         &self,
         permits: u32,

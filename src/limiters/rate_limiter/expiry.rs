@@ -35,10 +35,11 @@ impl RateLimiter {
         store.exists().await
     }
 
-    /// Removes the limiter: its rate, the permits that all clients share, and those of this client. Returns whether there was
-    /// anything to remove.
+    /// Removes the limiter: its rate, the permits that all clients share, and those of this client.
+    /// Returns whether there was anything to remove.
     ///
-    /// The permits that other clients of a rate [per client](crate::RateType::PerClient) have in use stay.
+    /// The permits that other clients of a rate [per client](crate::RateType::PerClient) have in
+    /// use stay.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -64,8 +65,8 @@ impl RateLimiter {
             .await
     }
 
-    /// Sets the time to live of the limiter's keys (whole milliseconds); zero deletes them. Returns whether there was
-    /// anything to expire.
+    /// Sets the time to live of the limiter's keys (whole milliseconds); zero deletes them. Returns
+    /// whether there was anything to expire.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient, TimeToLive};
@@ -91,8 +92,8 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::Always).await
     }
 
-    /// Sets the time at which the limiter's keys expire, rounded down to milliseconds; a time in the past deletes them. Returns
-    /// whether there was anything to expire.
+    /// Sets the time at which the limiter's keys expire, rounded down to milliseconds; a time in
+    /// the past deletes them. Returns whether there was anything to expire.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -106,9 +107,9 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// The time is one of the server's clock, so a client does not know how long it is until then: it
-    /// [remembers no denials](crate::LimiterOptions::remember_denials) of the limiter until it sets or removes a time
-    /// to live in another way, or sets a rate with a keep alive.
+    /// The time is one of the server's clock, so a client does not know how long it is until then:
+    /// it [remembers no denials](crate::LimiterOptions::remember_denials) of the limiter until it
+    /// sets or removes a time to live in another way, or sets a rate with a keep alive.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`]: the time is before 1970 or after 2^52 ms.
@@ -131,8 +132,8 @@ impl RateLimiter {
             .await
     }
 
-    /// Like [`expire`](Self::expire), but only for keys that have a time to live (`PEXPIRE … XX`). Returns whether
-    /// there was such a key.
+    /// Like [`expire`](Self::expire), but only for keys that have a time to live (`PEXPIRE … XX`).
+    /// Returns whether there was such a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -160,8 +161,8 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfSet).await
     }
 
-    /// Like [`expire`](Self::expire), but only for keys that have no time to live (`PEXPIRE … NX`). Returns whether
-    /// there was such a key.
+    /// Like [`expire`](Self::expire), but only for keys that have no time to live (`PEXPIRE … NX`).
+    /// Returns whether there was such a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -187,8 +188,8 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfNotSet).await
     }
 
-    /// Like [`expire`](Self::expire), but only for keys whose time to live is shorter than the new one
-    /// (`PEXPIRE … GT`). Returns whether there was such a key.
+    /// Like [`expire`](Self::expire), but only for keys whose time to live is shorter than the new
+    /// one (`PEXPIRE … GT`). Returns whether there was such a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -216,8 +217,8 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfGreater).await
     }
 
-    /// Like [`expire`](Self::expire), but only for keys whose time to live is longer than the new one, or that have
-    /// none (`PEXPIRE … LT`). Returns whether there was such a key.
+    /// Like [`expire`](Self::expire), but only for keys whose time to live is longer than the new
+    /// one, or that have none (`PEXPIRE … LT`). Returns whether there was such a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -244,7 +245,8 @@ impl RateLimiter {
         self.expire_where(time_to_live, Condition::IfLess).await
     }
 
-    /// Removes the time to live of the limiter's keys, so that they do not expire. Returns whether there was one.
+    /// Removes the time to live of the limiter's keys, so that they do not expire. Returns whether
+    /// there was one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -7,19 +7,23 @@ use crate::error::{Error, Result};
 use crate::rate::whole_millis;
 
 impl RateLimiter {
-    /// Takes all permits for this time: until it has passed, no request on the limiter is granted, by whatever client, a Java
-    /// service on Redisson included. For a third party that answers "429, `Retry-After: 30`" whatever its quota says.
+    /// Takes all permits for this time: until it has passed, no request on the limiter is granted,
+    /// by whatever client, a Java service on Redisson included. For a third party that answers
+    /// "429, `Retry-After: 30`" whatever its quota says.
     ///
-    /// The time counts from when the server gets the call, and is rounded up to whole milliseconds, from 1 to 2^52. Of several holds the one
-    /// that ends last counts. Requests that wait go on waiting, in their order, and
-    /// [`available_permits`](Self::available_permits) is 0. Permits that were granted before may still be used, also those of
-    /// [leases](Self::leased) and [reservations](Self::reserve).
+    /// The time counts from when the server gets the call, and is rounded up to whole milliseconds,
+    /// from 1 to 2^52. Of several holds the one that ends last counts. Requests that wait go on
+    /// waiting, in their order, and [`available_permits`](Self::available_permits) is 0. Permits
+    /// that were granted before may still be used, also those of [leases](Self::leased) and
+    /// [reservations](Self::reserve).
     ///
-    /// A limiter that expires ends its holds: one with a [keep alive](crate::Rate::keep_alive) or a time to live is held for
-    /// that long at most. So do [`reset`](Self::reset), [`delete`](Self::delete) and [`set_rate`](Self::set_rate), by which
-    /// an operator can end a hold early; [`update_rate`](Self::update_rate) with
-    /// [`PermitsInUse::Keep`](crate::PermitsInUse::Keep) does not. A handle that [knows its rate](Self::with_rate) creates a
-    /// limiter that is missing. For a rate [per client](crate::RateType::PerClient) only this client's permits are taken.
+    /// A limiter that expires ends its holds: one with a [keep alive](crate::Rate::keep_alive) or a
+    /// time to live is held for that long at most. So do [`reset`](Self::reset),
+    /// [`delete`](Self::delete) and [`set_rate`](Self::set_rate), by which an operator can end a
+    /// hold early; [`update_rate`](Self::update_rate) with
+    /// [`PermitsInUse::Keep`](crate::PermitsInUse::Keep) does not. A handle that [knows its
+    /// rate](Self::with_rate) creates a limiter that is missing. For a rate [per
+    /// client](crate::RateType::PerClient) only this client's permits are taken.
     ///
     /// In Redis a hold is a grant of 2^32-1 permits, so that the value is below zero.
     ///
@@ -43,8 +47,9 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is missing, unless this handle
-    /// [creates it](Self::with_rate). [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time of 0 or above 2^52 ms,
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is missing, unless
+    /// this handle [creates it](Self::with_rate).
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time of 0 or above 2^52 ms,
     /// and for a limiter whose rate is above 2^32-1. While the store is unavailable, the
     /// [`FailurePolicy`](crate::FailurePolicy) does not decide this.
     ///

@@ -22,9 +22,10 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Leases of this length, in whole milliseconds, but of at most half of the limiter's interval. A twentieth of the
-    /// interval is a good choice: a lease must be several times as long as a call to Redis takes, and permits that it does
-    /// not use are denied to others until it ends. With less than a millisecond nothing is leased.
+    /// Leases of this length, in whole milliseconds, but of at most half of the limiter's interval.
+    /// A twentieth of the interval is a good choice: a lease must be several times as long as a
+    /// call to Redis takes, and permits that it does not use are denied to others until it ends.
+    /// With less than a millisecond nothing is leased.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -56,24 +57,28 @@ impl Lease {
 }
 
 impl RateLimiter {
-    /// This limiter with leases: permits that the client takes from Redis ahead of the requests, as many as these wanted
-    /// lately, and then grants in this process without a call, in less than a microsecond. Sends nothing.
+    /// This limiter with leases: permits that the client takes from Redis ahead of the requests, as
+    /// many as these wanted lately, and then grants in this process without a call, in less than a
+    /// microsecond. Sends nothing.
     ///
-    /// A lease is exact: no permit of it is used once it has ended, and its permits come back when an interval has passed
-    /// since then, so no window of the interval's length holds more than the rate. At its end one call gives back what it
-    /// did not use. The calls are made in the background, so that requests seldom wait for them; a request that no lease
-    /// can serve goes to Redis, as without leases. Where Redis denies, nothing is leased for a while, so waiters share the
-    /// permits with other processes as ever. A lease outlives an outage of Redis until it ends.
+    /// A lease is exact: no permit of it is used once it has ended, and its permits come back when
+    /// an interval has passed since then, so no window of the interval's length holds more than the
+    /// rate. At its end one call gives back what it did not use. The calls are made in the
+    /// background, so that requests seldom wait for them; a request that no lease can serve goes to
+    /// Redis, as without leases. Where Redis denies, nothing is leased for a while, so waiters
+    /// share the permits with other processes as ever. A lease outlives an outage of Redis until it
+    /// ends.
     ///
-    /// All handles of this client on this limiter use its leases while one of them was made by this method;
-    /// [`check_all`](crate::RedissonClient::check_all) does not. The leases end when the last such handle is dropped, when
-    /// this client sets the rate, resets or deletes the limiter, or gives it a time to live, and when the client is
-    /// [closed](crate::RedissonClient::close).
+    /// All handles of this client on this limiter use its leases while one of them was made by this
+    /// method; [`check_all`](crate::RedissonClient::check_all) does not. The leases end when the
+    /// last such handle is dropped, when this client sets the rate, resets or deletes the limiter,
+    /// or gives it a time to live, and when the client is [closed](crate::RedissonClient::close).
     ///
-    /// [`available_permits`](Self::available_permits) counts the permits left in Redis and those left in this client's
-    /// leases. [`remaining`](crate::Granted::remaining) of a request that a lease granted counts what was left in Redis when
-    /// the last lease was taken. In Redis, and for others, leased permits are in use. The guide to leases (`docs/leases.md`) says what they cost, and
-    /// when not to use them.
+    /// [`available_permits`](Self::available_permits) counts the permits left in Redis and those
+    /// left in this client's leases. [`remaining`](crate::Granted::remaining) of a request that a
+    /// lease granted counts what was left in Redis when the last lease was taken. In Redis, and for
+    /// others, leased permits are in use. The guide to leases (`docs/leases.md`) says what they
+    /// cost, and when not to use them.
     ///
     /// In memory every request is decided at once, so there are no leases.
     ///

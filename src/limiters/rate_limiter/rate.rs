@@ -9,7 +9,8 @@ use crate::wait_queue::Effect;
 impl RateLimiter {
     /// Sets the rate if the limiter has none, and returns whether it did.
     ///
-    /// State: the hash `name` with `rate`, `interval` (ms), `type` and `keepAliveTime` (ms), as Redisson writes it.
+    /// State: the hash `name` with `rate`, `interval` (ms), `type` and `keepAliveTime` (ms), as
+    /// Redisson writes it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -25,8 +26,9 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the rate is not 1 to 2^53, the interval or the keep
-    /// alive is not whole milliseconds of at least 1, or the keep alive is shorter than the interval.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the rate is not 1 to 2^53, the
+    /// interval or the keep alive is not whole milliseconds of at least 1, or the keep alive is
+    /// shorter than the interval.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have set the rate.
@@ -42,8 +44,8 @@ impl RateLimiter {
         answer
     }
 
-    /// Sets the rate, whether the limiter has one or not. Forgets the permits in use: with [`Rate::overall`] those of all
-    /// clients, with [`Rate::per_client`] those of this one.
+    /// Sets the rate, whether the limiter has one or not. Forgets the permits in use: with
+    /// [`Rate::overall`] those of all clients, with [`Rate::per_client`] those of this one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -59,7 +61,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate).
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for
+    /// [`try_set_rate`](Self::try_set_rate).
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have set the rate.
@@ -73,8 +76,8 @@ impl RateLimiter {
         answer
     }
 
-    /// Sets the rate, whether the limiter has one or not, and keeps or forgets the permits in use. A change of the
-    /// [type](crate::RateType) forgets those of all clients.
+    /// Sets the rate, whether the limiter has one or not, and keeps or forgets the permits in use.
+    /// A change of the [type](crate::RateType) forgets those of all clients.
     ///
     /// ```
     /// # use redisson_rate_limiter::{Rate, RedissonClient, PermitsInUse};
@@ -91,7 +94,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate).
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for
+    /// [`try_set_rate`](Self::try_set_rate).
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have set the rate.
@@ -101,8 +105,8 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Changes the rate as [`set_rate_with`](Self::set_rate_with) does, if the limiter has one. Returns `false`, and changes
-    /// nothing, if it has none.
+    /// Changes the rate as [`set_rate_with`](Self::set_rate_with) does, if the limiter has one.
+    /// Returns `false`, and changes nothing, if it has none.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -120,8 +124,8 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for [`try_set_rate`](Self::try_set_rate), even if
-    /// there is no limiter.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) as for
+    /// [`try_set_rate`](Self::try_set_rate), even if there is no limiter.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have set the rate.

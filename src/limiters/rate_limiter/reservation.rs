@@ -14,19 +14,22 @@ use crate::wait_queue::Reserved;
 use crate::window::Settlement;
 
 impl RateLimiter {
-    /// Reserves permits that become available within this time, and returns when they can be used; `None` if they become
-    /// available later. It does not wait: a job that needs them plans ahead.
+    /// Reserves permits that become available within this time, and returns when they can be used;
+    /// `None` if they become available later. It does not wait: a job that needs them plans ahead.
     ///
-    /// The permits are taken at once. If there are too few, those that come back next are promised to this reservation: until
-    /// then less than nothing is left, so that all who ask after it, Java services too, wait for what comes back later. It is
-    /// made in front of callers who wait already: they hold nothing yet.
+    /// The permits are taken at once. If there are too few, those that come back next are promised
+    /// to this reservation: until then less than nothing is left, so that all who ask after it,
+    /// Java services too, wait for what comes back later. It is made in front of callers who wait
+    /// already: they hold nothing yet.
     ///
-    /// The permits can be used for one interval of the rate, which the [`Reservation`] states. They count in the window until
-    /// an interval after they were used; not used, until an interval after that time, unless they are given back. How many
-    /// grants it takes until there are enough is read from 2,000 of them: if these hold too few, the time is that at which all
-    /// permits in use are back.
+    /// The permits can be used for one interval of the rate, which the [`Reservation`] states. They
+    /// count in the window until an interval after they were used; not used, until an interval
+    /// after that time, unless they are given back. How many grants it takes until there are enough
+    /// is read from 2,000 of them: if these hold too few, the time is that at which all permits in
+    /// use are back.
     ///
-    /// The [failure policy](crate::FailurePolicy) does not decide about reservations: without the store there are none.
+    /// The [failure policy](crate::FailurePolicy) does not decide about reservations: without the
+    /// store there are none.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -54,10 +57,12 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotInitialized`](crate::Error::NotInitialized), [`Error::ExceedsLimit`](crate::Error::ExceedsLimit).
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits, or a time that is no whole number of
-    /// milliseconds. [`Error::ExpiresTooSoon`](crate::Error::ExpiresTooSoon) if the limiter has a keep alive or a time to live
-    /// that ends before the permits would count no longer.
+    /// [`Error::NotInitialized`](crate::Error::NotInitialized),
+    /// [`Error::ExceedsLimit`](crate::Error::ExceedsLimit).
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits, or a time that is
+    /// no whole number of milliseconds. [`Error::ExpiresTooSoon`](crate::Error::ExpiresTooSoon) if
+    /// the limiter has a keep alive or a time to live that ends before the permits would count no
+    /// longer.
     ///
     /// # Cancel safety
     /// Dropping the future reserves nothing: what a call in flight takes goes back.
@@ -81,10 +86,11 @@ impl RateLimiter {
 
 /// Permits that were [reserved](RateLimiter::reserve) for later.
 ///
-/// One that is dropped without being used gives its permits back in the background, as other cancelled requests do. A process
-/// that is killed holds them until they [expire](Self::expires_at), and an interval longer in the window. A reservation needs
-/// no connection to be used: an outage does not concern it. What [resets](RateLimiter::reset) or deletes the limiter forgets
-/// reservations, as it forgets what is in use.
+/// One that is dropped without being used gives its permits back in the background, as other
+/// cancelled requests do. A process that is killed holds them until they
+/// [expire](Self::expires_at), and an interval longer in the window. A reservation needs no
+/// connection to be used: an outage does not concern it. What [resets](RateLimiter::reset) or
+/// deletes the limiter forgets reservations, as it forgets what is in use.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -119,14 +125,15 @@ impl Reservation {
         self.reserved.usable_at
     }
 
-    /// Until when they can be used: an interval later by the store's time, as early as it may be by this process's clock.
+    /// Until when they can be used: an interval later by the store's time, as early as it may be by
+    /// this process's clock.
     #[must_use]
     pub fn expires_at(&self) -> Instant {
         self.reserved.expires_at
     }
 
-    /// Waits until the permits can be used, and uses them. They count as used when this returns. The store is told in the
-    /// background.
+    /// Waits until the permits can be used, and uses them. They count as used when this returns.
+    /// The store is told in the background.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -143,8 +150,8 @@ impl Reservation {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ReservationExpired`](crate::Error::ReservationExpired) if they were to be used earlier, also by the wall clock, or if
-    /// that was set back,
+    /// [`Error::ReservationExpired`](crate::Error::ReservationExpired) if they were to be used
+    /// earlier, also by the wall clock, or if that was set back,
     /// [`Error::Closed`](crate::Error::Closed) if the client is closed, also meanwhile,
     /// [`Error::NoRuntime`](crate::Error::NoRuntime). After an error the permits go back.
     ///
@@ -174,14 +181,16 @@ impl Reservation {
         Ok(Grant::new(score, id, used).with_span(early))
     }
 
-    /// Keeps only so many permits, and returns how many came back: none if it holds no more. With 0 it is cancelled.
+    /// Keeps only so many permits, and returns how many came back: none if it holds no more. With 0
+    /// it is cancelled.
     ///
     /// # Errors
-    /// Those that [`RateLimiter`] lists. After an error the reservation has the permits that it is to keep; the others come
-    /// back no later than without this.
+    /// Those that [`RateLimiter`] lists. After an error the reservation has the permits that it is
+    /// to keep; the others come back no later than without this.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have given them back: the reservation has the permits that it is to keep.
+    /// A call dropped in flight may or may not have given them back: the reservation has the
+    /// permits that it is to keep.
     pub async fn shrink(&mut self, permits: u32) -> Result<u32> {
         let grant = &mut self.reserved.grant;
         let excess = grant.permits.saturating_sub(permits);
@@ -196,8 +205,8 @@ impl Reservation {
     /// Gives the permits back, and returns how many came back.
     ///
     /// # Errors
-    /// Those that [`RateLimiter`] lists. After an error the permits go back in the background, as those of a reservation that is
-    /// dropped.
+    /// Those that [`RateLimiter`] lists. After an error the permits go back in the background, as
+    /// those of a reservation that is dropped.
     ///
     /// # Cancel safety
     /// Dropping the future gives the permits back.
@@ -207,8 +216,8 @@ impl Reservation {
         Ok(back)
     }
 
-    /// So many of the permits, to refund. Without a span they are found at this score only: a call that comes when the reservation is
-    /// settled gives nothing back.
+    /// So many of the permits, to refund. Without a span they are found at this score only: a call
+    /// that comes when the reservation is settled gives nothing back.
     fn part(&self, permits: u32) -> Grant {
         let grant = &self.reserved.grant;
         Grant::new(grant.score, grant.call_id, permits)

@@ -9,23 +9,28 @@ use crate::wait_queue::ReadSetUp;
 use crate::window::SetUp;
 
 impl RateLimiter {
-    /// This limiter with a rate that it gets where it is missing: a request of this handle creates the limiter, in the same
-    /// round trip. So a limiter that Redis has lost is created anew, for callers who wait too. Sends nothing.
+    /// This limiter with a rate that it gets where it is missing: a request of this handle creates
+    /// the limiter, in the same round trip. So a limiter that Redis has lost is created anew, for
+    /// callers who wait too. Sends nothing.
     ///
-    /// A limiter that exists keeps its settings, as with [`try_set_rate`](Self::try_set_rate): the rate that Java, an operator or
-    /// another version of a service has set. A request is decided by it. Where it is not this rate, an
-    /// [event](crate::Event::RateDiffers) and a warning of `tracing` say so once. To change the rate of a limiter that exists,
-    /// call [`update_rate`](Self::update_rate) or [`set_rate`](Self::set_rate).
+    /// A limiter that exists keeps its settings, as with [`try_set_rate`](Self::try_set_rate): the
+    /// rate that Java, an operator or another version of a service has set. A request is decided by
+    /// it. Where it is not this rate, an [event](crate::Event::RateDiffers) and a warning of
+    /// `tracing` say so once. To change the rate of a limiter that exists, call
+    /// [`update_rate`](Self::update_rate) or [`set_rate`](Self::set_rate).
     ///
-    /// The requests are `try_acquire`, `try_acquire_timeout`, `acquire`, `check`, and [`charge`](Self::charge) in a joint
-    /// decision. The limiter that they create expires only if the rate has a [keep alive](Rate::keep_alive). What an earlier
-    /// limiter of this name has left is deleted.
+    /// The requests are `try_acquire`, `try_acquire_timeout`, `acquire`, `check`, and
+    /// [`charge`](Self::charge) in a joint decision. The limiter that they create expires only if
+    /// the rate has a [keep alive](Rate::keep_alive). What an earlier limiter of this name has left
+    /// is deleted.
     ///
-    /// In a limiter that is missing, no permits are in use: [`available_permits`](Self::available_permits) is the rate,
-    /// [`release`](Self::release) does nothing and [`refund`](Self::refund) gives back 0. None of them creates it.
+    /// In a limiter that is missing, no permits are in use:
+    /// [`available_permits`](Self::available_permits) is the rate, [`release`](Self::release) does
+    /// nothing and [`refund`](Self::refund) gives back 0. None of them creates it.
     ///
-    /// While Redis is unavailable, [`FailurePolicy::Local`](crate::FailurePolicy::Local) grants its share of the rate that the
-    /// limiter had when it was last read, or of this rate if Redis has never answered.
+    /// While Redis is unavailable, [`FailurePolicy::Local`](crate::FailurePolicy::Local) grants its
+    /// share of the rate that the limiter had when it was last read, or of this rate if Redis has
+    /// never answered.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -67,7 +72,8 @@ impl RateLimiter {
         Some(Arc::new(move || Some(set_up)))
     }
 
-    /// The answer of a call that needs an existing limiter: if this handle would create it, nothing is in use.
+    /// The answer of a call that needs an existing limiter: if this handle would create it, nothing
+    /// is in use.
     pub(super) fn or_unused<T>(
         &self,
         answer: Result<T>,

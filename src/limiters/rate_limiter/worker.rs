@@ -13,8 +13,9 @@ use crate::limiter_options::LimiterOptions;
 
 /// Does jobs one after the other, each with a permit of its limiter. From [`RateLimiter::worker`].
 ///
-/// It keeps a job until that is [done](Job::done). One that an error or a cancelled future kept from being done is the next job again, so
-/// no job is lost, and one that was under way may be done twice.
+/// It keeps a job until that is [done](Job::done). One that an error or a cancelled future kept
+/// from being done is the next job again, so no job is lost, and one that was under way may be done
+/// twice.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -71,16 +72,16 @@ impl RateLimiter {
 }
 
 impl<T> Worker<T> {
-    /// Waits for a job, and then for a permit to do it: `None` if there are no more jobs. A worker that still has a job does not poll
-    /// `next`.
+    /// Waits for a job, and then for a permit to do it: `None` if there are no more jobs. A worker
+    /// that still has a job does not poll `next`.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the client is closed. Those of [`acquire`](RateLimiter::acquire), but those of an outage, in which
-    /// jobs wait.
+    /// [`Error::Closed`] once the client is closed. Those of [`acquire`](RateLimiter::acquire), but
+    /// those of an outage, in which jobs wait.
     ///
     /// # Cancel safety
-    /// The worker keeps a job that it has got, and no permit. `next` is dropped, and must be cancel safe, as the `recv` of
-    /// tokio's channels is.
+    /// The worker keeps a job that it has got, and no permit. `next` is dropped, and must be cancel
+    /// safe, as the `recv` of tokio's channels is.
     pub async fn next(
         &mut self,
         next: impl Future<Output = Option<T>>,
@@ -115,11 +116,13 @@ impl<T> Job<'_, T> {
         *self.job = None;
     }
 
-    /// The job is to be done again, when this time has passed: [holds](RateLimiter::hold) the limiter, so that no process and no Java
-    /// service is granted a permit before. In an outage only this worker waits.
+    /// The job is to be done again, when this time has passed: [holds](RateLimiter::hold) the
+    /// limiter, so that no process and no Java service is granted a permit before. In an outage
+    /// only this worker waits.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the client is closed. Those of [`hold`](RateLimiter::hold), but those of an outage.
+    /// [`Error::Closed`] once the client is closed. Those of [`hold`](RateLimiter::hold), but those
+    /// of an outage.
     ///
     /// # Cancel safety
     /// The worker keeps the job. The limiter may or may not be held.

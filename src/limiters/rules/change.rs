@@ -6,8 +6,9 @@ use std::fmt;
 use super::Rule;
 use super::in_force::InForce;
 
-/// What a replacement of rules has changed, by the names of the rules: from [`Rules::replace`](super::Rules::replace) and
-/// `Rules::replace_from`. Its text is a line for a log.
+/// What a replacement of rules has changed, by the names of the rules: from
+/// [`Rules::replace`](super::Rules::replace) and `Rules::replace_from`. Its text is a line for a
+/// log.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, RulesChange};
@@ -40,11 +41,12 @@ pub struct RulesChange {
     pub added: Vec<String>,
     /// The rules that there are no more.
     pub removed: Vec<String>,
-    /// The rules that have other limits, plans, penalties or modes than before, or other targets. Of a rule that was not
-    /// read from a configuration, it is not known whether its functions have changed.
+    /// The rules that have other limits, plans, penalties or modes than before, or other targets.
+    /// Of a rule that was not read from a configuration, it is not known whether its functions have
+    /// changed.
     pub changed: Vec<String>,
-    /// Those of them whose targets have other names or another algorithm than before, be it of a plan: what was used before
-    /// does not count there.
+    /// Those of them whose targets have other names or another algorithm than before, be it of a
+    /// plan: what was used before does not count there.
     pub started_anew: Vec<String>,
 }
 

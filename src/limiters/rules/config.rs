@@ -18,8 +18,9 @@ use crate::policies::AnyPolicy;
 use crate::policies::algorithm::{INTERNAL, Sealed};
 use crate::rate::whole_millis;
 
-/// Rules as a configuration file has them: with the feature `serde`, by which any format can be read. `RulesFile`, with the feature
-/// `rules-file`, reads TOML and YAML. What a rule counts for is a name, which the application gives a meaning;
+/// Rules as a configuration file has them: with the feature `serde`, by which any format can be
+/// read. `RulesFile`, with the feature `rules-file`, reads TOML and YAML. What a rule counts for is
+/// a name, which the application gives a meaning;
 /// [`RedissonClient::rule`](crate::RedissonClient::rule) makes the rule.
 ///
 /// ```toml
@@ -45,13 +46,16 @@ use crate::rate::whole_millis;
 /// policy = { algorithm = "shared_rate", permits = 5, interval_ms = 1000 }
 /// ```
 ///
-/// An unknown field, a number that its policy refuses, a plan that is missing, a name that two rules have a prefix by which two
-/// rules may have the same keys, and more rules with one `key` than decide a request together (32) are errors when the file is read, which name the field and, by the format's parser, the line.
+/// An unknown field, a number that its policy refuses, a plan that is missing, a name that two
+/// rules have a prefix by which two rules may have the same keys, and more rules with one `key`
+/// than decide a request together (32) are errors when the file is read, which name the field and,
+/// by the format's parser, the line.
 ///
-/// The limiters of a rule have the name of the rule, and the prefix `algorithm:name:`, such as `token_bucket:per-user:`. With a
-/// `prefix`, a `shared_rate` has that one, which Java services know, and policies have `algorithm:prefix`. So no two algorithms have
-/// the same keys, whatever was in the file before. A rule keeps what was used while its name or prefix, its algorithm and its `key`
-/// stay; otherwise it starts anew, and [`Rules::replace`](super::Rules::replace) says so.
+/// The limiters of a rule have the name of the rule, and the prefix `algorithm:name:`, such as
+/// `token_bucket:per-user:`. With a `prefix`, a `shared_rate` has that one, which Java services
+/// know, and policies have `algorithm:prefix`. So no two algorithms have the same keys, whatever
+/// was in the file before. A rule keeps what was used while its name or prefix, its algorithm and
+/// its `key` stay; otherwise it starts anew, and [`Rules::replace`](super::Rules::replace) says so.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, Rule, RulesConfig, Verdict};
@@ -102,13 +106,15 @@ pub struct RuleConfig {
     pub key: String,
     /// The policy of the rule's own limiter.
     pub policy: AnyPolicy,
-    /// What the limiter's keys begin with instead of the rule's name; of a `shared_rate` without the algorithm before it.
+    /// What the limiter's keys begin with instead of the rule's name; of a `shared_rate` without
+    /// the algorithm before it.
     pub prefix: Option<String>,
     /// How long a denied request locks its key out, at least 1 ms.
     pub penalty: Option<Duration>,
     /// Whether the rule is in shadow mode.
     pub shadow: bool,
-    /// The policies of the rule's plans, by their names. Each rule also has the plans `allow` and `block`.
+    /// The policies of the rule's plans, by their names. Each rule also has the plans `allow` and
+    /// `block`.
     pub plans: BTreeMap<String, AnyPolicy>,
     /// The plans of keys.
     pub keys: BTreeMap<String, String>,
@@ -226,7 +232,8 @@ fn algorithm_of(prefix: &str) -> Option<&'static str> {
     all.find(|it| *it == beginning)
 }
 
-/// Reads rules, and refuses one where it stands that has the name of an earlier one, or may have its keys.
+/// Reads rules, and refuses one where it stands that has the name of an earlier one, or may have
+/// its keys.
 fn with_names_and_keys_that_differ<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<RuleConfig>, D::Error> {
@@ -316,8 +323,8 @@ fn with_names_and_keys_that_differ<'de, D: Deserializer<'de>>(
 }
 
 impl RuleConfig {
-    /// The prefix of its limiter with this policy. No limiter of another algorithm has one that begins with it, and no limiter
-    /// of another rule that has no `prefix`.
+    /// The prefix of its limiter with this policy. No limiter of another algorithm has one that
+    /// begins with it, and no limiter of another rule that has no `prefix`.
     fn prefix_of(&self, policy: &AnyPolicy) -> String {
         let algorithm = policy.algorithm();
         match &self.prefix {

@@ -68,8 +68,8 @@ impl Applying<'_> {
     }
 }
 
-/// Adds a rule that applies, or its part to the one that counts for the same target. With more limiters than decide together it is
-/// not looked for: they are refused.
+/// Adds a rule that applies, or its part to the one that counts for the same target. With more
+/// limiters than decide together it is not looked for: they are refused.
 fn add<'a, A>(all: &mut A, applying: Applying<'a>)
 where
     A: Extend<Applying<'a>> + std::ops::DerefMut<Target = [Applying<'a>]>,
@@ -114,11 +114,13 @@ fn asked_for(applying: Few<Applying<'_>>) -> Few<Asked> {
 }
 
 impl<R, E> Rules<R, E> {
-    /// Decides a request of several parts, such as the descriptors of Envoy's protocol: each rule applies to each part by
-    /// itself, and all limiters of all parts decide together, as [`check`](Self::check) has those of one part decide. Which
-    /// part a limiter decided on is told by [`JointDecision::of_part`].
+    /// Decides a request of several parts, such as the descriptors of Envoy's protocol: each rule
+    /// applies to each part by itself, and all limiters of all parts decide together, as
+    /// [`check`](Self::check) has those of one part decide. Which part a limiter decided on is told
+    /// by [`JointDecision::of_part`].
     ///
-    /// Parts that count for the same target of a rule are charged together, as one that costs as much as all of them.
+    /// Parts that count for the same target of a rule are charged together, as one that costs as
+    /// much as all of them.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -147,9 +149,9 @@ impl<R, E> Rules<R, E> {
         self.verdict(&in_force, all, parts).await
     }
 
-    /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory, unless a limiter may have the
-    /// request wait for its turn. `None` otherwise; nothing is charged then. It is for middleware, as
-    /// [`Limiter::check_now`](crate::Limiter::check_now).
+    /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory,
+    /// unless a limiter may have the request wait for its turn. `None` otherwise; nothing is
+    /// charged then. It is for middleware, as [`Limiter::check_now`](crate::Limiter::check_now).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -200,7 +202,8 @@ impl<R, E> Rules<R, E> {
         }))
     }
 
-    /// Returns what [`check_all`](Self::check_all) would decide, and charges nothing. Rules in shadow mode are not asked. There is no event.
+    /// Returns what [`check_all`](Self::check_all) would decide, and charges nothing. Rules in
+    /// shadow mode are not asked. There is no event.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -243,8 +246,10 @@ impl<R, E> Rules<R, E> {
     }
 
     /// Gives back what a request costs to each RRateLimiter whose rule applies to it, as
-    /// [`RateLimiter::release`](crate::RateLimiter::release) does, and returns to how many. One that no request has made yet, or
-    /// that has expired, has nothing in use. Policies take nothing back: they do not know single grants. To give back exactly what was taken, see [`refund`](Self::refund).
+    /// [`RateLimiter::release`](crate::RateLimiter::release) does, and returns to how many. One
+    /// that no request has made yet, or that has expired, has nothing in use. Policies take nothing
+    /// back: they do not know single grants. To give back exactly what was taken, see
+    /// [`refund`](Self::refund).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -261,7 +266,8 @@ impl<R, E> Rules<R, E> {
     /// ```
     ///
     /// # Errors
-    /// As [`RateLimiter::release`](crate::RateLimiter::release): the first one, after all limiters were asked.
+    /// As [`RateLimiter::release`](crate::RateLimiter::release): the first one, after all limiters
+    /// were asked.
     ///
     /// # Cancel safety
     /// As [`RateLimiter::release`](crate::RateLimiter::release).
@@ -361,8 +367,8 @@ impl<R, E> Rules<R, E> {
         Ok(Some((place, JointDecision::of_one(charged, decision))))
     }
 
-    /// What the rules in shadow mode have charged. Events tell what they decide. What the request has taken is given back if
-    /// it is dropped meanwhile.
+    /// What the rules in shadow mode have charged. Events tell what they decide. What the request
+    /// has taken is given back if it is dropped meanwhile.
     async fn decide_in_shadow(
         &self,
         in_force: &InForce<R, E>,
@@ -473,7 +479,8 @@ impl<R, E> InForce<R, E> {
         &self.rules[applying.place.rule].limited.name
     }
 
-    /// Warns, once for each rule, that it refuses a request for a reason that may be a mistake in the rules.
+    /// Warns, once for each rule, that it refuses a request for a reason that may be a mistake in
+    /// the rules.
     fn warn(&self, rules: &[&str], error: &Error) {
         let what = match error {
             Error::ExceedsLimit { .. } => {

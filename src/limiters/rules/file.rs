@@ -14,11 +14,14 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::limiters::Registry;
 
-/// A file of rules, in TOML or YAML, for requests of type `R`: with the feature `rules-file`. [`RulesConfig`] shows what is in it.
+/// A file of rules, in TOML or YAML, for requests of type `R`: with the feature `rules-file`.
+/// [`RulesConfig`] shows what is in it.
 ///
-/// It says where the file is and what its `key`s mean. [`RedissonClient::rules_from`](crate::RedissonClient::rules_from) reads it,
-/// and [`Rules::replace_from`](super::Rules::replace_from) reads it again, such as at SIGHUP. A file whose name ends in `.yaml` or
-/// `.yml` is YAML, any other one TOML. [`Error::InvalidRulesFile`] names the line and the field of a mistake.
+/// It says where the file is and what its `key`s mean.
+/// [`RedissonClient::rules_from`](crate::RedissonClient::rules_from) reads it, and
+/// [`Rules::replace_from`](super::Rules::replace_from) reads it again, such as at SIGHUP. A file
+/// whose name ends in `.yaml` or `.yml` is YAML, any other one TOML. [`Error::InvalidRulesFile`]
+/// names the line and the field of a mistake.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, RulesFile, Verdict};
@@ -87,7 +90,8 @@ impl<R, E> RulesFile<R, E> {
         self
     }
 
-    /// Sets what a request costs the rule of this name, as [`Rule::cost`] does. The default is 1. The file need not have such a rule.
+    /// Sets what a request costs the rule of this name, as [`Rule::cost`] does. The default is 1.
+    /// The file need not have such a rule.
     ///
     /// ```
     /// use redisson_rate_limiter::{RedissonClient, RulesFile, Verdict};
@@ -116,8 +120,9 @@ impl<R, E> RulesFile<R, E> {
         self
     }
 
-    /// Chooses the plan of each request that the rule of this name applies to, as [`Rule::plan_of`] does, such as by the account that
-    /// the application has found. What the file says of a key counts first. The file need not have such a rule.
+    /// Chooses the plan of each request that the rule of this name applies to, as [`Rule::plan_of`]
+    /// does, such as by the account that the application has found. What the file says of a key
+    /// counts first. The file need not have such a rule.
     ///
     /// ```
     /// # use redisson_rate_limiter::RulesFile;
@@ -137,7 +142,8 @@ impl<R, E> RulesFile<R, E> {
         self
     }
 
-    /// Sets what a denied request gets, as the rejection of [`Rule::new`] does. The default is `()`.
+    /// Sets what a denied request gets, as the rejection of [`Rule::new`] does. The default is
+    /// `()`.
     ///
     /// ```
     /// # use redisson_rate_limiter::RulesFile;
@@ -195,8 +201,9 @@ impl<R, E> RulesFile<R, E> {
 }
 
 impl RulesConfig {
-    /// Reads a file of rules, in TOML or YAML, as a [`RulesFile`] does: with the feature `rules-file`. For an application that gives
-    /// each `key` a meaning of its own; a `RulesFile` has a list of them.
+    /// Reads a file of rules, in TOML or YAML, as a [`RulesFile`] does: with the feature
+    /// `rules-file`. For an application that gives each `key` a meaning of its own; a `RulesFile`
+    /// has a list of them.
     ///
     /// ```
     /// # use redisson_rate_limiter::RulesConfig;
@@ -215,8 +222,9 @@ impl RulesConfig {
         Self::from_file_with(path, |_| Ok(()))
     }
 
-    /// Reads a file of rules as [`from_file`](Self::from_file) does, and refuses a rule that `check` refuses: for an application
-    /// that gives `key` and `keys` a meaning of its own. `check` returns the field and what is wrong with it; the error has its line.
+    /// Reads a file of rules as [`from_file`](Self::from_file) does, and refuses a rule that
+    /// `check` refuses: for an application that gives `key` and `keys` a meaning of its own.
+    /// `check` returns the field and what is wrong with it; the error has its line.
     ///
     /// ```
     /// # use redisson_rate_limiter::RulesConfig;
@@ -240,7 +248,8 @@ impl RulesConfig {
     /// ```
     ///
     /// # Errors
-    /// As [`from_file`](Self::from_file), and [`Error::InvalidRulesFile`] for the first rule that `check` refuses.
+    /// As [`from_file`](Self::from_file), and [`Error::InvalidRulesFile`] for the first rule that
+    /// `check` refuses.
     pub fn from_file_with(
         path: impl AsRef<Path>,
         check: impl Fn(&RuleConfig) -> Result<(), (&'static str, String)>,

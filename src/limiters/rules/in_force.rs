@@ -14,7 +14,8 @@ pub(super) struct InForce<R, E> {
     pub(super) rules: Arc<[Rule<R, E>]>,
     /// Whether none of them is enforced. It is here so that it changes with the rules, in one step.
     pub(super) is_shadow: bool,
-    /// The targets of all rules so far, by their algorithms: what they hold may still be in the store.
+    /// The targets of all rules so far, by their algorithms: what they hold may still be in the
+    /// store.
     targets: Arc<Taken<&'static str>>,
     /// The rules that there was a warning about.
     warned: Mutex<HashSet<String>>,

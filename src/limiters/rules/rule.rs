@@ -14,13 +14,14 @@ use crate::limiters::Chargeable;
 use crate::limiters::joint::{Charged, JointDecision};
 use crate::policies::algorithm::INTERNAL;
 
-/// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs, and the rejection of
-/// type `E` that a denied request gets.
+/// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs,
+/// and the rejection of type `E` that a denied request gets.
 ///
-/// The limiter is one of this crate's: see [`Chargeable`]. Its name, which [`with_name`](crate::PolicyLimiter::with_name) gives it,
-/// is the name of the rule. A [`RateLimiter`](crate::RateLimiter) is one for all, whatever target
-/// the rule returns. To apply a limiter of your own as well, call its
-/// [`check`](crate::Limiter::check) before or after [`Rules::check`](crate::Rules::check).
+/// The limiter is one of this crate's: see [`Chargeable`]. Its name, which
+/// [`with_name`](crate::PolicyLimiter::with_name) gives it, is the name of the rule. A
+/// [`RateLimiter`](crate::RateLimiter) is one for all, whatever target the rule returns. To apply a
+/// limiter of your own as well, call its [`check`](crate::Limiter::check) before or after
+/// [`Rules::check`](crate::Rules::check).
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -58,8 +59,9 @@ pub enum Plan {
     Limit(Arc<dyn Chargeable>),
     /// The rule does not apply: an allow list.
     Allow,
-    /// The rule denies the request, and nothing is asked or charged: a block list. The decision has the source
-    /// [`Rule`](crate::DecisionSource::Rule), and a `retry_after` of a day, because no end is known.
+    /// The rule denies the request, and nothing is asked or charged: a block list. The decision has
+    /// the source [`Rule`](crate::DecisionSource::Rule), and a `retry_after` of a day, because no
+    /// end is known.
     Block,
 }
 
@@ -117,9 +119,10 @@ type PlanOf<R> = Box<dyn Fn(&R, &str) -> Option<String> + Send + Sync>;
 pub(super) type Rejection<R, E> = Box<dyn Fn(&R, &Decision) -> E + Send + Sync>;
 
 impl<R, E> Rule<R, E> {
-    /// A rule by which a request counts for the target (the limiter's key) that `target` returns: its user, address or
-    /// application. The rule does not apply to a request for which `target` returns `None`. `rejection` creates the answer
-    /// to a request that the rule denied. A request costs 1, unless [`cost`](Self::cost) says otherwise.
+    /// A rule by which a request counts for the target (the limiter's key) that `target` returns:
+    /// its user, address or application. The rule does not apply to a request for which `target`
+    /// returns `None`. `rejection` creates the answer to a request that the rule denied. A request
+    /// costs 1, unless [`cost`](Self::cost) says otherwise.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -152,9 +155,9 @@ impl<R, E> Rule<R, E> {
         }
     }
 
-    /// Counts for the combination of the targets so far and this one, for example a user at an address. The key is the
-    /// targets joined by `:`; a `:` or `%` in a target is escaped as `%3A` or `%25`, so that no two combinations share a
-    /// key.
+    /// Counts for the combination of the targets so far and this one, for example a user at an
+    /// address. The key is the targets joined by `:`; a `:` or `%` in a target is escaped as `%3A`
+    /// or `%25`, so that no two combinations share a key.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -177,8 +180,8 @@ impl<R, E> Rule<R, E> {
         self
     }
 
-    /// Sets what a request costs. The default is 1. The rule does not apply to a request that costs 0, unless its plan
-    /// blocks the request.
+    /// Sets what a request costs. The default is 1. The rule does not apply to a request that costs
+    /// 0, unless its plan blocks the request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -201,9 +204,10 @@ impl<R, E> Rule<R, E> {
         }
     }
 
-    /// Bounds how long a request waits for the turn that a leaky bucket gives it: a request whose turn would come later is
-    /// denied, and nothing is charged. So the caller of a request that has a deadline never waits in vain. Of the bucket's
-    /// capacity as much counts as flows out in the whole periods of that time, also as the limit that a decision states.
+    /// Bounds how long a request waits for the turn that a leaky bucket gives it: a request whose
+    /// turn would come later is denied, and nothing is charged. So the caller of a request that has
+    /// a deadline never waits in vain. Of the bucket's capacity as much counts as flows out in the
+    /// whole periods of that time, also as the limit that a decision states.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -234,12 +238,12 @@ impl<R, E> Rule<R, E> {
         }
     }
 
-    /// Adds a plan, or replaces the one of this name: another limiter for some requests, or none. Which plan a request
-    /// has is said by [`plan_of`](Self::plan_of).
+    /// Adds a plan, or replaces the one of this name: another limiter for some requests, or none.
+    /// Which plan a request has is said by [`plan_of`](Self::plan_of).
     ///
-    /// The limiters of the plans are separate: give each a prefix of its own, unless they have the same algorithm; otherwise
-    /// [`RedissonClient::rules`](crate::RedissonClient::rules) refuses them. What a key has used under one plan does not count under
-    /// a plan with another prefix.
+    /// The limiters of the plans are separate: give each a prefix of its own, unless they have the
+    /// same algorithm; otherwise [`RedissonClient::rules`](crate::RedissonClient::rules) refuses
+    /// them. What a key has used under one plan does not count under a plan with another prefix.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -278,9 +282,10 @@ impl<R, E> Rule<R, E> {
         self
     }
 
-    /// Chooses the [plan](Self::with_plan) of each request that the rule applies to, by the request and its key. The rule's
-    /// own limiter decides where `plan` returns `None` or a name that the rule has no plan for. Of several such functions the first
-    /// that names a plan of the rule counts.
+    /// Chooses the [plan](Self::with_plan) of each request that the rule applies to, by the request
+    /// and its key. The rule's own limiter decides where `plan` returns `None` or a name that the
+    /// rule has no plan for. Of several such functions the first that names a plan of the rule
+    /// counts.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -307,11 +312,12 @@ impl<R, E> Rule<R, E> {
         self
     }
 
-    /// Lets the rule decide without being enforced: each request that the other rules grant is charged, settled, given back and
-    /// counted as if it were, and goes on whatever this rule says, also if it fails. An [event](crate::Event::Request) tells its decision.
+    /// Lets the rule decide without being enforced: each request that the other rules grant is
+    /// charged, settled, given back and counted as if it were, and goes on whatever this rule says,
+    /// also if it fails. An [event](crate::Event::Request) tells its decision.
     ///
-    /// The rules in shadow mode are asked together, with one call more for each request that the other rules grant. See also
-    /// [`Rules::set_shadow`](crate::Rules::set_shadow).
+    /// The rules in shadow mode are asked together, with one call more for each request that the
+    /// other rules grant. See also [`Rules::set_shadow`](crate::Rules::set_shadow).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -355,7 +361,8 @@ impl<R, E> Rule<R, E> {
         std::iter::once((None, &self.limited)).chain(of_plans)
     }
 
-    /// Whether what was used under the rule of this name before does not count for this one, or not for all of its plans.
+    /// Whether what was used under the rule of this name before does not count for this one, or not
+    /// for all of its plans.
     pub(super) fn starts_anew_after(&self, before: &Self) -> bool {
         let plans = self.plans.keys().chain(before.plans.keys());
         let mut plans = plans.map(|it| Some(&**it)).chain([None]);

@@ -1,7 +1,8 @@
 //! The names of the targets that limiters of rules have, and whose they are.
 //!
-//! A key of Redis holds the state of one algorithm. So no target of one algorithm may have the name of one of another:
-//! neither of two rules, nor of a rule before and after a replacement, whose state stays in Redis for a while.
+//! A key of Redis holds the state of one algorithm. So no target of one algorithm may have the name
+//! of one of another: neither of two rules, nor of a rule before and after a replacement, whose
+//! state stays in Redis for a while.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -29,13 +29,14 @@ use crate::limiters::joint::JointDecision;
 pub enum Verdict<E> {
     /// All rules that apply and are enforced granted it.
     Granted(RulesGrant),
-    /// A rule denied it, and no rule charged it: the rejection of the rule that [decides](JointDecision::deciding), and the
-    /// decision of each.
+    /// A rule denied it, and no rule charged it: the rejection of the rule that
+    /// [decides](JointDecision::deciding), and the decision of each.
     Rejected(E, JointDecision),
 }
 
-/// What rules have charged for a request that they granted: for [`Rules::settle`](super::Rules::settle) and
-/// [`Rules::refund`](super::Rules::refund). From a [`Verdict`].
+/// What rules have charged for a request that they granted: for
+/// [`Rules::settle`](super::Rules::settle) and [`Rules::refund`](super::Rules::refund). From a
+/// [`Verdict`].
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, Verdict};
@@ -98,13 +99,15 @@ impl RulesGrant {
         self.enforced.as_ref()
     }
 
-    /// The [decision](Self::decision), by value. What rules in [shadow mode](super::Rule::in_shadow) have charged stays charged.
+    /// The [decision](Self::decision), by value. What rules in [shadow
+    /// mode](super::Rule::in_shadow) have charged stays charged.
     #[must_use]
     pub fn into_decision(self) -> Option<JointDecision> {
         self.enforced
     }
 
-    /// The names of the rules that have charged the request, those in [shadow mode](super::Rule::in_shadow) last.
+    /// The names of the rules that have charged the request, those in [shadow
+    /// mode](super::Rule::in_shadow) last.
     pub fn rules(&self) -> impl Iterator<Item = &str> {
         let joint = self.enforced.iter().chain(self.in_shadow.as_deref());
         let all = joint.flat_map(JointDecision::by_limiter);

@@ -55,7 +55,8 @@ pub(in super::super) fn as_set(left: i64) -> Option<i64> {
     (left >= 0).then(|| (left + TTL_UNIT - 1) / TTL_UNIT * TTL_UNIT)
 }
 
-/// Each key, its type, what is left of its time to live, and its content. Scripts run alone on this server.
+/// Each key, its type, what is left of its time to live, and its content. Scripts run alone on this
+/// server.
 const READ_ALL: &str = r"
 local answer = {}
 for _, key in ipairs(redis.call('keys', '*')) do

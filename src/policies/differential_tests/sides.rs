@@ -81,7 +81,8 @@ impl Sides {
         let of_now = |score: &i64| *score == now;
         let before = self.members.iter().map(|(score, _)| *score).filter(of_now);
         let written = scores.iter().copied().filter(of_now).count() - before.count();
-        // The oldest leave first, and among equal ones the first by their bytes. But those that are too far ahead leave.
+        // The oldest leave first, and among equal ones the first by their bytes. But those that are
+        // too far ahead leave.
         let newest = scores
             .iter()
             .max()
@@ -149,7 +150,8 @@ fn is_of_a_period(key: &str) -> bool {
     key.ends_with(|c: char| c.is_ascii_digit())
 }
 
-/// The name of a member that a peer wrote. Every third looks like one of ours, and every third is a little longer.
+/// The name of a member that a peer wrote. Every third looks like one of ours, and every third is a
+/// little longer.
 fn peers_member(place: u8) -> Vec<u8> {
     match place % 3 {
         0 => place.to_string().into_bytes(),
@@ -361,8 +363,9 @@ impl Fixture {
         }
     }
 
-    /// A peek on both sides: it leaves all keys as they are, and says what the decision would be if that `is_alike`. Of an
-    /// RRateLimiter's state that breaks the invariant a peek sees more than a decision.
+    /// A peek on both sides: it leaves all keys as they are, and says what the decision would be if
+    /// that `is_alike`. Of an RRateLimiter's state that breaks the invariant a peek sees more than
+    /// a decision.
     pub(super) async fn peek(&mut self, sides: &mut [Sides], costs: &[u32], is_alike: bool) {
         let targets: Vec<_> = sides.iter().map(|side| side.target.clone()).collect();
         let mut states: Vec<_> = sides.iter().map(Sides::cloned).collect();

@@ -1,4 +1,5 @@
-//! Every grant that was ever made, for a limiter that never frees one before its time: which of them a version has to count.
+//! Every grant that was ever made, for a limiter that never frees one before its time: which of
+//! them a version has to count.
 
 use super::VERSIONS;
 
@@ -16,8 +17,9 @@ struct Grant {
 }
 
 impl Grants {
-    /// A version asks whose limit holds for each time of `span` ms, and is granted `costs`. It `is_back` if its last request
-    /// was so long ago that only those have to be there which live for others.
+    /// A version asks whose limit holds for each time of `span` ms, and is granted `costs`. It
+    /// `is_back` if its last request was so long ago that only those have to be there which live
+    /// for others.
     pub(super) fn ask(
         &mut self,
         now: i64,

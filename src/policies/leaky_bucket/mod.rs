@@ -7,26 +7,30 @@ use std::time::Duration;
 use super::example::{Example, pace};
 use super::starts::Starts;
 
-/// Requests proceed at a constant pace, `quantity` in each `period`. Up to `capacity` more may wait for their turn, and
-/// requests beyond that are denied.
+/// Requests proceed at a constant pace, `quantity` in each `period`. Up to `capacity` more may wait
+/// for their turn, and requests beyond that are denied.
 ///
-/// A granted request has its turn at a time that the bucket gives it: [`check`](crate::PolicyLimiter::check) waits until
-/// then, so that its caller may proceed. [`check_without_waiting`](crate::PolicyLimiter::check_without_waiting)
-/// returns the [`delay`](crate::Granted::delay) at once, for callers that wait by themselves. The first request of a target
-/// proceeds at once, whatever its cost. The largest cost that can be granted is `capacity + quantity`.
+/// A granted request has its turn at a time that the bucket gives it:
+/// [`check`](crate::PolicyLimiter::check) waits until then, so that its caller may proceed.
+/// [`check_without_waiting`](crate::PolicyLimiter::check_without_waiting) returns the
+/// [`delay`](crate::Granted::delay) at once, for callers that wait by themselves. The first request
+/// of a target proceeds at once, whatever its cost. The largest cost that can be granted is
+/// `capacity + quantity`.
 ///
-/// The capacity bounds the wait: no request waits longer than `capacity / quantity` periods, rounded up. So choose it for the
-/// longest time that callers wait. The place of a caller that gives up earlier stays taken until it has flowed out, because
-/// those behind it already know when they may proceed; where callers have a shorter timeout than the bucket's wait, those
-/// places keep others out.
+/// The capacity bounds the wait: no request waits longer than `capacity / quantity` periods,
+/// rounded up. So choose it for the longest time that callers wait. The place of a caller that
+/// gives up earlier stays taken until it has flowed out, because those behind it already know when
+/// they may proceed; where callers have a shorter timeout than the bucket's wait, those places keep
+/// others out.
 ///
-/// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the requests in the bucket, and the
-/// string `{key}-st`, the time of the last outflow (ms). They expire after `capacity / quantity` periods, rounded up, and
-/// one more period.
+/// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the requests in
+/// the bucket, and the string `{key}-st`, the time of the last outflow (ms). They expire after
+/// `capacity / quantity` periods, rounded up, and one more period.
 ///
-/// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the content of the bucket drains at the new pace, and
-/// nothing more is granted until it fits the new capacity; delays that were returned do not change. A bucket that grants
-/// nothing for as long as the old policy kept its state is then empty.
+/// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)),
+/// the content of the bucket drains at the new pace, and nothing more is granted until it fits the
+/// new capacity; delays that were returned do not change. A bucket that grants nothing for as long
+/// as the old policy kept its state is then empty.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
 /// `{"algorithm":"leaky_bucket","quantity":1,"period_ms":1000,"capacity":5,"aligned_to_clock":true}`.
@@ -65,8 +69,9 @@ pub struct LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// Lets `quantity` requests (at least 1) proceed in each `period` (whole milliseconds, at least 1), and up to
-    /// `quantity` more wait. A full bucket must drain within 2^52 ms. The first period begins with the first request.
+    /// Lets `quantity` requests (at least 1) proceed in each `period` (whole milliseconds, at least
+    /// 1), and up to `quantity` more wait. A full bucket must drain within 2^52 ms. The first
+    /// period begins with the first request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -1,7 +1,7 @@
 //! Requests that flow out at a constant pace; what does not fit into the bucket is refused.
 //!
-//! The bucket holds the requests of the period that runs and those that wait for a later one. Both keys live as long as a
-//! full bucket takes to flow out, so a bucket that is gone was empty.
+//! The bucket holds the requests of the period that runs and those that wait for a later one. Both
+//! keys live as long as a full bucket takes to flow out, so a bucket that is gone was empty.
 
 use std::time::Duration;
 

@@ -7,19 +7,22 @@ use std::time::Duration;
 use super::example::{Example, pace};
 use super::starts::Starts;
 
-/// A bucket of `capacity` tokens to which `quantity` tokens are added at the end of each `period`. A request removes
-/// its cost. With a [`penalty`](crate::PolicyLimiter::with_penalty), a denied request locks its target out.
+/// A bucket of `capacity` tokens to which `quantity` tokens are added at the end of each `period`.
+/// A request removes its cost. With a [`penalty`](crate::PolicyLimiter::with_penalty), a denied
+/// request locks its target out.
 ///
 /// A limiter without a penalty also denies a target that another limiter has locked out.
 ///
-/// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the tokens left; the string
-/// `{key}-st`, the time of the last refill (ms); the string `{key}-lock` while the target is locked out. The time of
-/// the last refill expires after twice the time that an empty bucket takes to fill, but not before a period is over; the
-/// tokens 10 ms later. A denial writes nothing but the lock.
+/// State, in the form of the .NET library FireflySoft.RateLimit: the string `key`, the tokens left;
+/// the string `{key}-st`, the time of the last refill (ms); the string `{key}-lock` while the
+/// target is locked out. The time of the last refill expires after twice the time that an empty
+/// bucket takes to fill, but not before a period is over; the tokens 10 ms later. A denial writes
+/// nothing but the lock.
 ///
-/// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)), the tokens left stay, up
-/// to the new capacity, and the new periods count from the last refill on. A bucket that grants nothing for as long as the old
-/// policy kept its state is then full. A lock stays.
+/// After a change of the policy ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)),
+/// the tokens left stay, up to the new capacity, and the new periods count from the last refill on.
+/// A bucket that grants nothing for as long as the old policy kept its state is then full. A lock
+/// stays.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
 /// `{"algorithm":"penalty_token_bucket","quantity":10,"period_ms":60000,"capacity":100,"aligned_to_clock":true}`.
@@ -48,8 +51,9 @@ pub struct PenaltyTokenBucket {
 }
 
 impl PenaltyTokenBucket {
-    /// Adds `quantity` tokens (at least 1) with each `period` (whole milliseconds, at least 1), up to a capacity of
-    /// `quantity`. An empty bucket must fill within 2^51 ms. The first period begins with the first request.
+    /// Adds `quantity` tokens (at least 1) with each `period` (whole milliseconds, at least 1), up
+    /// to a capacity of `quantity`. An empty bucket must fill within 2^51 ms. The first period
+    /// begins with the first request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

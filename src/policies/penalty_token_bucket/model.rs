@@ -1,8 +1,8 @@
-//! Tokens that come in at the end of each period; a request takes its cost out of them, and a target may be locked
-//! out.
+//! Tokens that come in at the end of each period; a request takes its cost out of them, and a
+//! target may be locked out.
 //!
-//! The key with the time of the last inflow outlives the time that an empty bucket takes to fill, so a bucket without
-//! that key is full.
+//! The key with the time of the last inflow outlives the time that an empty bucket takes to fill,
+//! so a bucket without that key is full.
 
 use super::PenaltyTokenBucket;
 use crate::error::{Error, Result, at_least_one};
@@ -24,7 +24,8 @@ impl PenaltyTokenBucket {
         self.period.as_millis() as i64
     }
 
-    /// The time to live of the last inflow's time, in ms; too large to be used where the policy is refused.
+    /// The time to live of the last inflow's time, in ms; too large to be used where the policy is
+    /// refused.
     #[inline]
     fn time_to_live(&self) -> i64 {
         let period = self.period.as_millis();
@@ -47,7 +48,8 @@ impl PenaltyTokenBucket {
         }
     }
 
-    /// The bucket at `now`; its level is how many tokens it has. If it is lost, there are as many as there can be.
+    /// The bucket at `now`; its level is how many tokens it has. If it is lost, there are as many
+    /// as there can be.
     #[inline]
     fn open(&self, state: &Bucket, now: i64) -> Open {
         let capacity = i64::from(self.capacity);
@@ -172,7 +174,8 @@ mod tests {
                 1 => (numbers, prop_oneof![1..400_i64, Just(DAY / 1000)])
                     .prop_map(move |(numbers, n)| policy(numbers, n * 1000).aligned_to_clock()),
             ]
-            // Both times to live are the same multiple of the period, once rounded up, also after some seconds.
+            // Both times to live are the same multiple of the period, once rounded up, also after
+            // some seconds.
             .prop_filter(
                 "the times to live must lie apart from their period's",
                 |policy| {

@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use super::example::{Example, fitting};
 
-/// A bucket of `capacity` tokens to which `quota` tokens are added in each `period`, evenly over the period. A request
-/// removes its cost. The state contains these numbers, so that tools can read them.
+/// A bucket of `capacity` tokens to which `quota` tokens are added in each `period`, evenly over
+/// the period. A request removes its cost. The state contains these numbers, so that tools can read
+/// them.
 ///
-/// State: the hash `key` with `capacity`, `remain`, `period` (s), `quota`, `timestamp` (s), and `timestamp_fraction` if a
-/// token does not take a whole number of seconds. Each grant and each denial writes all of it. It expires after twice the
-/// time that an empty bucket takes to fill: a script on the same key that sets no time to live may have taken tokens in the
-/// meantime.
+/// State: the hash `key` with `capacity`, `remain`, `period` (s), `quota`, `timestamp` (s), and
+/// `timestamp_fraction` if a token does not take a whole number of seconds. Each grant and each
+/// denial writes all of it. It expires after twice the time that an empty bucket takes to fill: a
+/// script on the same key that sets no time to live may have taken tokens in the meantime.
 ///
 /// The bucket counts in whole seconds: the tokens of a second are added when the second is over.
 ///
-/// A new capacity, quota or period ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)) applies from the next
-/// request on, including to the time since the last refill. A smaller capacity limits the remaining tokens at once.
+/// A new capacity, quota or period
+/// ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)) applies from the next request
+/// on, including to the time since the last refill. A smaller capacity limits the remaining tokens
+/// at once.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
 /// `{"algorithm":"quota_bucket","quota":10,"period_ms":60000,"capacity":100}`.
@@ -49,9 +52,9 @@ pub struct QuotaBucket {
 }
 
 impl QuotaBucket {
-    /// Adds `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), up to a capacity of `quota`. The
-    /// capacity times the seconds of the period is at most 2^52, and so is the time in milliseconds in which an empty
-    /// bucket fills.
+    /// Adds `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), up to a
+    /// capacity of `quota`. The capacity times the seconds of the period is at most 2^52, and so is
+    /// the time in milliseconds in which an empty bucket fills.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

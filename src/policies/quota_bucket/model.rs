@@ -1,7 +1,7 @@
 //! Tokens that come in by a quota for each period; a request takes its cost out of them.
 //!
-//! The state counts in seconds; where the tokens took a fraction of a second, that fraction is kept beside the time, in units
-//! of 1 / quota s.
+//! The state counts in seconds; where the tokens took a fraction of a second, that fraction is kept
+//! beside the time, in units of 1 / quota s.
 
 use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
@@ -165,7 +165,8 @@ mod tests {
 
     impl Compared for QuotaBucket {
         fn policies() -> BoxedStrategy<Self> {
-            // Times to live that are long, and no whole number of TTL_UNIT by less than a second or two.
+            // Times to live that are long, and no whole number of TTL_UNIT by less than a second or
+            // two.
             let few = (1..40_u32, 1..20_u32);
             let many = (1..4_u32, 500..1_500_u32).prop_map(|(n, half)| (n * half, 2 * half));
             (prop_oneof![few, many], 1..4_i64)

@@ -7,23 +7,27 @@ use std::time::Duration;
 use super::example::Example;
 use super::starts::Starts;
 
-/// Grants up to `limit` in a window that consists of several periods and slides by one period at a time. It approximates a
-/// [`SlidingWindowLog`](crate::SlidingWindowLog) with a counter per period instead of a member per request.
+/// Grants up to `limit` in a window that consists of several periods and slides by one period at a
+/// time. It approximates a [`SlidingWindowLog`](crate::SlidingWindowLog) with a counter per period
+/// instead of a member per request.
 ///
-/// All that a period counted leaves the window at once. So no time span of `window - period` contains more than the limit;
-/// one of `window` can contain up to twice as much, at the end of a period and the start of the one that replaces it. The
-/// shorter the period, the rarer this is. Each decision reads the counters of all periods.
+/// All that a period counted leaves the window at once. So no time span of `window - period`
+/// contains more than the limit; one of `window` can contain up to twice as much, at the end of a
+/// period and the start of the one that replaces it. The shorter the period, the rarer this is.
+/// Each decision reads the counters of all periods.
 ///
-/// State: the string `{key}-st`, the start of the first period in ms, and for each period with granted requests the string
-/// `{key}-E`, where `E` is its last millisecond. The string `{key}-periods` holds the lengths that these periods have. The
-/// counters live for two windows and 16 ms, and each new counter renews the other two for two windows. The names of the
-/// counters follow from the stored start, so the script cannot declare them; they have the key's hash tag.
+/// State: the string `{key}-st`, the start of the first period in ms, and for each period with
+/// granted requests the string `{key}-E`, where `E` is its last millisecond. The string
+/// `{key}-periods` holds the lengths that these periods have. The counters live for two windows and
+/// 16 ms, and each new counter renews the other two for two windows. The names of the counters
+/// follow from the stored start, so the script cannot declare them; they have the key's hash tag.
 ///
 /// A new limit, window or period applies at once to the periods that are still stored, be it by
-/// [`set_policy`](crate::PolicyLimiter::set_policy) or by a new version of the service: what was counted in periods of
-/// another length counts until the last millisecond of each period leaves the window. The start does not change. A decision
-/// reads up to 1,000 counters of other lengths; if more can be in the window, only the newest count, an equal number of each
-/// length. That needs a period that is at least a thousand times shorter than the window of another version beside it.
+/// [`set_policy`](crate::PolicyLimiter::set_policy) or by a new version of the service: what was
+/// counted in periods of another length counts until the last millisecond of each period leaves the
+/// window. The start does not change. A decision reads up to 1,000 counters of other lengths; if
+/// more can be in the window, only the newest count, an equal number of each length. That needs a
+/// period that is at least a thousand times shorter than the window of another version beside it.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
 /// `{"algorithm":"sliding_window_counter","limit":100,"window_ms":60000,"period_ms":6000,"aligned_to_clock":true}`.
@@ -55,8 +59,8 @@ pub struct SlidingWindowCounter {
 }
 
 impl SlidingWindowCounter {
-    /// `limit` (at least 1) in a `window` (whole milliseconds, at least 1) of ten periods, the first of which begins with the
-    /// first request.
+    /// `limit` (at least 1) in a `window` (whole milliseconds, at least 1) of ten periods, the
+    /// first of which begins with the first request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -79,8 +83,8 @@ impl SlidingWindowCounter {
         }
     }
 
-    /// Makes the window slide by this `period` (whole milliseconds, at least 1) at a time. The window must be 1 to 500
-    /// whole periods: a decision reads a counter for each.
+    /// Makes the window slide by this `period` (whole milliseconds, at least 1) at a time. The
+    /// window must be 1 to 500 whole periods: a decision reads a counter for each.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

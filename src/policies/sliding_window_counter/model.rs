@@ -1,7 +1,8 @@
 //! A window made of periods, with a counter for each: it slides by a period at a time.
 //!
-//! The periods are counted on from the first one's start, and a counter is named by its period's last millisecond. A moment on
-//! the edge of two periods belongs to the one that ends there; the very first moment belongs to the period that it begins.
+//! The periods are counted on from the first one's start, and a counter is named by its period's
+//! last millisecond. A moment on the edge of two periods belongs to the one that ends there; the
+//! very first moment belongs to the period that it begins.
 
 use std::mem::take;
 
@@ -17,8 +18,8 @@ use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
-/// A decision reads this many counters at most, and those of other lengths of periods too: together no more than
-/// [`MOST_TOUCHED`](crate::policies::algorithm::MOST_TOUCHED).
+/// A decision reads this many counters at most, and those of other lengths of periods too: together
+/// no more than [`MOST_TOUCHED`](crate::policies::algorithm::MOST_TOUCHED).
 const MOST_PERIODS: i64 = 500;
 /// In ms. A time of today and several windows are together an exact Lua number.
 const LONGEST_WINDOW: i64 = 1 << 50;
@@ -102,16 +103,17 @@ impl Open {
         counters.filter(|&(last, _)| state.is_found || self.holds(last))
     }
 
-    /// Milliseconds until the window no longer holds the period that ends then: until the first one begins that is
-    /// current without it.
+    /// Milliseconds until the window no longer holds the period that ends then: until the first one
+    /// begins that is current without it.
     #[inline]
     fn until_out(&self, last: i64) -> i64 {
         let current_then = div_ceil(last + self.window + 1 - self.start, self.period);
         self.start + (current_then - 1) * self.period + 1 - self.now
     }
 
-    /// The same, if that is the newest period with a count. The very first moment, which is in the first period besides the
-    /// whole of it, does not count, so that this is no longer than the window.
+    /// The same, if that is the newest period with a count. The very first moment, which is in the
+    /// first period besides the whole of it, does not count, so that this is no longer than the
+    /// window.
     #[inline]
     fn until_reset(&self, newest: i64) -> i64 {
         self.until_out(newest) - i64::from(self.now == self.start)
@@ -171,8 +173,8 @@ impl Open {
         }
     }
 
-    /// The end of the period without which, and without all older ones, a request of `cost` fits beside the rest of what is
-    /// `used`.
+    /// The end of the period without which, and without all older ones, a request of `cost` fits
+    /// beside the rest of what is `used`.
     #[inline]
     fn last_to_go(&self, state: &Periods, used: i128, cost: i64) -> Option<i64> {
         let mut left = used;
@@ -191,8 +193,8 @@ impl Open {
         server + newest - slack + 2 * self.window - self.now
     }
 
-    /// Has the counters live as long as the window needs them. The start's time to live shows whether they do: with the
-    /// first request of the newest period it was two windows.
+    /// Has the counters live as long as the window needs them. The start's time to live shows
+    /// whether they do: with the first request of the newest period it was two windows.
     #[inline]
     fn extend(&self, state: &mut Periods, server: i64) {
         let left = state.start.expires_at();
@@ -264,7 +266,8 @@ impl SlidingWindowCounter {
     #[inline]
     fn open(&self, state: &Periods, now: i64) -> Open {
         let (window, period) = self.millis();
-        // Only a clock that was wrong can have written a start that is further ahead than the window.
+        // Only a clock that was wrong can have written a start that is further ahead than the
+        // window.
         let stored = state.start.get().filter(|&&start| start <= now + window);
         let start = stored.map_or_else(|| self.starts.of(window, now), |start| *start);
         let current = current_end(start, period, now);

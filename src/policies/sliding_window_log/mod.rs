@@ -8,17 +8,19 @@ use super::example::Example;
 
 /// Grants no more than `limit` in any time span of the length of `window`, exactly.
 ///
-/// State: the sorted set `key`, with a member for each unit of cost that was granted. Its score is the time of the grant in
-/// ms, so that a script that counts members computes the same. The set expires two windows after its last grant: a script on
-/// the same key that sets no time to live may have added to it in the meantime. Each member counts 1, including those that
-/// scripts wrote.
+/// State: the sorted set `key`, with a member for each unit of cost that was granted. Its score is
+/// the time of the grant in ms, so that a script that counts members computes the same. The set
+/// expires two windows after its last grant: a script on the same key that sets no time to live may
+/// have added to it in the meantime. Each member counts 1, including those that scripts wrote.
 ///
-/// A grant writes as many members as it costs, and removes up to three times as many that have expired; those that remain
-/// count no more. So that no call holds up the server, a request may cost 500 at most. For limits of many thousands, or
-/// costs of hundreds, a [`SlidingWindowCounter`](crate::SlidingWindowCounter) is cheaper.
+/// A grant writes as many members as it costs, and removes up to three times as many that have
+/// expired; those that remain count no more. So that no call holds up the server, a request may
+/// cost 500 at most. For limits of many thousands, or costs of hundreds, a
+/// [`SlidingWindowCounter`](crate::SlidingWindowCounter) is cheaper.
 ///
-/// A [`set_policy`](crate::PolicyLimiter::set_policy) applies at once to the stored requests: those that are older than a
-/// shorter window no longer count, and its grants remove them; a longer one counts those that have not been removed.
+/// A [`set_policy`](crate::PolicyLimiter::set_policy) applies at once to the stored requests: those
+/// that are older than a shorter window no longer count, and its grants remove them; a longer one
+/// counts those that have not been removed.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
 /// `{"algorithm":"sliding_window_log","limit":100,"window_ms":60000}`.

@@ -16,10 +16,12 @@ use crate::window::{At, ByScore, Scored, Timed};
 
 /// A log has up to this many members: a server deletes it in a few ms when it expires.
 const LARGEST_LIMIT: u32 = 20_000;
-/// How many expired members each new one removes at most. With as many as it adds a log would never shrink.
+/// How many expired members each new one removes at most. With as many as it adds a log would never
+/// shrink.
 const REMOVED: u32 = 3;
 
-/// How many members that are too far ahead a call removes at most, or as many as expired ones, if these are more.
+/// How many members that are too far ahead a call removes at most, or as many as expired ones, if
+/// these are more.
 const MOST_FAR: u32 = 500;
 
 /// The most that the requests of one call may cost together.
@@ -82,7 +84,8 @@ impl Requests {
         }
     }
 
-    /// Removes the newest members that are scored after `latest`, at most so many. Returns how many.
+    /// Removes the newest members that are scored after `latest`, at most so many. Returns how
+    /// many.
     fn remove_far(&mut self, latest: i64, most: u32) -> u32 {
         let (mut left, mut kept) = (most, self.entries.len());
         for place in (self.end(latest)..kept).rev() {
@@ -200,7 +203,8 @@ impl Model for SlidingWindowLog {
         if used == 0 {
             return Some(Log::default());
         }
-        // Some requests by how many are newer, and when they were: what stands between two is no later than the one.
+        // Some requests by how many are newer, and when they were: what stands between two is no
+        // later than the one.
         let mut known = vec![(0, newest)];
         for place in last_to_go.chunks(2) {
             let &[newer, score] = place else {

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::example::{Example, fitting};
 
-/// A bucket of `capacity` tokens to which `rate` tokens are added per second. A request removes its cost, so that bursts up
-/// to the capacity are granted and the long-term rate is kept.
+/// A bucket of `capacity` tokens to which `rate` tokens are added per second. A request removes its
+/// cost, so that bursts up to the capacity are granted and the long-term rate is kept.
 ///
-/// State: the hash `key` with `tokens` and `last_refill_timestamp` (ms), and `last_refill_fraction` if a token does not take
-/// a whole number of milliseconds. It expires two to three times the time that an empty bucket takes to fill after
-/// the last grant: a grant writes the time to live only if less than twice that time is left.
+/// State: the hash `key` with `tokens` and `last_refill_timestamp` (ms), and `last_refill_fraction`
+/// if a token does not take a whole number of milliseconds. It expires two to three times the time
+/// that an empty bucket takes to fill after the last grant: a grant writes the time to live only if
+/// less than twice that time is left.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
 /// `{"algorithm":"token_bucket","per_second":10,"capacity":100}`.

@@ -118,8 +118,8 @@ impl State {
             })
     }
 
-    /// Decides whether a call is sent that starts now and accepts an outage of up to `patience`. A probe must end
-    /// within `lease`.
+    /// Decides whether a call is sent that starts now and accepts an outage of up to `patience`. A
+    /// probe must end within `lease`.
     pub(super) fn admit(
         &mut self,
         now: Instant,

@@ -63,8 +63,9 @@ impl MemoryClient {
         Self { reports, ..self }
     }
 
-    /// Decides one request by the RRateLimiter of this name without a handle on it: returns the call's id and the answer, or an
-    /// error if it is for more than the rate. `None` if somebody waits for its permits.
+    /// Decides one request by the RRateLimiter of this name without a handle on it: returns the
+    /// call's id and the answer, or an error if it is for more than the rate. `None` if somebody
+    /// waits for its permits.
     pub(crate) fn acquire_now(
         &self,
         name: &str,
@@ -92,7 +93,8 @@ impl MemoryClient {
         Ok(acquired)
     }
 
-    /// Counts permits that were granted elsewhere so long ago, or may be used for so much longer, even if there are fewer.
+    /// Counts permits that were granted elsewhere so long ago, or may be used for so much longer,
+    /// even if there are fewer.
     pub(crate) fn count(
         &self,
         name: &str,
@@ -124,7 +126,8 @@ impl MemoryClient {
         let _ = limiter.refund_now(grant);
     }
 
-    /// Like [`MemoryStore::shrink`], one part after another, so that other tasks go on. Returns whether nothing is left.
+    /// Like [`MemoryStore::shrink`], one part after another, so that other tasks go on. Returns
+    /// whether nothing is left.
     pub(crate) async fn shrink_in_parts(&self) -> bool {
         self.store.shrink_in_parts().await
     }

@@ -90,7 +90,8 @@ impl MemoryLimiter {
             let done = step(held, at)?;
             if self.may_have_peers() {
                 let found = held.window.available_permits(at, client);
-                // Without a limiter there are none to wait for, and those who wait have to learn of it.
+                // Without a limiter there are none to wait for, and those who wait have to learn of
+                // it.
                 available = Some(found.unwrap_or(i64::MAX));
             }
             Ok(done)

@@ -1,13 +1,15 @@
 //! Permits that are taken without the lock.
 //!
-//! Within one millisecond of the clock no permit comes back, and a granted request changes nothing but the permits left
-//! and its own grant. So the second request that is decided under the lock in a millisecond opens the fast path: it
-//! reserves the permits left for all requests of that millisecond, each of which takes its permits with one atomic
-//! instruction. Locking the limiter closes the fast path before anything else, and records what was taken as one call
-//! of that millisecond.
+//! Within one millisecond of the clock no permit comes back, and a granted request changes nothing
+//! but the permits left and its own grant. So the second request that is decided under the lock in
+//! a millisecond opens the fast path: it reserves the permits left for all requests of that
+//! millisecond, each of which takes its permits with one atomic instruction. Locking the limiter
+//! closes the fast path before anything else, and records what was taken as one call of that
+//! millisecond.
 //!
-//! The reserved permits are divided into stripes. A thread takes from its own stripe, so that threads seldom contend. A
-//! request that finds too little there is decided under the lock, where all permits count together.
+//! The reserved permits are divided into stripes. A thread takes from its own stripe, so that
+//! threads seldom contend. A request that finds too little there is decided under the lock, where
+//! all permits count together.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +31,8 @@ const MOST: u32 = (1 << PERMITS_BITS) - 1;
 const NOTHING: u64 = 0;
 
 impl Reserved {
-    /// What can be reserved of the permits left at a time; `None` if they are too few, or if a word cannot hold the
-    /// time.
+    /// What can be reserved of the permits left at a time; `None` if they are too few, or if a word
+    /// cannot hold the time.
     pub(super) fn new(millis: i64, left: i64) -> Option<Self> {
         let each = (left / STRIPES as i64).clamp(0, i64::from(MOST)) as u32;
         let is_held = 0 < millis && millis < 1 << (u64::BITS - PERMITS_BITS);
@@ -63,13 +65,14 @@ impl PermitsLeft {
         })
     }
 
-    /// The state for a thread that read the clock at `now`. A time later than `millis` is not valid here; an earlier
-    /// one is: the fast path was opened after the clock was read.
+    /// The state for a thread that read the clock at `now`. A time later than `millis` is not valid
+    /// here; an earlier one is: the fast path was opened after the clock was read.
     fn at(now: i64, word: u64) -> Option<Self> {
         Self::from_word(word).filter(|left| now <= left.millis)
     }
 
-    /// What is left without these permits. A stripe keeps its last permit, so that an empty one was reserved empty.
+    /// What is left without these permits. A stripe keeps its last permit, so that an empty one was
+    /// reserved empty.
     fn without(self, permits: u32) -> Option<Self> {
         (permits < self.permits).then(|| Self {
             permits: self.permits - permits,
@@ -77,7 +80,8 @@ impl PermitsLeft {
         })
     }
 
-    /// Whether the request is certainly denied. One permit never exceeds the rate; for more, the rate must be known.
+    /// Whether the request is certainly denied. One permit never exceeds the rate; for more, the
+    /// rate must be known.
     fn denies(self, permits: u32) -> bool {
         self.permits == 0 && permits == 1
     }
@@ -94,8 +98,8 @@ fn taken(word: u64, now: i64, permits: u32) -> Option<u64> {
 #[repr(align(64))]
 struct Stripe(AtomicU64);
 
-// A stripe's word holds all there is to know about it, so its loads and stores need no order among others. What is done
-// under the lock stays there.
+// A stripe's word holds all there is to know about it, so its loads and stores need no order among
+// others. What is done under the lock stays there.
 impl Stripe {
     #[inline]
     fn take(&self, now: i64, permits: u32) -> Option<bool> {
@@ -110,12 +114,14 @@ impl Stripe {
     }
 }
 
-/// One limiter's fast path. Its stripes are allocated when it is first opened: most limiters never need it.
+/// One limiter's fast path. Its stripes are allocated when it is first opened: most limiters never
+/// need it.
 #[derive(Debug, Default)]
 pub(super) struct FastPath(OnceLock<Box<[Stripe; STRIPES]>>);
 
 impl FastPath {
-    /// Whether the permits are granted at the time that `clock` returns; `None` if this must be decided under the lock.
+    /// Whether the permits are granted at the time that `clock` returns; `None` if this must be
+    /// decided under the lock.
     #[inline]
     pub(super) fn take(&self, permits: u32, clock: impl FnOnce() -> i64) -> Option<bool> {
         let stripe = &self.0.get()?[number_of_thread() % STRIPES];
@@ -249,7 +255,8 @@ mod tests {
         assert_eq!(counted, granted);
     }
 
-    /// Under every interleaving that loom finds, with its atomic for a stripe and its mutex for the lock.
+    /// Under every interleaving that loom finds, with its atomic for a stripe and its mutex for the
+    /// lock.
     #[test]
     fn a_permit_is_counted_or_not_taken_while_the_fast_path_closes() {
         use loom::sync::atomic::AtomicU64;

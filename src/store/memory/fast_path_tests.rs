@@ -1,5 +1,6 @@
-//! The fast path against decisions under the lock: the same random steps through two stores, and after each the same
-//! answer. A client with its own clock has each request decided under the lock; here that clock shows the store's time.
+//! The fast path against decisions under the lock: the same random steps through two stores, and
+//! after each the same answer. A client with its own clock has each request decided under the lock;
+//! here that clock shows the store's time.
 //!
 //! Takes a quarter of the steps that `MODEL_STEPS` sets, out of `MODEL_SEED`, 1 by default.
 
@@ -29,8 +30,8 @@ enum Step {
     Delete,
 }
 
-/// All rates of a limiter have the same interval: expired grants count again with a longer one, unless they have been
-/// removed, and the fast path has fewer grants to remove.
+/// All rates of a limiter have the same interval: expired grants count again with a longer one,
+/// unless they have been removed, and the fast path has fewer grants to remove.
 fn a_step(interval: Duration) -> impl Strategy<Value = Step> {
     let rate = (1..60_u64, any::<bool>(), any::<bool>()).prop_map(
         move |(permits, is_overall, is_kept_alive)| {

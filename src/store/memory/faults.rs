@@ -1,9 +1,10 @@
-//! Faults of a store in memory, which tests switch on and off: what an application sees of a Redis that is lost, silent or used up
-//! by others.
+//! Faults of a store in memory, which tests switch on and off: what an application sees of a Redis
+//! that is lost, silent or used up by others.
 //!
-//! A client with faults is one of a distant store: its requests take the same way as those to Redis, through the failure policy,
-//! the queues and the circuit breaker. Each call then comes here ([`Faults::reached`]) before it reaches the limiters, and is
-//! executed and answered in one step. So no call takes permits that its caller does not learn of.
+//! A client with faults is one of a distant store: its requests take the same way as those to
+//! Redis, through the failure policy, the queues and the circuit breaker. Each call then comes here
+//! ([`Faults::reached`]) before it reaches the limiters, and is executed and answered in one step.
+//! So no call takes permits that its caller does not learn of.
 
 mod denial;
 mod limiter;
@@ -31,11 +32,12 @@ pub(crate) use network_tests::{Loss, Network};
 pub(crate) use store::FaultyStore;
 
 /// Switches by which a test takes the store from the clients that were made [with
-/// them](crate::RedissonClientBuilder::in_memory_with_faults), for the feature `test-util`: it is lost, stalls or denies. Clones
-/// are the same switches.
+/// them](crate::RedissonClientBuilder::in_memory_with_faults), for the feature `test-util`: it is
+/// lost, stalls or denies. Clones are the same switches.
 ///
-/// Each method replaces what was switched on before. Whatever the client decides by is concerned: limiters of any kind, rules and
-/// joint decisions, requests that wait, and what sets or reads a limiter's state.
+/// Each method replaces what was switched on before. Whatever the client decides by is concerned:
+/// limiters of any kind, rules and joint decisions, requests that wait, and what sets or reads a
+/// limiter's state.
 ///
 /// ```
 /// use redisson_rate_limiter::{FailurePolicy, Faults, FixedWindow, LimiterOptions, MemoryStore, RedissonClient};
@@ -95,8 +97,9 @@ impl Faults {
         Self::default()
     }
 
-    /// Has the clients lose their connection to the store, and fail to make another one: their circuit breakers open, and failure
-    /// policies decide. Calls that are under way, and those that may wait for the store, end at their response timeout.
+    /// Has the clients lose their connection to the store, and fail to make another one: their
+    /// circuit breakers open, and failure policies decide. Calls that are under way, and those that
+    /// may wait for the store, end at their response timeout.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -118,9 +121,10 @@ impl Faults {
         self.set(Fault::Lost);
     }
 
-    /// Leaves calls without an answer, as a Redis that is stopped does, until this ends: then those are executed that still wait.
-    /// A call whose response timeout passes first fails, and is never executed. A request that is dropped ends as its method says of
-    /// one in flight: one for permits takes none, one to another policy or a joint decision may be charged.
+    /// Leaves calls without an answer, as a Redis that is stopped does, until this ends: then those
+    /// are executed that still wait. A call whose response timeout passes first fails, and is never
+    /// executed. A request that is dropped ends as its method says of one in flight: one for
+    /// permits takes none, one to another policy or a joint decision may be charged.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -143,10 +147,11 @@ impl Faults {
         self.set(Fault::Stalled);
     }
 
-    /// Denies requests for the names that `is_denied` returns `true` for, as if others took each permit as it comes back; `|_|
-    /// true` denies all. A name is what the store knows a limiter by: of a limiter for keys its prefix and the key, as a
-    /// name mapper has mapped it. A denied request may come again after `retry_after`, in whole milliseconds; it is charged
-    /// nowhere. One for more than the limit fails as ever, and so does one to a limiter without a rate.
+    /// Denies requests for the names that `is_denied` returns `true` for, as if others took each
+    /// permit as it comes back; `|_| true` denies all. A name is what the store knows a limiter by:
+    /// of a limiter for keys its prefix and the key, as a name mapper has mapped it. A denied
+    /// request may come again after `retry_after`, in whole milliseconds; it is charged nowhere.
+    /// One for more than the limit fails as ever, and so does one to a limiter without a rate.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -207,8 +212,9 @@ impl Faults {
         }
     }
 
-    /// A breaker of these tells the application of its change, so no lock is held. If the store was lost or found again in the
-    /// meantime, all are told again: whoever comes last tells them what holds.
+    /// A breaker of these tells the application of its change, so no lock is held. If the store was
+    /// lost or found again in the meantime, all are told again: whoever comes last tells them what
+    /// holds.
     fn tell_breakers(&self, breakers: &Lock<Vec<Weak<Breaker>>>) {
         loop {
             let is_lost = self.is_lost();

@@ -1,8 +1,8 @@
 //! One limiter: the model, alone under its lock, and its fast path.
 //!
-//! The clock is read before the lock is taken, which keeps the lock for a shorter time. Another thread may hold the
-//! lock in between with a later time. So a limiter remembers the latest time of a step, and makes no step at an earlier
-//! one.
+//! The clock is read before the lock is taken, which keeps the lock for a shorter time. Another
+//! thread may hold the lock in between with a later time. So a limiter remembers the latest time of
+//! a step, and makes no step at an earlier one.
 
 #[cfg(test)]
 mod tests;
@@ -22,8 +22,8 @@ use crate::rate::RateType;
 use crate::store::{AcquireCall, OnFreed};
 use crate::window::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
 
-/// One limiter, whether it exists or not. Handles reach it without the map, and the map keeps it while a handle exists,
-/// so that a name never has two.
+/// One limiter, whether it exists or not. Handles reach it without the map, and the map keeps it
+/// while a handle exists, so that a name never has two.
 #[derive(Debug)]
 pub(super) struct Limiter {
     pub(super) name: Name,
@@ -52,8 +52,8 @@ impl fmt::Debug for Waiting {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) window: Window,
-    /// The rate at which the grants were summed, 0 for none. Only this crate changes the state, so once per rate is
-    /// enough.
+    /// The rate at which the grants were summed, 0 for none. Only this crate changes the state, so
+    /// once per rate is enough.
     audited_rate: i64,
     /// The rate of each client for which the permits left are stated, 0 for none.
     stated_rate: i64,
@@ -70,7 +70,8 @@ pub(super) struct Held {
     pub(super) reserved: Option<Reserved>,
     /// How often the lock was taken.
     times: u32,
-    /// The value of `times`, and the time, when a request was last decided that the fast path could have answered.
+    /// The value of `times`, and the time, when a request was last decided that the fast path could
+    /// have answered.
     last_plain: (u32, i64),
 }
 
@@ -118,7 +119,8 @@ impl Limiter {
         });
     }
 
-    /// A client has freed permits, so that this many are available: tells the others. The caller holds no lock.
+    /// A client has freed permits, so that this many are available: tells the others. The caller
+    /// holds no lock.
     pub(super) fn freed(&self, client_id: &str, available: i64) {
         let waiting = lock(&self.waiting);
         let others = waiting.iter().filter(|it| it.client_id != client_id);
@@ -129,8 +131,8 @@ impl Limiter {
         }
     }
 
-    /// Whether nothing is left of it. Permits may have been taken from an open fast path; what follows from these
-    /// expires no later than what the request before left.
+    /// Whether nothing is left of it. Permits may have been taken from an open fast path; what
+    /// follows from these expires no later than what the request before left.
     pub(super) fn is_gone(&mut self, server: i64) -> bool {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         held.is_gone(server)
@@ -148,8 +150,8 @@ impl Limiter {
         held
     }
 
-    /// Runs one step of an RRateLimiter of this name under the lock. `passed` is the time by the client's clock if it
-    /// has its own, `read` by the store's.
+    /// Runs one step of an RRateLimiter of this name under the lock. `passed` is the time by the
+    /// client's clock if it has its own, `read` by the store's.
     #[inline]
     pub(super) fn with<T>(
         &self,
@@ -177,7 +179,8 @@ impl Limiter {
 }
 
 impl Held {
-    /// The time of a step whose clock was read before the lock was taken: within a limiter, time never goes back.
+    /// The time of a step whose clock was read before the lock was taken: within a limiter, time
+    /// never goes back.
     #[inline]
     pub(super) fn time(&mut self, read: i64) -> i64 {
         self.latest = self.latest.max(read);
@@ -223,8 +226,8 @@ impl Held {
         Some(self.audited_rate).filter(|&rate| rate > 0)
     }
 
-    /// Restates the permits left of each client after another one has changed the rate. Here all of them are known; in
-    /// Redis each client finds the new rate in its next call.
+    /// Restates the permits left of each client after another one has changed the rate. Here all of
+    /// them are known; in Redis each client finds the new rate in its next call.
     #[inline]
     fn state_client_rate(&mut self) {
         let Some(settings) = self.window.settings.get() else {
@@ -262,9 +265,9 @@ impl Held {
         Ok((call_id, answer))
     }
 
-    /// Reserves what a request left, if all clients share it and the time is the store's. The request was decided for a
-    /// bool, like the one before it in the same millisecond: opening the fast path takes as long as deciding, and pays
-    /// off when more follow.
+    /// Reserves what a request left, if all clients share it and the time is the store's. The
+    /// request was decided for a bool, like the one before it in the same millisecond: opening the
+    /// fast path takes as long as deciding, and pays off when more follow.
     pub(super) fn reserve(&mut self, at: At, permits: u32, answer: &Answer) {
         let this = (self.times, at.now);
         let last = std::mem::replace(&mut self.last_plain, this);
@@ -273,7 +276,8 @@ impl Held {
         }
         let settings = self.window.settings.get();
         let is_shared = settings.is_some_and(|it| it.rate_type == RateType::Overall);
-        // For a request above the rate, or if more grants have expired, the answer does not say what is available.
+        // For a request above the rate, or if more grants have expired, the answer does not say
+        // what is available.
         let is_exact = !answer.has_more && i64::from(permits) <= answer.rate;
         if is_shared && at.now == at.server && is_exact {
             let taken = Requests::one(permits).taken(answer);
@@ -281,8 +285,8 @@ impl Held {
         }
     }
 
-    /// Has the model grant what was taken on the fast path: it would have done so at that time, and nothing was decided
-    /// since.
+    /// Has the model grant what was taken on the fast path: it would have done so at that time, and
+    /// nothing was decided since.
     fn write_down(&mut self, millis: i64, taken: u32) {
         if taken == 0 {
             return;

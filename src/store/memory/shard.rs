@@ -21,7 +21,8 @@ pub(super) struct Shard {
 pub(super) enum Slot {
     /// The state of one policy.
     Target(Box<StoredTarget>),
-    /// An RRateLimiter, or what several limiters have used at once, or several kinds one after another.
+    /// An RRateLimiter, or what several limiters have used at once, or several kinds one after
+    /// another.
     Limiter(Arc<Limiter>),
 }
 
@@ -29,8 +30,8 @@ pub(super) enum Slot {
 const MOST_ROOM: usize = 4;
 /// A table with room for this many limiters does not shrink.
 const LITTLE_ROOM: usize = 16;
-/// How many places are swept for each new limiter: so many that a flood of new names does not outrun the sweep. At least
-/// seven of 16 places are in use when a table grows.
+/// How many places are swept for each new limiter: so many that a flood of new names does not
+/// outrun the sweep. At least seven of 16 places are in use when a table grows.
 const SWEPT_FOR_A_NEW_ONE: usize = 5;
 
 impl Slot {
@@ -112,7 +113,8 @@ impl Shard {
         self.slots.insert_unique(hash, slot, hash_of).bucket_index()
     }
 
-    /// Visits up to `most` places of the round, and drops what is empty and has no handle. Returns the number of places.
+    /// Visits up to `most` places of the round, and drops what is empty and has no handle. Returns
+    /// the number of places.
     pub(super) fn sweep(&mut self, most: usize, server: i64) -> usize {
         let from = self.swept_from.min(self.slots.num_buckets());
         let to = from.saturating_sub(most);
@@ -143,7 +145,8 @@ impl Shard {
         }
     }
 
-    /// Drops all limiters that are empty and have no handle, and gives back the memory that they took.
+    /// Drops all limiters that are empty and have no handle, and gives back the memory that they
+    /// took.
     pub(super) fn shrink(&mut self, server: i64) {
         self.slots.retain(|slot| !slot.is_gone(server));
         self.shrink_to(0);

@@ -1,15 +1,15 @@
 //! When expired limiters are swept.
 //!
-//! No thread and no task sweeps, so that no caller depends on another's runtime: requests do, whichever limiter they
-//! are for. The first request of each millisecond visits a few limiters. When all have been visited, the next round
-//! begins a second later. A store without requests is not swept, see
-//! [`MemoryStore::shrink`](super::MemoryStore::shrink).
+//! No thread and no task sweeps, so that no caller depends on another's runtime: requests do,
+//! whichever limiter they are for. The first request of each millisecond visits a few limiters.
+//! When all have been visited, the next round begins a second later. A store without requests is
+//! not swept, see [`MemoryStore::shrink`](super::MemoryStore::shrink).
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// The number of places in the tables visited for each millisecond that has passed, which takes some 10 µs: about half of
-/// them have a limiter.
+/// The number of places in the tables visited for each millisecond that has passed, which takes
+/// some 10 µs: about half of them have a limiter.
 const EACH_MS: i64 = 256;
 /// The most places visited at once, which takes about a millisecond.
 const MOST: i64 = 16 * 1024;

@@ -19,8 +19,8 @@ use crate::window::At;
 const FEW: usize = 4;
 
 impl MemoryClient {
-    /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their calls: one look-up in
-    /// the map, and then one lock.
+    /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their
+    /// calls: one look-up in the map, and then one lock.
     pub(crate) fn check_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
         // Before the locks, which are then held for a shorter time.
         let passed = self.clock.now();

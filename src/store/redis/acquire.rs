@@ -1,15 +1,15 @@
 //! The attempts of an acquire: when each is made, and what its answer means for the call.
 //!
-//! Each attempt has its own deadline, in the server's time, after which the server takes nothing for it. An attempt
-//! that follows others carries the last of their deadlines. It looks for what they were granted, and decides only if
-//! there is nothing and none of them can still arrive. So at most one attempt of a call takes permits, however often
-//! and in whatever order they arrive.
+//! Each attempt has its own deadline, in the server's time, after which the server takes nothing
+//! for it. An attempt that follows others carries the last of their deadlines. It looks for what
+//! they were granted, and decides only if there is nothing and none of them can still arrive. So at
+//! most one attempt of a call takes permits, however often and in whatever order they arrive.
 //!
-//! A decision is returned once no other retry of the call can arrive: one that arrives when the permits have already been
-//! returned would find no grant, and take them again.
+//! A decision is returned once no other retry of the call can arrive: one that arrives when the
+//! permits have already been returned would find no grant, and take them again.
 //!
-//! An attempt is noted in its call when it can be sent, not while it waits for a connection. So the party that gives up
-//! on the call knows whether it may have run.
+//! An attempt is noted in its call when it can be sent, not while it waits for a connection. So the
+//! party that gives up on the call knows whether it may have run.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,8 +31,8 @@ use crate::store::acquire_call::Attempt;
 use crate::store::redis::script;
 use crate::window::{Acquire, Ahead, Answer, Retry, SetUp};
 
-/// How far the server's clock may be set back within a call, or be behind when another server takes over: the search
-/// for what an attempt was granted starts this long before the attempt was sent.
+/// How far the server's clock may be set back within a call, or be behind when another server takes
+/// over: the search for what an attempt was granted starts this long before the attempt was sent.
 pub(super) const CLOCK_STEP: i64 = 1_000;
 
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
@@ -47,12 +47,13 @@ struct AttemptTime {
 }
 
 impl AttemptTime {
-    /// The time of an attempt that follows `too_long` attempts that took too long, where this remains of the call. It is
-    /// as long as its connection may be silent, so that one that is lost holds up the next one for no longer, but no
-    /// shorter than an answer takes.
+    /// The time of an attempt that follows `too_long` attempts that took too long, where this
+    /// remains of the call. It is as long as its connection may be silent, so that one that is lost
+    /// holds up the next one for no longer, but no shorter than an answer takes.
     ///
-    /// If less than twice this time would be left for the next attempt, a server that is slower than this could not
-    /// answer that one either: the client waits for this one. If less than this time would be left, there is no next one.
+    /// If less than twice this time would be left for the next attempt, a server that is slower
+    /// than this could not answer that one either: the client waits for this one. If less than this
+    /// time would be left, there is no next one.
     fn new(pace: Pace, response_timeout: Duration, too_long: u32, remaining: Duration) -> Self {
         let first = pace.silence_limit.min(response_timeout / 4);
         let first = first.max(SHORTEST_ATTEMPT).max(pace.answer_time);
@@ -176,7 +177,8 @@ impl RedisLimiter {
                     self.note_clocks(&answer);
                     self.learn_type(rate_type);
                     store.note_left(name, call.set_up, answer.other_settings);
-                    // The caller may return its permits as soon as it has the answer, and another attempt would take them again.
+                    // The caller may return its permits as soon as it has the answer, and another
+                    // attempt would take them again.
                     if let Some(deadline) = acquire.last_deadline_except(attempt) {
                         let wait = u64::try_from(deadline - server_millis + 1).unwrap_or(0);
                         sleep(Duration::from_millis(wait).min(attempts.remaining())).await;
@@ -189,16 +191,16 @@ impl RedisLimiter {
                 Meaning::Early(_) => return Err(attempts.indeterminate(None)),
                 Meaning::More(from) => look_from = Some(from),
                 Meaning::Again => {}
-                // The server received it after its deadline. If the call still has time, it was delayed on its way, or
-                // the server's clock was misjudged.
+                // The server received it after its deadline. If the call still has time, it was
+                // delayed on its way, or the server's clock was misjudged.
                 Meaning::DeadlineExceeded if !attempts.remaining().is_zero() => {}
                 Meaning::DeadlineExceeded => return Err(attempts.indeterminate(None)),
             }
         }
     }
 
-    /// Remembers how long attempts must be, so that a server that is always slow does not cost each call a failed
-    /// attempt.
+    /// Remembers how long attempts must be, so that a server that is always slow does not cost each
+    /// call a failed attempt.
     fn learn_lateness(&self, too_long: u32, is_ample: bool) {
         let needed = too_long.saturating_sub(u32::from(is_ample));
         if self.late_attempts.load(Ordering::Relaxed) != needed {
@@ -234,8 +236,8 @@ impl RedisLimiter {
         Ok(PartReply { answer, now })
     }
 
-    /// Gives back what a call took and was not delivered, once no attempt of it can still arrive, unless its meaning is
-    /// claimed before. Returns how many permits came back.
+    /// Gives back what a call took and was not delivered, once no attempt of it can still arrive,
+    /// unless its meaning is claimed before. Returns how many permits came back.
     pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
         let name = &self.keys.name;
         let new_attempts = || {
@@ -246,7 +248,8 @@ impl RedisLimiter {
         let (mut look_from, mut is_ours) = (None, false);
         loop {
             let Some(made) = acquire.attempts_made() else {
-                // No attempt was made, or none that ran. Between two attempts the call is not over: the claim ends it.
+                // No attempt was made, or none that ran. Between two attempts the call is not over:
+                // the claim ends it.
                 if is_ours || !acquire.claim() {
                     return Ok(0);
                 }
@@ -295,8 +298,8 @@ impl RedisLimiter {
     }
 }
 
-/// What an attempt must know about the earlier ones. If the caller passes the clock, their grants have a score of at
-/// most now, and as much more as the call asks for.
+/// What an attempt must know about the earlier ones. If the caller passes the clock, their grants
+/// have a score of at most now, and as much more as the call asks for.
 fn retry_after(call: &Acquire, before: Attempt, now: Option<i64>, look_from: Option<i64>) -> Retry {
     Retry {
         previous_deadline: before.deadline,

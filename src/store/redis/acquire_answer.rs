@@ -1,4 +1,5 @@
-//! Parses the replies of the acquire and reclaim scripts. Reading never panics, whatever the bytes are.
+//! Parses the replies of the acquire and reclaim scripts. Reading never panics, whatever the bytes
+//! are.
 
 use std::time::Duration;
 
@@ -26,10 +27,11 @@ pub(super) enum Meaning<T> {
     OtherType(RateType),
     /// An earlier attempt may still arrive, so the call did nothing: send it again after this time.
     Early(Duration),
-    /// The call did not find the grant of an earlier attempt, and decided nothing: search on from this score.
+    /// The call did not find the grant of an earlier attempt, and decided nothing: search on from
+    /// this score.
     More(i64),
-    /// So many grants have expired that counting their permits takes several calls. Nothing was decided: send the call
-    /// again.
+    /// So many grants have expired that counting their permits takes several calls. Nothing was
+    /// decided: send the call again.
     Again,
 }
 
@@ -78,8 +80,8 @@ fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
 }
 
 impl AcquireAnswer {
-    /// `passed` is the time that the call passed; without one the server's own scored the grants. A reply without a
-    /// rate is for `audited_rate`. The call was for a limiter of this type.
+    /// `passed` is the time that the call passed; without one the server's own scored the grants. A
+    /// reply without a rate is for `audited_rate`. The call was for a limiter of this type.
     pub(super) fn read(
         name: &str,
         value: Value,

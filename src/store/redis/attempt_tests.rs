@@ -1,5 +1,5 @@
-//! Attempts of a call on a server: what an attempt finds of earlier ones, what is given back for a caller that is gone,
-//! and the limiter's set-up in the same call.
+//! Attempts of a call on a server: what an attempt finds of earlier ones, what is given back for a
+//! caller that is gone, and the limiter's set-up in the same call.
 
 mod copies;
 
@@ -74,7 +74,8 @@ impl OnServer {
         seconds * 1000 + micros / 1000
     }
 
-    /// Adds this many grants of one permit, the first at `from`, each `step` ms after the one before.
+    /// Adds this many grants of one permit, the first at `from`, each `step` ms after the one
+    /// before.
     async fn fill(&mut self, from: i64, step: i64, grants: i64) {
         let script = "for i = 0, tonumber(ARGV[3]) - 1 do
             local member = struct.pack('<Bc0I', 16, string.format('%016d', i), 1)

@@ -8,17 +8,19 @@ use tokio::time::Instant;
 use super::audit_budget::AuditBudget;
 use crate::window::Answer;
 
-/// Summing a grant takes the server less than a microsecond, so a client's audits cost it a two-thousandth of its time.
+/// Summing a grant takes the server less than a microsecond, so a client's audits cost it a
+/// two-thousandth of its time.
 const PAUSE_PER_GRANT: Duration = Duration::from_millis(1);
-/// The pause before a limiter with too many grants is tried again. An audit of it takes longer, and only one client
-/// audits it at a time.
+/// The pause before a limiter with too many grants is tried again. An audit of it takes longer, and
+/// only one client audits it at a time.
 const PAUSE_OF_LARGE: Duration = Duration::from_secs(5);
 
-/// A client has the grants of a limiter summed now and then, because only the sum shows what a peer's retry or release
-/// did to the permits left. It costs the server time, so not each call does it.
+/// A client has the grants of a limiter summed now and then, because only the sum shows what a
+/// peer's retry or release did to the permits left. It costs the server time, so not each call does
+/// it.
 ///
-/// Calls read and write it without a lock. The time is written before the rate, so a call that reads a rate reads the time
-/// of its audit or of a later one.
+/// Calls read and write it without a lock. The time is written before the rate, so a call that
+/// reads a rate reads the time of its audit or of a later one.
 #[derive(Debug)]
 pub(super) struct Audit {
     /// The rate of the last audit, or [`NONE`].
@@ -48,7 +50,8 @@ impl Audit {
         (rate != NONE).then_some(rate)
     }
 
-    /// The rate at which the grants were last summed, unless an audit is due and the budget allows it.
+    /// The rate at which the grants were last summed, unless an audit is due and the budget allows
+    /// it.
     pub(super) fn audited_rate(&self, budget: &AuditBudget) -> Option<i64> {
         let rate = self.rate()?;
         let now = Instant::now();
@@ -70,7 +73,8 @@ impl Audit {
     }
 }
 
-/// How long the grants are not summed after this answer; `None` if the call did not ask for their sum.
+/// How long the grants are not summed after this answer; `None` if the call did not ask for their
+/// sum.
 pub(super) fn pause_after(audited_rate: Option<i64>, answer: &Answer) -> Option<Duration> {
     if answer.found || audited_rate == Some(answer.rate) {
         return None;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An audit costs the server as much as several calls. A client with many limiters that are due would audit with nearly
-/// every call, so two audits are this far apart in the long run.
+/// An audit costs the server as much as several calls. A client with many limiters that are due
+/// would audit with nearly every call, so two audits are this far apart in the long run.
 const PAUSE: Duration = Duration::from_micros(500);
 /// The most audits that follow one another after a quiet time.
 const BURST: u32 = 200;

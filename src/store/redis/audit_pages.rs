@@ -1,9 +1,10 @@
 //! What an audit has read: the grants of a limiter in pages, oldest first.
 //!
-//! During the audit the limiter changes at both ends: expired grants leave at the front, new ones are added at the end.
-//! Of the pages at the front, only the number of grants that are gone is known. So these pages are dropped, and the
-//! last call of the audit reads the rest of the first page again. What changed in between is noted by other scripts: a
-//! refund takes permits out of one grant.
+//! During the audit the limiter changes at both ends: expired grants leave at the front, new ones
+//! are added at the end. Of the pages at the front, only the number of grants that are gone is
+//! known. So these pages are dropped, and the last call of the audit reads the rest of the first
+//! page again. What changed in between is noted by other scripts: a refund takes permits out of one
+//! grant.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -111,8 +112,8 @@ impl AuditPages {
         !self.pages.is_empty()
     }
 
-    /// Notes what another script took out of a grant. `false` if it is the last grant that was read: the audit cannot
-    /// tell where to read on.
+    /// Notes what another script took out of a grant. `false` if it is the last grant that was
+    /// read: the audit cannot tell where to read on.
     pub(super) fn change(&mut self, change: &GrantChange) -> bool {
         let pages = &mut self.pages;
         let place = pages.partition_point(|page| page.last.is_before(&change.at));

@@ -1,6 +1,8 @@
-//! A thread for work that must not depend on a caller's runtime, such as giving back the permits of a cancelled call.
+//! A thread for work that must not depend on a caller's runtime, such as giving back the permits of
+//! a cancelled call.
 //!
-//! The thread starts with the first task. It ends when the [`Background`] is dropped and its tasks are done.
+//! The thread starts with the first task. It ends when the [`Background`] is dropped and its tasks
+//! are done.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,8 +51,8 @@ impl Drop for Counted {
 }
 
 impl Background {
-    /// Runs a task that [`given_back`](Self::given_back) waits for. It returns for how long permits are missing that it could
-    /// not give back.
+    /// Runs a task that [`given_back`](Self::given_back) waits for. It returns for how long permits
+    /// are missing that it could not give back.
     pub(crate) fn give_back(&self, task: impl Future<Output = Duration> + Send + 'static) {
         self.unsettled.send_modify(|it| it.tasks += 1);
         let counted = Counted {
@@ -63,7 +65,8 @@ impl Background {
         });
     }
 
-    /// Waits until no task has anything to give back, and returns whether nothing is missing that one could not give back.
+    /// Waits until no task has anything to give back, and returns whether nothing is missing that
+    /// one could not give back.
     pub(crate) async fn given_back(&self) -> bool {
         let mut unsettled = self.unsettled.subscribe();
         let settled = unsettled.wait_for(|it| it.tasks == 0).await;
@@ -73,7 +76,8 @@ impl Background {
 
     /// Runs `task` on the background thread. A task that panics ends alone.
     ///
-    /// If the operating system refuses another thread, the task is dropped, and the next call tries again.
+    /// If the operating system refuses another thread, the task is dropped, and the next call tries
+    /// again.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         // The lock guards no state that a panic could leave inconsistent.
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! One call of the other limiters: turns it into keys and arguments, sends it, and parses the reply.
+//! One call of the other limiters: turns it into keys and arguments, sends it, and parses the
+//! reply.
 
 use std::sync::Arc;
 use std::{iter, slice};
@@ -51,7 +52,8 @@ impl RedisStore {
     ) -> Result<T> {
         let repeat = match call.purpose {
             Purpose::Peek => Repeat::Safe,
-            // The state does not know single requests: one that may have been charged is not sent again.
+            // The state does not know single requests: one that may have been charged is not sent
+            // again.
             Purpose::Decide | Purpose::Reset => Repeat::Never,
         };
         let requests = match call.purpose {
@@ -123,8 +125,8 @@ impl RedisStore {
                 }
                 // Its permits are counted in several calls. What was done so far stays.
                 Reply::Unfinished { progress: read, .. } => progress = read,
-                // The server received it after its deadline. If the deadline has not passed here, the server's clock
-                // was misjudged.
+                // The server received it after its deadline. If the deadline has not passed here,
+                // the server's clock was misjudged.
                 Reply::DeadlineExceeded { .. } if !attempts.remaining().is_zero() => {}
                 Reply::DeadlineExceeded { .. } => return Err(attempts.indeterminate(None)),
             }
@@ -209,8 +211,8 @@ pub(crate) fn script_and_args(
     }
 }
 
-/// The arguments of the script by which several limiters decide one request, or a single one does. `progress` is what an
-/// earlier call of a peek returned for each limiter.
+/// The arguments of the script by which several limiters decide one request, or a single one does.
+/// `progress` is what an earlier call of a peek returned for each limiter.
 pub(crate) fn joint_args(
     call: &Call,
     now: Option<i64>,

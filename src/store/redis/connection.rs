@@ -1,7 +1,8 @@
 //! The connection to Redis: sends a command, and returns its answer or why there is none.
 //!
-//! A connection belongs to one runtime ([`per_runtime`]) and leads to the server that a [`resolver`] finds. It is
-//! replaced in the background as soon as it is unusable ([`link`]). The call decides what may be sent again.
+//! A connection belongs to one runtime ([`per_runtime`]) and leads to the server that a
+//! [`resolver`] finds. It is replaced in the background as soon as it is unusable ([`link`]). The
+//! call decides what may be sent again.
 
 mod address;
 #[cfg(feature = "cluster")]
@@ -181,8 +182,9 @@ impl Connection {
         Self::new(route, breakers)
     }
 
-    /// Connects to one server or primary, or to a cluster if several URLs are given or the server is part of one. A
-    /// client that needs no server starts as in an outage: its links go on trying.
+    /// Connects to one server or primary, or to a cluster if several URLs are given or the server
+    /// is part of one. A client that needs no server starts as in an outage: its links go on
+    /// trying.
     pub(super) async fn open(
         urls: &str,
         connecting: Connecting,
@@ -288,7 +290,8 @@ impl Connection {
         }
     }
 
-    /// Whether one server is known to have all keys; `key` is one that is in use. On a cluster they are in different slots.
+    /// Whether one server is known to have all keys; `key` is one that is in use. On a cluster they
+    /// are in different slots.
     pub(super) fn is_one_server(&self, key: &str) -> bool {
         match self.route() {
             Route::Server(server) => server.link().is_ok_and(|link| link.is_one_server(key)),
@@ -316,7 +319,8 @@ impl Connection {
         }
     }
 
-    /// The node of a cluster that holds a key, as far as is known; `None` where there is no cluster.
+    /// The node of a cluster that holds a key, as far as is known; `None` where there is no
+    /// cluster.
     #[cfg_attr(
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
@@ -329,7 +333,8 @@ impl Connection {
         }
     }
 
-    /// The way to that node, or to the one server; `None` over a connection that the application supplies.
+    /// The way to that node, or to the one server; `None` over a connection that the application
+    /// supplies.
     #[cfg_attr(
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
@@ -384,7 +389,8 @@ impl Connection {
         self.breakers.are_healthy()
     }
 
-    /// The breaker of the server that holds a key; `None` if no server is known, or outside a runtime.
+    /// The breaker of the server that holds a key; `None` if no server is known, or outside a
+    /// runtime.
     #[cfg_attr(
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
@@ -398,7 +404,8 @@ impl Connection {
         }
     }
 
-    /// The breakers of the servers that the current runtime has connections to, or any if it has none.
+    /// The breakers of the servers that the current runtime has connections to, or any if it has
+    /// none.
     pub(super) fn breakers(&self) -> Vec<Arc<Breaker>> {
         let links = match self.route() {
             Route::Server(server) => server.links.in_use(),
@@ -455,7 +462,8 @@ impl Connection {
         self.send_message(Message::Command(command), limits).await
     }
 
-    /// The same for a call of a script, which takes a second round trip where the server does not know it.
+    /// The same for a call of a script, which takes a second round trip where the server does not
+    /// know it.
     pub(super) async fn send_message(
         &self,
         message: Message<'_>,

@@ -1,8 +1,9 @@
-//! The scripts against the pure model: the same random steps through both, and after each the same answer and the same
-//! keys, members, scores and times to live.
+//! The scripts against the pure model: the same random steps through both, and after each the same
+//! answer and the same keys, members, scores and times to live.
 //!
-//! Time is passed in, so nothing sleeps. Times to live are counted by Redis's own clock: each one set here is a
-//! multiple of 1000 s that no other step of the case uses, and what is left of it, rounded up, is what was set.
+//! Time is passed in, so nothing sleeps. Times to live are counted by Redis's own clock: each one
+//! set here is a multiple of 1000 s that no other step of the case uses, and what is left of it,
+//! rounded up, is what was set.
 //!
 //! `MODEL_STEPS` sets the number of steps.
 

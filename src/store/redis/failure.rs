@@ -45,7 +45,8 @@ impl From<RedisError> for Failure {
 }
 
 impl Failure {
-    /// The code of the server's error, or the kind of error that it becomes where the server did not answer.
+    /// The code of the server's error, or the kind of error that it becomes where the server did
+    /// not answer.
     pub(super) fn kind(&self) -> &str {
         match self {
             Self::NoRuntime => "no_runtime",
@@ -64,7 +65,8 @@ pub(super) fn is_answered<T>(result: &Result<T, Failure>) -> bool {
     )
 }
 
-/// An answer that is an error, as `Err`. An answer that contains an error among others stays an answer.
+/// An answer that is an error, as `Err`. An answer that contains an error among others stays an
+/// answer.
 pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
     match answer {
         Value::ServerError(error) => Err(error.into()),
@@ -75,10 +77,12 @@ pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
 /// Errors that redis-rs does not name, of a command that did not run.
 const PASSING: [&str; 4] = ["BUSY", "NOREPLICAS", "READONLY", "UNBLOCKED"];
 
-/// What Valkey and Redis 7, and Redis 6, answer if the ACL refuses a command of a script. The code is generic.
+/// What Valkey and Redis 7, and Redis 6, answer if the ACL refuses a command of a script. The code
+/// is generic.
 const DENIED_IN_SCRIPT: [&str; 2] = ["ACL failure in script", "can't run this command"];
 
-/// Whether the server that answers with this error can no longer serve this client, while another connection can.
+/// Whether the server that answers with this error can no longer serve this client, while another
+/// connection can.
 pub(super) fn wants_another_connection(error: &RedisError) -> bool {
     let codes = ["READONLY", "MASTERDOWN", "UNBLOCKED", "NOAUTH"];
     codes.iter().any(|code| has_code(error, code))
@@ -101,7 +105,8 @@ pub(super) fn timed_out() -> RedisError {
     io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
 }
 
-/// Why a connection could not be set up this time, though a server was there: another attempt may succeed at once.
+/// Why a connection could not be set up this time, though a server was there: another attempt may
+/// succeed at once.
 #[derive(Debug)]
 struct NotYet {
     text: Option<&'static str>,
@@ -136,7 +141,8 @@ pub(super) fn of_set_up(error: RedisError) -> RedisError {
     io::Error::new(io::ErrorKind::ConnectionReset, lost).into()
 }
 
-/// The error of a connection to the primary that a Sentinel names: during a failover it may name the next one soon.
+/// The error of a connection to the primary that a Sentinel names: during a failover it may name
+/// the next one soon.
 pub(super) fn of_named_primary(error: RedisError) -> RedisError {
     if !error.is_io_error() || is_not_yet(&error) {
         return error;
@@ -220,7 +226,8 @@ pub(super) fn source_of(error: RedisError) -> Arc<dyn std::error::Error + Send +
     }
 }
 
-/// The source of the error of a call that the server has answered, though not with what became of it: it serves its clients.
+/// The source of the error of a call that the server has answered, though not with what became of
+/// it: it serves its clients.
 pub(super) fn source_of_answered(
     error: Option<RedisError>,
 ) -> Arc<dyn std::error::Error + Send + Sync> {

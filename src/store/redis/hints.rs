@@ -1,7 +1,8 @@
 //! A cache of hints on limiters that have no handle.
 //!
-//! A service that gets its limiter anew for each request makes a new [`super::limiter::RedisLimiter`] each time. A hint
-//! saves it an audit, and the second round trip that finds out the limiter's type.
+//! A service that gets its limiter anew for each request makes a new
+//! [`super::limiter::RedisLimiter`] each time. A hint saves it an audit, and the second round trip
+//! that finds out the limiter's type.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -21,7 +22,8 @@ pub(super) struct Hint {
     pub(super) rate_type: RateType,
 }
 
-/// By the hash of the name: if two names share a hash, a round trip or an audit is added or saved, and nothing else.
+/// By the hash of the name: if two names share a hash, a round trip or an audit is added or saved,
+/// and nothing else.
 #[derive(Debug, Default)]
 pub(super) struct HintCache {
     hasher: RandomState,

@@ -1,13 +1,13 @@
-//! The audit of a limiter with too many grants to sum in one call: in pages, with pauses, on the client's background
-//! thread.
+//! The audit of a limiter with too many grants to sum in one call: in pages, with pauses, on the
+//! client's background thread.
 //!
-//! Permits left + permits of all grants = rate. Clients change both by the same amount, except that a peer's retry or
-//! release changes only one of them. So once all grants are known at one time, their sum shows what was lost that way,
-//! whatever happens in the meantime: see [`AuditPages`].
+//! Permits left + permits of all grants = rate. Clients change both by the same amount, except that
+//! a peer's retry or release changes only one of them. So once all grants are known at one time,
+//! their sum shows what was lost that way, whatever happens in the meantime: see [`AuditPages`].
 //!
-//! Only one client at a time audits a limiter, and a client audits only one limiter at a time. An audit reads for at
-//! most the part of the time that [`PAUSE_PER_GRANT`] leaves it, so all clients together cost the server no more than
-//! that.
+//! Only one client at a time audits a limiter, and a client audits only one limiter at a time. An
+//! audit reads for at most the part of the time that [`PAUSE_PER_GRANT`] leaves it, so all clients
+//! together cost the server no more than that.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,8 @@ const PAUSE_PER_GRANT: Duration = Duration::from_micros(100);
 /// After an audit no other one begins for a tenth of the time that it took.
 const REST_PER_GRANT: Duration = Duration::from_micros(10);
 const SHORTEST_REST: Duration = Duration::from_secs(1);
-/// If the client of an audit is gone, the limiter is free for another client this long after its last call.
+/// If the client of an audit is gone, the limiter is free for another client this long after its
+/// last call.
 const LIFE: Duration = Duration::from_secs(10);
 
 /// What a call did.
@@ -202,7 +203,8 @@ async fn run(
     keys: &[&str],
     args: &Args,
 ) -> Option<Vec<Vec<u8>>> {
-    // A call whose answer was lost is not made again: the changes that it returned are lost with it.
+    // A call whose answer was lost is not made again: the changes that it returned are lost with
+    // it.
     let sending = script.run(&store.connection, keys, args, limits(store, Repeat::Never));
     let answer: Value = sending.await.ok()?;
     from_redis_value(answer).ok()

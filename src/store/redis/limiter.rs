@@ -1,5 +1,5 @@
-//! One limiter in Redis: turns each step into keys and arguments, parses the reply, and holds what the client remembers
-//! about the limiter.
+//! One limiter in Redis: turns each step into keys and arguments, parses the reply, and holds what
+//! the client remembers about the limiter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
@@ -32,15 +32,15 @@ use crate::window::{Answer, Condition, Expiry, Settlement};
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
     pub(super) keys: Arc<Keys>,
-    /// The limiter's type when it was last seen, and 2 before that. It decides which keys an acquire names; a wrong guess
-    /// costs a round trip.
+    /// The limiter's type when it was last seen, and 2 before that. It decides which keys an
+    /// acquire names; a wrong guess costs a round trip.
     seen_type: AtomicI64,
     /// The interval in ms that the last answer had; 0 before the first one.
     pub(super) interval: AtomicI64,
     audit: Audit,
     has_warned_of_clocks: AtomicBool,
-    /// How many attempts of the last acquire took too long: the first attempt of the next one gets as much time as the
-    /// last.
+    /// How many attempts of the last acquire took too long: the first attempt of the next one gets
+    /// as much time as the last.
     pub(super) late_attempts: AtomicU32,
 }
 
@@ -153,8 +153,8 @@ impl RedisLimiter {
         self.store.guarded(name, deadline, call).await
     }
 
-    /// `audited_rate` is the rate at which the grants were last audited; without one they are summed now if they are
-    /// few.
+    /// `audited_rate` is the rate at which the grants were last audited; without one they are
+    /// summed now if they are few.
     pub(super) async fn refund_audited(
         &self,
         grant: &Grant,

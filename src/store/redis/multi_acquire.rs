@@ -1,7 +1,7 @@
 //! Acquires on many limiters in one call (`lua/multi_acquire.lua`).
 //!
-//! Only decisions are taken from such a call. If the call was refused, as a whole or for one limiter, or if its flusher
-//! was dropped, the acquire is sent again alone, and has its own error.
+//! Only decisions are taken from such a call. If the call was refused, as a whole or for one
+//! limiter, or if its flusher was dropped, the acquire is sent again alone, and has its own error.
 
 use redis::RedisError;
 

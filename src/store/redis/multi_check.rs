@@ -1,7 +1,7 @@
 //! Decisions on many targets in one call (`lua/multi_check.lua`).
 //!
-//! Only calls share one whose decision takes the server the same time whatever was granted before: those that touch a few
-//! keys, and carry requests of equal cost. Others are sent alone.
+//! Only calls share one whose decision takes the server the same time whatever was granted before:
+//! those that touch a few keys, and carry requests of equal cost. Others are sent alone.
 
 use std::sync::Arc;
 

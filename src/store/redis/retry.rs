@@ -17,8 +17,8 @@ use crate::store::backoff::Backoff;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// After an answer that was lost with its connection: the server is there, but each connection may be lost after one
-/// call.
+/// After an answer that was lost with its connection: the server is there, but each connection may
+/// be lost after one call.
 const LONGEST_PAUSE_AFTER_LOSS: Duration = Duration::from_millis(50);
 
 /// Whether a call whose answer was lost may be sent again.
@@ -97,7 +97,8 @@ pub(super) struct Attempts<'a> {
     pub(super) number: u32,
     /// Why the server last refused an attempt.
     refusal: Option<RedisError>,
-    /// Whether the server has answered an attempt with something else than that it serves no client now.
+    /// Whether the server has answered an attempt with something else than that it serves no client
+    /// now.
     is_answered: bool,
 }
 
@@ -133,8 +134,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Makes one attempt, which ends at its deadline. Returns its answer, or `None` for another attempt, or the error
-    /// that ends the call.
+    /// Makes one attempt, which ends at its deadline. Returns its answer, or `None` for another
+    /// attempt, or the error that ends the call.
     pub(super) async fn step(
         &mut self,
         attempt: impl Future<Output = Result<Value, Failure>>,
@@ -160,7 +161,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Waits for the time of the next attempt. Returns the error that ends the call if there is none.
+    /// Waits for the time of the next attempt. Returns the error that ends the call if there is
+    /// none.
     async fn pause_after(&mut self, failure: Failure) -> Result<()> {
         let mut longest = LONGEST_PAUSE;
         let cause = match failure {

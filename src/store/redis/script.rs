@@ -1,4 +1,5 @@
-//! The Lua scripts and how one is run: by its hash, and by its source where the server does not know it.
+//! The Lua scripts and how one is run: by its hash, and by its source where the server does not
+//! know it.
 
 mod args;
 pub(crate) mod include;
@@ -66,7 +67,8 @@ macro_rules! script_of {
     };
 }
 
-/// The script that decides a list of requests by one algorithm; of RRateLimiter's the one that decides one request by several.
+/// The script that decides a list of requests by one algorithm; of RRateLimiter's the one that
+/// decides one request by several.
 pub(crate) fn of(algorithm: &str) -> &'static Script {
     policies!(script_of! { algorithm });
     &JOINT
@@ -130,7 +132,8 @@ impl Script {
         }
     }
 
-    /// One round trip where the server knows the script, or where there is no time for a second one.
+    /// One round trip where the server knows the script, or where there is no time for a second
+    /// one.
     pub(crate) async fn run(
         &self,
         connection: &Connection,

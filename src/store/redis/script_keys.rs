@@ -37,8 +37,8 @@ impl Keys {
         }
     }
 
-    /// The keys of an acquire: those of its type, those of the other type if it may set the limiter up, and last the key of
-    /// the call, if it has one.
+    /// The keys of an acquire: those of its type, those of the other type if it may set the limiter
+    /// up, and last the key of the call, if it has one.
     pub(crate) fn of_acquire<'a>(
         &'a self,
         rate_type: RateType,

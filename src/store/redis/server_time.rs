@@ -1,15 +1,16 @@
 //! An estimate of the server's clock, from its answers.
 //!
-//! A call carries its deadline in the server's time, so that a call that was delayed on its way takes nothing. Every
-//! answer brings the server's time along and corrects the estimate. A wrong estimate costs one more round trip, but
-//! never a permit.
+//! A call carries its deadline in the server's time, so that a call that was delayed on its way
+//! takes nothing. Every answer brings the server's time along and corrects the estimate. A wrong
+//! estimate costs one more round trip, but never a permit.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The latest time that an answer is taken to mean: deadlines are computed from here without overflow.
+/// The latest time that an answer is taken to mean: deadlines are computed from here without
+/// overflow.
 const LATEST: i64 = 1 << 54;
 
 /// The answer to TIME in ms.
@@ -44,10 +45,11 @@ impl ServerTime {
         self.offset.load(Ordering::Relaxed) != UNKNOWN
     }
 
-    /// Learns from an answer that has just arrived. The server read its clock before the answer travelled, so the
-    /// answer is never ahead, but behind by its travel time. So a later estimate is adopted at once, and an earlier one
-    /// by an eighth: a busy machine that reads one answer late does not set the deadlines of its next calls too early,
-    /// and a server's clock that was set back is soon known.
+    /// Learns from an answer that has just arrived. The server read its clock before the answer
+    /// travelled, so the answer is never ahead, but behind by its travel time. So a later estimate
+    /// is adopted at once, and an earlier one by an eighth: a busy machine that reads one answer
+    /// late does not set the deadlines of its next calls too early, and a server's clock that was
+    /// set back is soon known.
     pub(super) fn learn(&self, server_millis: i64) {
         let reported = server_millis.clamp(0, LATEST) - self.local_millis();
         let known = self.offset.load(Ordering::Relaxed);

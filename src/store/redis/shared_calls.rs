@@ -1,16 +1,17 @@
 //! Calls on different keys that are sent as one.
 //!
-//! A call costs the server about as much as the decision that it is for. So while many calls of a kind are in flight on a
-//! runtime, the next ones are not sent one by one. They join the pending batch. A part that no longer fits into one call
-//! sends those before it, and a task, the flusher, sends the rest when the runtime polls it. Each [part](Part) is decided
-//! separately. No call waits for the answer to another one, and while few are in flight each is sent directly, without a
+//! A call costs the server about as much as the decision that it is for. So while many calls of a
+//! kind are in flight on a runtime, the next ones are not sent one by one. They join the pending
+//! batch. A part that no longer fits into one call sends those before it, and a task, the flusher,
+//! sends the rest when the runtime polls it. Each [part](Part) is decided separately. No call waits
+//! for the answer to another one, and while few are in flight each is sent directly, without a
 //! task. Parts are sent in the order in which they joined.
 //!
-//! Each runtime has its own batch, so that no call waits for another runtime to be polled. A call that moves to another
-//! runtime joins the batch there, and outside of all runtimes none.
+//! Each runtime has its own batch, so that no call waits for another runtime to be polled. A call
+//! that moves to another runtime joins the batch there, and outside of all runtimes none.
 //!
-//! Only a connection that leads to one server carries such calls ([`super::connection`]). On a cluster the keys are in
-//! different slots, so nothing is shared there.
+//! Only a connection that leads to one server carries such calls ([`super::connection`]). On a
+//! cluster the keys are in different slots, so nothing is shared there.
 
 mod batch;
 mod sender;
@@ -74,7 +75,8 @@ pub(crate) struct PartReply {
 /// The outcome of a part of a shared call.
 pub(crate) enum SharedReply {
     Answered(Result<PartReply, Failure>),
-    /// The call, or this part, was refused and did nothing: it must be sent again alone, and has its own error.
+    /// The call, or this part, was refused and did nothing: it must be sent again alone, and has
+    /// its own error.
     Refused,
 }
 
@@ -132,7 +134,8 @@ impl<P: Part> SharedCalls<P> {
         })
     }
 
-    /// Sends the pending batch now if it has such a part, which a call that is sent next must not overtake.
+    /// Sends the pending batch now if it has such a part, which a call that is sent next must not
+    /// overtake.
     pub(super) async fn send_before(&self, is_such: impl Fn(&P) -> bool) {
         let Ok(batch) = self.batches.current(RuntimeParts::default) else {
             return; // nothing is sent outside of a runtime
@@ -142,7 +145,8 @@ impl<P: Part> SharedCalls<P> {
         }
     }
 
-    /// Sends a part with others, and waits until its deadline at most. `None` if no answer came: it may have run.
+    /// Sends a part with others, and waits until its deadline at most. `None` if no answer came: it
+    /// may have run.
     pub(super) async fn send(
         &self,
         part: P,
@@ -190,7 +194,8 @@ impl<P: Part> SharedCallFlusher<P> {
     }
 }
 
-/// Sends the entries as one call, and leaves their answers to a task. Ready when it is first polled.
+/// Sends the entries as one call, and leaves their answers to a task. Ready when it is first
+/// polled.
 async fn send_now<P: Part>(sender: &Arc<Sender>, entries: Vec<PendingPart<P>>) {
     let mut sending = Box::pin(Arc::clone(sender).send(entries));
     let is_sent = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context)));

@@ -1,4 +1,5 @@
-//! Calls that are not sent: acquires that wait for a connection are not noted as ones that may have run.
+//! Calls that are not sent: acquires that wait for a connection are not noted as ones that may have
+//! run.
 
 use std::task::{Context, Waker};
 

@@ -1,5 +1,5 @@
-//! A store for interleavings: a [`Ledger`], with other threads between every two of its steps. A thread of the test
-//! runs its background work.
+//! A store for interleavings: a [`Ledger`], with other threads between every two of its steps. A
+//! thread of the test runs its background work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -78,7 +78,8 @@ impl Scene {
         self.queue.permits_freed();
     }
 
-    /// Keeps a runtime going until all is done: other callers may depend on calls that its driver makes.
+    /// Keeps a runtime going until all is done: other callers may depend on calls that its driver
+    /// makes.
     pub(super) fn see_it_out(&self, participant: &Participant) {
         self.busy.fetch_sub(1, Ordering::Relaxed);
         participant.turn_until("the end", || self.is_over());

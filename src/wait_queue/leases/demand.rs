@@ -22,7 +22,8 @@ struct Granted {
     times: u64,
 }
 
-/// The demand of a slice is judged when this part of it has passed, at the earliest: so leases grow fourfold at most.
+/// The demand of a slice is judged when this part of it has passed, at the earliest: so leases grow
+/// fourfold at most.
 const SHORTEST_PART: f64 = 0.25;
 
 /// More than the demand, as it is not even.

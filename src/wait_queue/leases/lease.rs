@@ -1,8 +1,9 @@
 //! One lease: permits of the store that this process may use until the lease ends.
 //!
-//! The permits are divided into stripes. A thread takes from its own one, so that threads seldom contend. The lock of a
-//! stripe is held while the clock is read and the permits are taken. So none is taken of a lease that has ended or is
-//! closed, and the last use is known when the lease is closed.
+//! The permits are divided into stripes. A thread takes from its own one, so that threads seldom
+//! contend. The lock of a stripe is held while the clock is read and the permits are taken. So none
+//! is taken of a lease that has ended or is closed, and the last use is known when the lease is
+//! closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,7 +17,8 @@ use crate::window::{Answer, SetUp};
 
 const STRIPES: usize = 4;
 
-/// A time by two clocks of this process: one that never goes back, and one that goes on while the machine is suspended.
+/// A time by two clocks of this process: one that never goes back, and one that goes on while the
+/// machine is suspended.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::wait_queue) struct Moment {
     pub(in crate::wait_queue) at: Instant,
@@ -30,7 +32,8 @@ impl Moment {
         let lasts = Duration::from_millis(millis.max(0).unsigned_abs());
         let elapsed = now.at.saturating_duration_since(self.at);
         let left = lasts.saturating_sub(elapsed).as_millis() as i64;
-        // The parts of a millisecond in which it began and in which it is read may be up to one together.
+        // The parts of a millisecond in which it began and in which it is read may be up to one
+        // together.
         let left_by_wall = match now.wall.saturating_sub(self.wall) {
             0 => millis,
             passed @ 1.. => millis.saturating_sub(passed).saturating_sub(1),
@@ -66,7 +69,8 @@ impl Terms {
         self.sent.left_of(self.lasts, now)
     }
 
-    /// Whether the limiter had the settings of the requests that the lease is for, and no shorter interval than it is planned for.
+    /// Whether the limiter had the settings of the requests that the lease is for, and no shorter
+    /// interval than it is planned for.
     pub(super) fn suits_limiter(&self) -> bool {
         let has =
             |it: SetUp| (it.settings.rate, it.settings.interval) == (self.rate, self.interval);
@@ -182,7 +186,8 @@ impl Lease {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    /// Takes permits. Returns whether the lease needs attention then, or `None` if it has too few or has ended.
+    /// Takes permits. Returns whether the lease needs attention then, or `None` if it has too few
+    /// or has ended.
     #[inline]
     pub(super) fn take(&self, permits: u32, clock: impl Fn() -> Moment) -> Option<bool> {
         let own = number_of_thread();
@@ -213,8 +218,9 @@ impl Lease {
         self.take_of_all(permits, clock)
     }
 
-    /// Whether a step is due, after permits were taken of a stripe that has so many left. Those of other threads, which change all
-    /// the time, are read only where they matter: together there are no fewer.
+    /// Whether a step is due, after permits were taken of a stripe that has so many left. Those of
+    /// other threads, which change all the time, are read only where they matter: together there
+    /// are no fewer.
     fn needs_attention(&self, left: u32, early: i64) -> bool {
         let is_low = || left <= self.terms.low && self.left() <= self.terms.low;
         let is_due = !self.is_due() && (early <= self.terms.late || is_low());
@@ -273,7 +279,8 @@ impl Lease {
         !uses.is_closed
     }
 
-    /// From here on nobody takes permits of it. Returns what they were used for; `None` if it was closed before.
+    /// From here on nobody takes permits of it. Returns what they were used for; `None` if it was
+    /// closed before.
     pub(super) fn close(&self) -> Option<Used> {
         let mut all = self.lock_all();
         if all[0].is_closed {

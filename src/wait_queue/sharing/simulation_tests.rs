@@ -189,7 +189,8 @@ fn processes_with_backlogs_get_like_parts_and_waste_little() {
     }
 }
 
-/// The first 20 s, when none of them knows of the others at first. The last one's callers want so many permits each.
+/// The first 20 s, when none of them knows of the others at first. The last one's callers want so
+/// many permits each.
 #[test]
 fn of_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
     for (count, permits) in [(2_u64, 1), (2, 2), (2, 3), (3, 1), (3, 2)] {
@@ -201,7 +202,8 @@ fn of_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
     }
 }
 
-/// The same on a machine on which they wake up too late for the others' permits, or for those that were left to them.
+/// The same on a machine on which they wake up too late for the others' permits, or for those that
+/// were left to them.
 #[test]
 fn on_a_busy_machine_each_gets_a_part_and_none_waits_for_long() {
     for (count, permits) in [(2_u64, 1), (2, 2), (2, 3), (3, 1), (3, 2)] {
@@ -266,7 +268,8 @@ impl FirstSeconds {
     }
 }
 
-/// The calls of both take equally long. So one of them is always the first to find what comes back at once.
+/// The calls of both take equally long. So one of them is always the first to find what comes back
+/// at once.
 #[test]
 fn one_that_is_granted_nothing_goes_before_one_that_is_alone() {
     for permits in [1, 3, 5, 10] {
@@ -284,7 +287,8 @@ fn one_that_is_granted_nothing_goes_before_one_that_is_alone() {
     }
 }
 
-/// Redisson's threads wake up at a tick of 100 ms, when the oldest permits are back, and take all there is.
+/// Redisson's threads wake up at a tick of 100 ms, when the oldest permits are back, and take all
+/// there is.
 #[test]
 fn it_gets_and_leaves_a_quarter_beside_one_that_takes_all_every_100_ms() {
     for phase in 0..100 {

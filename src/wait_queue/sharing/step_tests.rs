@@ -212,8 +212,8 @@ fn the_first_probes_are_an_interval_apart_or_half_of_one_after_a_smaller() {
     );
 }
 
-/// Asserts how many ms after a probe the next one follows. A pause is that of an interval in ms, a rate, the size of the
-/// probe, and how many permits it left.
+/// Asserts how many ms after a probe the next one follows. A pause is that of an interval in ms, a
+/// rate, the size of the probe, and how many permits it left.
 fn assert_pauses(has_probed: bool, pauses: &[(u64, i64, i64, i64, u128)]) {
     let now = Instant::now();
     for &(interval, rate, probe, held, pause) in pauses {

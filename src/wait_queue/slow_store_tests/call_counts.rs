@@ -5,7 +5,8 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 const RATE: u32 = 100;
 
-/// The permits of a fresh limiter are there at once, or come back one by one. The limiter may have other clients or not.
+/// The permits of a fresh limiter are there at once, or come back one by one. The limiter may have
+/// other clients or not.
 async fn calls_of_a_thousand(one_by_one: bool, may_have_peers: bool) -> usize {
     let store = SlowStore::new();
     store

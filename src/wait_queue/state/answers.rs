@@ -29,8 +29,8 @@ pub(in crate::wait_queue) struct Answered<'a> {
 pub(in crate::wait_queue) struct Rest {
     /// Permits that were granted and have no owner.
     pub(in crate::wait_queue) permits: u32,
-    /// Whether the store must reclaim the call: other drivers make it too, and what it is granted for them has no
-    /// owner.
+    /// Whether the store must reclaim the call: other drivers make it too, and what it is granted
+    /// for them has no owner.
     pub(in crate::wait_queue) is_reclaimed: bool,
 }
 
@@ -41,8 +41,9 @@ impl State {
         // The grants of one call fit a u32.
         let taken = call.requests.taken(answer) as u32;
         let Some(in_flight) = self.in_flight.take_if(|it| Arc::ptr_eq(&it.call, call)) else {
-            // Another driver has answered it, or all of its waiters have left. If its score is that of the grant that
-            // was delivered, it is that grant. Otherwise it was granted once more, after the first grant had come back.
+            // Another driver has answered it, or all of its waiters have left. If its score is that
+            // of the grant that was delivered, it is that grant. Otherwise it was granted once
+            // more, after the first grant had come back.
             let is_delivered = call.granted_at() == Some(answer.score);
             return Rest {
                 permits: if is_delivered { 0 } else { taken },
@@ -81,7 +82,8 @@ impl State {
         // It may not include what came free in the meantime.
         self.known = known.filter(|_| in_flight.freed == self.freed);
         if self.drivers.len() > 1 {
-            // The other drivers sleep until they would take the call over; the next call may be due before that.
+            // The other drivers sleep until they would take the call over; the next call may be due
+            // before that.
             self.notify_drivers();
         }
         Rest {
@@ -90,8 +92,8 @@ impl State {
         }
     }
 
-    /// Notes what the answer to a call with this set-up says, if it was exact. It may count permits that are about to come
-    /// back, if a waiter has left the call in flight.
+    /// Notes what the answer to a call with this set-up says, if it was exact. It may count permits
+    /// that are about to come back, if a waiter has left the call in flight.
     pub(in crate::wait_queue) fn note(
         &mut self,
         observed: Option<Observed>,
@@ -148,7 +150,8 @@ impl State {
         })
     }
 
-    /// Gives what fits of a grant made just now to the front of the queue; returns how much that is.
+    /// Gives what fits of a grant made just now to the front of the queue; returns how much that
+    /// is.
     fn hand_off(
         &mut self,
         spare: u32,
@@ -158,7 +161,8 @@ impl State {
     ) -> u32 {
         let mut used = 0;
         loop {
-            // A waiter leaves in one step of the state, so that the head stays until it has its grant.
+            // A waiter leaves in one step of the state, so that the head stays until it has its
+            // grant.
             self.remove_gone_head();
             let Some(head) = self.waiters.pop_front() else {
                 return used;
@@ -173,7 +177,8 @@ impl State {
         }
     }
 
-    /// Gives the front of the queue what `take` has for it, in order. Those of a call in flight or of a first try come first.
+    /// Gives the front of the queue what `take` has for it, in order. Those of a call in flight or
+    /// of a first try come first.
     pub(in crate::wait_queue) fn serve_front(
         &mut self,
         now: Instant,
@@ -198,8 +203,8 @@ impl State {
         }
     }
 
-    /// A call has failed: its waiters get the error, or keep their places. Returns whether the store must reclaim it, as in
-    /// [`Rest`].
+    /// A call has failed: its waiters get the error, or keep their places. Returns whether the
+    /// store must reclaim it, as in [`Rest`].
     pub(in crate::wait_queue) fn failed(
         &mut self,
         call: &Arc<AcquireCall>,

@@ -8,7 +8,8 @@ use super::{State, Waiter};
 use crate::window::SetUp;
 
 impl State {
-    /// A caller arrives that is about to wait. Fails with the number of waiters if there are `max` already.
+    /// A caller arrives that is about to wait. Fails with the number of waiters if there are `max`
+    /// already.
     pub(in crate::wait_queue) fn arrive(
         &mut self,
         max: usize,
@@ -30,7 +31,8 @@ impl State {
         self.dismiss();
     }
 
-    /// Counts one more waiter, or returns the number of waiters as `Err` if there are `max` already.
+    /// Counts one more waiter, or returns the number of waiters as `Err` if there are `max`
+    /// already.
     pub(super) fn admit(&mut self, max: usize) -> Result<(), usize> {
         if self.admitted >= max {
             return Err(self.admitted);
@@ -48,8 +50,9 @@ impl State {
         self.admitted
     }
 
-    /// The least time that a request for this many permits waits behind the queue. With `until`, waiters that give up
-    /// by then are not counted: their permits may be left to it. `None` if that is unknown, or the permits exceed the rate.
+    /// The least time that a request for this many permits waits behind the queue. With `until`,
+    /// waiters that give up by then are not counted: their permits may be left to it. `None` if
+    /// that is unknown, or the permits exceed the rate.
     pub(in crate::wait_queue) fn shortest_wait(
         &self,
         request: &Waits,

@@ -1,10 +1,12 @@
-//! A waiter that finds the queue empty first makes a request of its own. In the meantime the queue makes no call, so
-//! that nobody overtakes this waiter, unless its first try makes no progress. Callers that were served together ask again
-//! together: they join the queue, whose driver is about to make a call for them all.
+//! A waiter that finds the queue empty first makes a request of its own. In the meantime the queue
+//! makes no call, so that nobody overtakes this waiter, unless its first try makes no progress.
+//! Callers that were served together ask again together: they join the queue, whose driver is about
+//! to make a call for them all.
 //!
-//! If that is not answered for long, and another waiter has joined, the first one joins the queue at its place. It keeps
-//! its request, whose late answer serves it while it is the first in the queue. So nobody makes a first try before another
-//! one's is over, and no late answer overtakes anybody.
+//! If that is not answered for long, and another waiter has joined, the first one joins the queue
+//! at its place. It keeps its request, whose late answer serves it while it is the first in the
+//! queue. So nobody makes a first try before another one's is over, and no late answer overtakes
+//! anybody.
 
 use std::time::Duration;
 
@@ -24,7 +26,8 @@ pub(super) struct FirstTry {
     followed: Option<oneshot::Sender<()>>,
 }
 
-/// The part of the longest hold-up in which the caller of a first try joins the queue, once it has been held up for long.
+/// The part of the longest hold-up in which the caller of a first try joins the queue, once it has
+/// been held up for long.
 pub(in crate::wait_queue) fn time_to_join(longest_hold_up: Duration) -> Duration {
     longest_hold_up / 5
 }
@@ -50,8 +53,8 @@ impl State {
         is_first
     }
 
-    /// A waiter that makes no first try joins. If another one's is in flight, its caller learns of that only then, and has the
-    /// time to join before it.
+    /// A waiter that makes no first try joins. If another one's is in flight, its caller learns of
+    /// that only then, and has the time to join before it.
     pub(super) fn leave_time_to_join(&mut self, now: Instant) {
         let longest = self.response_timeout.longest_hold_up(Duration::ZERO);
         if let Some(other) = &mut self.first_try
@@ -62,7 +65,8 @@ impl State {
         }
     }
 
-    /// A first try takes long. Returns what tells its caller that another waiter has joined; `None` if one has.
+    /// A first try takes long. Returns what tells its caller that another waiter has joined; `None`
+    /// if one has.
     pub(in crate::wait_queue) fn watch_first_try(
         &mut self,
         sequence: u64,

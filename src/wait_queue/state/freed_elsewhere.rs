@@ -1,8 +1,9 @@
 //! Permits that other clients have freed, as the store tells: when to ask for them.
 //!
-//! A message only makes the next call sooner. So a wrong one costs a call, and a lost one costs the time until the queue
-//! asks anyway. After a call that a message caused and that was granted nothing, the next one is not made for a pause
-//! that doubles each time: of many clients that one message wakes, most ask in vain, and anybody may send messages.
+//! A message only makes the next call sooner. So a wrong one costs a call, and a lost one costs the
+//! time until the queue asks anyway. After a call that a message caused and that was granted
+//! nothing, the next one is not made for a pause that doubles each time: of many clients that one
+//! message wakes, most ask in vain, and anybody may send messages.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ pub(super) struct FreedElsewhere {
     available: i64,
     /// When the call for them is due.
     due: Option<Instant>,
-    /// How much later than a message a call is made, so that those who were granted less are served first.
+    /// How much later than a message a call is made, so that those who were granted less are served
+    /// first.
     delay: Duration,
     /// The pause after a call, and its end.
     pause: Duration,

@@ -1,9 +1,10 @@
 //! The call in flight: its waiters, its drivers, and what happens to it when a runtime shuts down.
 //!
-//! **Hold-ups.** A call or a first try that makes no progress holds up others for half of the time that is left at most: its
-//! runtime may not be polled, and then the store answers them. So a driver that takes a call over has time for it, however
-//! many drivers had it before. The call of waiters that were held up gets that much less time, so that each learns within
-//! one response timeout that the store is silent.
+//! **Hold-ups.** A call or a first try that makes no progress holds up others for half of the time
+//! that is left at most: its runtime may not be polled, and then the store answers them. So a
+//! driver that takes a call over has time for it, however many drivers had it before. The call of
+//! waiters that were held up gets that much less time, so that each learns within one response
+//! timeout that the store is silent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,17 +25,20 @@ pub(super) struct InFlight {
     /// When a driver last took it.
     pub(super) given_at: Instant,
     pub(super) take_over_at: Instant,
-    /// For how long its waiters have waited for an answer, to this call or another one, when a driver last took it.
+    /// For how long its waiters have waited for an answer, to this call or another one, when a
+    /// driver last took it.
     pub(super) held_up: Duration,
-    /// How many drivers have taken it. The first answer counts; the other drivers may read theirs late, or never.
+    /// How many drivers have taken it. The first answer counts; the other drivers may read theirs
+    /// late, or never.
     pub(super) drivers: u32,
     /// The value of [`State::freed`] when it was sent.
     pub(super) freed: u64,
 }
 
 impl State {
-    /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call if the store must
-    /// reclaim it: no other driver will read its answer. A call that is no longer in flight has been reclaimed already.
+    /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call
+    /// if the store must reclaim it: no other driver will read its answer. A call that is no longer
+    /// in flight has been reclaimed already.
     pub(in crate::wait_queue) fn driver_lost(
         &mut self,
         runtime: runtime::Id,
@@ -76,8 +80,8 @@ pub(super) struct HeldUp {
 pub(super) struct ResponseTimeout(pub(super) Duration);
 
 impl ResponseTimeout {
-    /// The longest time for which a call or a first try without progress holds up others that have been held up for so
-    /// long before.
+    /// The longest time for which a call or a first try without progress holds up others that have
+    /// been held up for so long before.
     pub(super) fn longest_hold_up(self, held_up: Duration) -> Duration {
         longest_hold_up(self.0.saturating_sub(held_up))
     }

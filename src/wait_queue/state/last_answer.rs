@@ -1,9 +1,9 @@
-//! The store's last exact answer, for requests that are answered without a call: those whose denial is remembered, and
-//! waits that cannot be served in time.
+//! The store's last exact answer, for requests that are answered without a call: those whose denial
+//! is remembered, and waits that cannot be served in time.
 //!
-//! Whatever this client does that may change the limiter drops the answer. Until it is done no other answer is kept, and
-//! those of calls that are then in flight are discarded: see [`Sending`](super::super::remembered::Sending), which each such
-//! call passes.
+//! Whatever this client does that may change the limiter drops the answer. Until it is done no
+//! other answer is kept, and those of calls that are then in flight are discarded: see
+//! [`Sending`](super::super::remembered::Sending), which each such call passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use crate::window::SetUp;
 pub(in crate::wait_queue) struct LastAnswer {
     /// The calls under way that change the limiter.
     under_way: usize,
-    /// The settings that this client's calls last gave the limiter, if it has not changed the limiter otherwise since.
+    /// The settings that this client's calls last gave the limiter, if it has not changed the
+    /// limiter otherwise since.
     set_up: Option<SetUp>,
     /// Until when a change may still be made whose call was not answered.
     unsettled_until: Option<Instant>,
@@ -100,7 +101,8 @@ impl LastAnswer {
         self.published.publish(None);
     }
 
-    /// A call is about to be sent. Returns whether it changes the limiter: then [`over`](Self::over) must be called.
+    /// A call is about to be sent. Returns whether it changes the limiter: then
+    /// [`over`](Self::over) must be called.
     pub(in crate::wait_queue) fn begin(&mut self, effect: Effect) -> bool {
         self.may_keep_alive(effect);
         let changes = match effect {
@@ -119,7 +121,8 @@ impl LastAnswer {
         self.under_way -= 1;
     }
 
-    /// A call that gives the limiter these settings has been answered, and what it says is noted later.
+    /// A call that gives the limiter these settings has been answered, and what it says is noted
+    /// later.
     pub(in crate::wait_queue) fn has_set_up(&mut self, set_up: SetUp, sent: &mut Sent) {
         let is_current = self.published.is_current(sent);
         self.changed();
@@ -139,7 +142,8 @@ impl LastAnswer {
         }
     }
 
-    /// A call was not answered. If it `changes` the limiter, it may have done so, or do so until then.
+    /// A call was not answered. If it `changes` the limiter, it may have done so, or do so until
+    /// then.
     pub(in crate::wait_queue) fn unsettled(
         &mut self,
         effect: Effect,
@@ -197,7 +201,8 @@ impl LastAnswer {
         }
     }
 
-    /// Whether a call with this set-up gives the limiter other settings than this client's calls before.
+    /// Whether a call with this set-up gives the limiter other settings than this client's calls
+    /// before.
     fn is_changed_by(&self, set_up: Option<SetUp>) -> bool {
         let replacing = set_up.and_then(SetUp::replacing);
         replacing.is_some() && replacing != self.set_up

@@ -1,7 +1,7 @@
 //! The steps by which a waiter leaves; see `wait_queue/leaving.rs`.
 //!
-//! Leaving does not search the queue: only the head is removed at once, and another waiter when it reaches the front, or
-//! when more than half of the queue has left.
+//! Leaving does not search the queue: only the head is removed at once, and another waiter when it
+//! reaches the front, or when more than half of the queue has left.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ pub(in crate::wait_queue) enum Left {
     Nothing,
     /// Nobody waits for this call any more: the store must reclaim it.
     Abandoned(Arc<AcquireCall>),
-    /// Others, on runtimes that may never read the answer, wait for the call, which may have taken permits for this
-    /// waiter: the call in flight must be watched.
+    /// Others, on runtimes that may never read the answer, wait for the call, which may have taken
+    /// permits for this waiter: the call in flight must be watched.
     Unwatched,
 }
 
@@ -58,7 +58,8 @@ impl State {
         self.left += 1;
         if self.waiters.front().is_some_and(Waiter::is_gone) {
             self.remove_gone_head();
-            // The next waiter may fit where this one did not; without a next one the drivers are done.
+            // The next waiter may fit where this one did not; without a next one the drivers are
+            // done.
             self.notify_drivers();
         } else if self.left > self.waiters.len() / 2 {
             self.remove_gone();
@@ -66,9 +67,9 @@ impl State {
         Left::Nothing
     }
 
-    /// Ends a call in flight that some waiters have left, if no driver has taken it `since`: its driver has had the
-    /// time that a call takes. The remaining waiters return to the queue; their runtime made no progress, not the
-    /// store.
+    /// Ends a call in flight that some waiters have left, if no driver has taken it `since`: its
+    /// driver has had the time that a call takes. The remaining waiters return to the queue; their
+    /// runtime made no progress, not the store.
     pub(in crate::wait_queue) fn withdraw_overdue(&mut self, since: Instant) -> Watched {
         let in_flight = self.in_flight.as_ref();
         let Some(in_flight) = in_flight.filter(|it| it.is_left()) else {
@@ -96,7 +97,8 @@ impl State {
         Some(in_flight.call)
     }
 
-    /// Ends the waiting of all, now and later. Returns the call in flight, whose answer nobody waits for now.
+    /// Ends the waiting of all, now and later. Returns the call in flight, whose answer nobody
+    /// waits for now.
     pub(in crate::wait_queue) fn close(&mut self) -> Option<Arc<AcquireCall>> {
         self.is_closed = true;
         let (call, carried) = match self.in_flight.take() {

@@ -1,8 +1,9 @@
 //! When the limiter may expire, as far as this client has had a part in it.
 //!
-//! A limiter without a keep alive keeps the time to live that it has: one that `expire` has set, or that a keep alive has
-//! left. A call that gives the limiter settings extends such a one to its interval. The store's answers do not contain it.
-//! So they are relied upon until the earliest time at which the limiter may expire, and again after the latest.
+//! A limiter without a keep alive keeps the time to live that it has: one that `expire` has set, or
+//! that a keep alive has left. A call that gives the limiter settings extends such a one to its
+//! interval. The store's answers do not contain it. So they are relied upon until the earliest time
+//! at which the limiter may expire, and again after the latest.
 
 use std::time::Duration;
 
@@ -13,9 +14,11 @@ use crate::window::SetUp;
 
 #[derive(Default)]
 pub(super) struct Life {
-    /// The earliest and the latest time at which the limiter expires, if it has a time to live without a keep alive.
+    /// The earliest and the latest time at which the limiter expires, if it has a time to live
+    /// without a keep alive.
     ends: Option<(Instant, Instant)>,
-    /// The longest keep alive that this client has given the limiter, or may give it by a call under way.
+    /// The longest keep alive that this client has given the limiter, or may give it by a call
+    /// under way.
     keep_alive: Duration,
 }
 
@@ -68,7 +71,8 @@ impl Life {
         }
     }
 
-    /// The limiter got a time to live that ends at a time of the server's clock, which this client's clock does not tell.
+    /// The limiter got a time to live that ends at a time of the server's clock, which this
+    /// client's clock does not tell.
     pub(super) fn set_at_any_time(&mut self, made: &Made) {
         self.ends = Some((made.from, made.by + LATE));
     }
@@ -92,7 +96,8 @@ impl Life {
         self.ends = Some((before.0.min(earliest), before.1.max(latest)));
     }
 
-    /// Until when the answer to a call that was sent then is relied upon, if the limiter may expire.
+    /// Until when the answer to a call that was sent then is relied upon, if the limiter may
+    /// expire.
     pub(super) fn limit(&self, sent_at: Instant) -> Option<Instant> {
         let (earliest, latest) = self.ends?;
         (sent_at <= latest).then_some(earliest)

@@ -1,6 +1,8 @@
-//! What an exact answer of the store says about later requests: how many permits are left, and until when.
+//! What an exact answer of the store says about later requests: how many permits are left, and
+//! until when.
 //!
-//! Each field errs in favour of the requests. Times count from when the call was sent, which is before it was decided.
+//! Each field errs in favour of the requests. Times count from when the call was sent, which is
+//! before it was decided.
 
 use std::time::Duration;
 
@@ -34,7 +36,8 @@ pub(in crate::wait_queue) struct Observed {
 }
 
 impl Observed {
-    /// What an answer to these requests, received now, says; `None` if it does not say exactly what is available.
+    /// What an answer to these requests, received now, says; `None` if it does not say exactly what
+    /// is available.
     pub(in crate::wait_queue) fn by_answer(
         answer: &Answer,
         requests: &Requests,
@@ -127,8 +130,9 @@ impl Observed {
         now.saturating_duration_since(self.sent_at)
     }
 
-    /// The shortest time in which this many permits can be granted, unless others give permits back or raise the rate.
-    /// `None` if the answer is too old for a waiter to rely on, or the limiter may expire before.
+    /// The shortest time in which this many permits can be granted, unless others give permits back
+    /// or raise the rate. `None` if the answer is too old for a waiter to rely on, or the limiter
+    /// may expire before.
     pub(super) fn shortest_wait(&self, permits: u64, now: Instant) -> Option<Duration> {
         let age = self.age(now);
         if age > LONGEST_WAIT || self.lasts < self.until_first {

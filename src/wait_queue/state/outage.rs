@@ -13,7 +13,8 @@ use crate::error::Result;
 use crate::grant::Grant;
 use crate::store::AcquireCall;
 
-/// From a failed call to the next one for those who have kept their places: some calls fail at once.
+/// From a failed call to the next one for those who have kept their places: some calls fail at
+/// once.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// What the queue knows of an outage.
@@ -21,7 +22,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct Away {
     /// The last call failed, and the next one is not made before this time.
     retry_at: Option<Instant>,
-    /// A driver waits for the breaker. If it has asked a substitute in vain, it asks again at this time.
+    /// A driver waits for the breaker. If it has asked a substitute in vain, it asks again at this
+    /// time.
     paused: Option<Option<Instant>>,
 }
 
@@ -94,8 +96,8 @@ impl State {
         }
     }
 
-    /// Has substitutes serve waiters, in order, also those of a call that is silent, but none whose own runtime can call the
-    /// store. Returns when to ask again, if one was asked in vain.
+    /// Has substitutes serve waiters, in order, also those of a call that is silent, but none whose
+    /// own runtime can call the store. Returns when to ask again, if one was asked in vain.
     pub(in crate::wait_queue) fn ask_substitutes(
         &mut self,
         runtime: runtime::Id,

@@ -1,7 +1,7 @@
 //! What a step of the state sends to others: answers to waiters, and notifications of drivers.
 //!
-//! A step only collects it: delivering runs wakers, which are foreign code that may call the queue or panic. It is
-//! delivered after the lock is released.
+//! A step only collects it: delivering runs wakers, which are foreign code that may call the queue
+//! or panic. It is delivered after the lock is released.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! What the store observed last, which readers take without the lock of the state: a request that is denied from memory
-//! costs no lock, and neither does sending a call. What was dropped before a reader starts is not read any more.
+//! What the store observed last, which readers take without the lock of the state: a request that
+//! is denied from memory costs no lock, and neither does sending a call. What was dropped before a
+//! reader starts is not read any more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +21,8 @@ pub(in crate::wait_queue) struct Published {
 }
 
 impl Published {
-    /// A call that is sent now, while the store counts so many [`changes`](crate::store::LimiterStore::changes).
+    /// A call that is sent now, while the store counts so many
+    /// [`changes`](crate::store::LimiterStore::changes).
     pub(in crate::wait_queue) fn sent(&self, now: Instant, changes: u64) -> Sent {
         Sent {
             at: now,
@@ -48,8 +50,8 @@ impl Published {
         self.observed.load()
     }
 
-    /// What the store observed last, if requests with this set-up leave the limiter as it says, and the store counts so many
-    /// changes.
+    /// What the store observed last, if requests with this set-up leave the limiter as it says, and
+    /// the store counts so many changes.
     pub(super) fn observed(&self, set_up: Option<SetUp>, changes: u64) -> Option<Observed> {
         let observed = self.last()?;
         (observed.has_settings_of(set_up) && observed.is_after(changes)).then_some(observed)

@@ -1,9 +1,11 @@
-//! Random schedules over the queue's state: runtimes that stall and shut down, waiters that are polled late, move and
-//! leave, a store whose answers are late or lost, and other processes. After each step, no waiter that could be served
-//! waits, and waiters are served in order. At the end, callers that left keep nothing.
+//! Random schedules over the queue's state: runtimes that stall and shut down, waiters that are
+//! polled late, move and leave, a store whose answers are late or lost, and other processes. After
+//! each step, no waiter that could be served waits, and waiters are served in order. At the end,
+//! callers that left keep nothing.
 //!
-//! `SCHEDULES` sets the number of schedules, of up to 400 steps each, 500 by default. Each run has a random seed. A
-//! failed schedule is printed with the seed of its run; `SCHEDULES_SEED` repeats that run.
+//! `SCHEDULES` sets the number of schedules, of up to 400 steps each, 500 by default. Each run has
+//! a random seed. A failed schedule is printed with the seed of its run; `SCHEDULES_SEED` repeats
+//! that run.
 
 mod world;
 

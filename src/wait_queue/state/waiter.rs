@@ -31,7 +31,8 @@ pub(in crate::wait_queue) struct Waiter {
     /// The one that came first has the lowest.
     pub(super) sequence: u64,
     pub(super) answer: oneshot::Sender<Result<Grant>>,
-    /// Whether it left while its call was in flight. The same request may wait again by then, at the same place.
+    /// Whether it left while its call was in flight. The same request may wait again by then, at
+    /// the same place.
     pub(super) has_left: bool,
     pub(super) while_away: WhileAway,
     pub(super) queue_time: QueueTime,

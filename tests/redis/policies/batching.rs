@@ -26,8 +26,8 @@ async fn limiter(proxy: &Proxy, fixture: &Fixture, capacity: u32) -> PolicyLimit
     limiter
 }
 
-/// Requests of these costs, in order, while the first one's call is held: the others come together behind it. Their
-/// answers.
+/// Requests of these costs, in order, while the first one's call is held: the others come together
+/// behind it. Their answers.
 async fn behind_a_held_call(
     proxy: &mut Proxy,
     limiter: &PolicyLimiter<TokenBucket>,

@@ -1,4 +1,5 @@
-//! On a cluster the keys of a target must be in one slot, and those of a joint decision may be in several.
+//! On a cluster the keys of a target must be in one slot, and those of a joint decision may be in
+//! several.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

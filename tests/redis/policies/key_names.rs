@@ -1,4 +1,5 @@
-//! The names of targets in Redis: ordinary keys are unchanged, others are escaped so that no two collide.
+//! The names of targets in Redis: ordinary keys are unchanged, others are escaped so that no two
+//! collide.
 
 use redisson_rate_limiter::{FixedWindow, Rate};
 

@@ -49,7 +49,8 @@ async fn the_keys_are_the_requests_in_the_bucket_and_the_last_outflow() {
     assert_lives_for(&mut fixture, BUCKET, 40_000, first).await;
     assert_lives_for(&mut fixture, START, 40_000, first).await;
 
-    // Within the unit only the requests are written, and what is left of the time's key is extended if it is too short.
+    // Within the unit only the requests are written, and what is left of the time's key is extended
+    // if it is too short.
     fixture.run(&["PEXPIRE", START, "5000"]).await;
     let since = Instant::now();
     fixture.at(1_700_000_001_123);

@@ -1,4 +1,5 @@
-//! The lock that a penalty sets: its key, its time, and that nothing else is written while it is there.
+//! The lock that a penalty sets: its key, its time, and that nothing else is written while it is
+//! there.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! PenaltyTokenBucket's three strings: what they hold, how long they live, what a peer leaves in them.
+//! PenaltyTokenBucket's three strings: what they hold, how long they live, what a peer leaves in
+//! them.
 
 use std::time::Instant;
 

@@ -1,4 +1,5 @@
-//! A decision costs one round trip: the first one of a key, one that changes its rate, one of several limiters.
+//! A decision costs one round trip: the first one of a key, one that changes its rate, one of
+//! several limiters.
 
 use redisson_rate_limiter::{
     Decision, Error, FixedWindow, Granted, Rate, RedissonClient, TokenBucket,

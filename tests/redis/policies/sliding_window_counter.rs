@@ -1,4 +1,5 @@
-//! A sliding window is the start of its first period and a counter a period, as the library it comes from has them.
+//! A sliding window is the start of its first period and a counter a period, as the library it
+//! comes from has them.
 
 use redisson_rate_limiter::SlidingWindowCounter;
 

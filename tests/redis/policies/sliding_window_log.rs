@@ -1,4 +1,5 @@
-//! A sliding log is a zset with a member for each unit of cost, scored with its time, as the commands in circulation have it.
+//! A sliding log is a zset with a member for each unit of cost, scored with its time, as the
+//! commands in circulation have it.
 
 use redis::AsyncCommands;
 use redisson_rate_limiter::SlidingWindowLog;
@@ -61,7 +62,8 @@ async fn a_grant_drops_what_is_over_and_a_denial_writes_nothing() {
 #[tokio::test]
 async fn a_peers_log_is_taken_over_each_id_counting_1() {
     let mut fixture = Fixture::start().await;
-    // The last two begin with what could be a length, and are as long as that says; the one before carries no cost.
+    // The last two begin with what could be a length, and are as long as that says; the one before
+    // carries no cost.
     let ids: [&[u8]; 6] = [
         b"1000",
         b"",

@@ -5,8 +5,8 @@ use serde_json::Value as Json;
 use super::moment::at_start;
 use super::{form, is_form};
 
-/// The bytes of an argument: a text, or `{"hex": …}`; `{"member": {"id", "permits"}}`; `{"doubles": […]}`, packed, null for
-/// NaN; a number in digits.
+/// The bytes of an argument: a text, or `{"hex": …}`; `{"member": {"id", "permits"}}`; `{"doubles":
+/// […]}`, packed, null for NaN; a number in digits.
 pub fn bytes(value: &Json, start: i64) -> Vec<u8> {
     if let Some(text) = value.as_str() {
         return text.as_bytes().to_vec();

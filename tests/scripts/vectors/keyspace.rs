@@ -1,8 +1,8 @@
 //! The keys of a case: each with its type, its value, and its time to live in ms where it has one.
 //!
-//! A grant of a sorted set is `{"score", "id", "permits"}`, any other member `{"score", "bytes"}`. The grants
-//! `{"grants": [first, last], "score", "step", "permits"}` have their numbers in 16 digits as ids, and the scores
-//! score + number * step.
+//! A grant of a sorted set is `{"score", "id", "permits"}`, any other member `{"score", "bytes"}`.
+//! The grants `{"grants": [first, last], "score", "step", "permits"}` have their numbers in 16
+//! digits as ids, and the scores score + number * step.
 
 use std::collections::BTreeMap;
 

@@ -1,14 +1,15 @@
 //! Numbers that depend on the server's clock.
 //!
-//! `{"start": n}` is n ms after the time before the keys are written, `{"now": n}` n ms after the time of the call, and
-//! `{"left": n}` is n less the ms between the two.
+//! `{"start": n}` is n ms after the time before the keys are written, `{"now": n}` n ms after the
+//! time of the call, and `{"left": n}` is n less the ms between the two.
 
 use redis::aio::MultiplexedConnection;
 use serde_json::Value as Json;
 
 use super::{form, is_form};
 
-/// What times to live end in, by the thousand: a few of them are a little longer than the time that they are for.
+/// What times to live end in, by the thousand: a few of them are a little longer than the time that
+/// they are for.
 const ENDINGS: [i64; 3] = [0, 10, 16];
 
 /// The server's time, in ms, before the keys were written and after all was read.

@@ -1,7 +1,8 @@
 //! What a script returned, and how a case writes it.
 //!
-//! An integer is a number and nil is null, an array is an array, an error is `{"error": …}`. A string is a text or
-//! `{"hex": …}`; one of little-endian doubles is `{"doubles": […]}`, with the word behind them as `"word"`.
+//! An integer is a number and nil is null, an array is an array, an error is `{"error": …}`. A
+//! string is a text or `{"hex": …}`; one of little-endian doubles is `{"doubles": […]}`, with the
+//! word behind them as `"word"`.
 
 use redis::{RedisResult, Value};
 use serde_json::Value as Json;

@@ -21,15 +21,17 @@ pub struct Limit<'a> {
     pub available_in: Option<Duration>,
     /// The time until all of it is available again.
     pub reset: Option<Duration>,
-    /// What is counted: `qu`. Requests, unless it is set; the draft also has `content-bytes` and `concurrent-requests`.
+    /// What is counted: `qu`. Requests, unless it is set; the draft also has `content-bytes` and
+    /// `concurrent-requests`.
     pub unit: Option<Cow<'a, str>>,
-    /// Whose limit it is: `pk`. It is sent to the client, so it must not hold a secret or the name of another client.
+    /// Whose limit it is: `pk`. It is sent to the client, so it must not hold a secret or the name
+    /// of another client.
     pub partition_key: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> Limit<'a> {
-    /// The limit of the limiter `name` after a decision. `None` if the decision does not know the limit, because a
-    /// [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) made it.
+    /// The limit of the limiter `name` after a decision. `None` if the decision does not know the
+    /// limit, because a [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) made it.
     ///
     /// ```
     /// use redisson_rate_limiter::{Decision, Granted, Quota};

@@ -20,15 +20,17 @@ const TRIOS: [[HeaderName; 3]; 2] = [
     [X_LIMIT, X_REMAINING, X_RESET],
 ];
 
-/// A number of seconds from which on `X-RateLimit-Reset` is a point in time, as some servers have it: 2001.
+/// A number of seconds from which on `X-RateLimit-Reset` is a point in time, as some servers have
+/// it: 2001.
 const POINT_IN_TIME: u64 = 1_000_000_000;
 /// The same in ms.
 const POINT_IN_MILLIS: u64 = 1000 * POINT_IN_TIME;
 
-/// The limits that a response states, in any of the forms that [`Fields`](super::Fields) has, or by the fields `RateLimit-Limit`,
-/// `RateLimit-Remaining` and `RateLimit-Reset` of the draft's first versions. Empty if it states none, or malformed ones, which
-/// the draft wants ignored. `X-RateLimit-Reset` may be a number of seconds, or a point in time in seconds or milliseconds since
-/// 1970, which `now` is compared with. A fraction is rounded up.
+/// The limits that a response states, in any of the forms that [`Fields`](super::Fields) has, or by
+/// the fields `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of the draft's first
+/// versions. Empty if it states none, or malformed ones, which the draft wants ignored.
+/// `X-RateLimit-Reset` may be a number of seconds, or a point in time in seconds or milliseconds
+/// since 1970, which `now` is compared with. A fraction is rounded up.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -58,8 +60,9 @@ pub fn parse(headers: &HeaderMap, now: SystemTime) -> Vec<Limit<'static>> {
         .collect()
 }
 
-/// How long a client is to wait before its next request: what `Retry-After` says, or else the longest time until more is
-/// available of the limits that have nothing left. `None` if it need not wait.
+/// How long a client is to wait before its next request: what `Retry-After` says, or else the
+/// longest time until more is available of the limits that have nothing left. `None` if it need not
+/// wait.
 ///
 /// A server may state any time: bound what you wait for.
 ///

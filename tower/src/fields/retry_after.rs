@@ -19,8 +19,8 @@ pub fn retry_after(time: Duration) -> HeaderValue {
     HeaderValue::from(seconds_up(time))
 }
 
-/// The time that `Retry-After` states: seconds, of which a fraction is rounded up, or the time from `now` until a date. Zero if
-/// the date has passed, `None` if it is neither.
+/// The time that `Retry-After` states: seconds, of which a fraction is rounded up, or the time from
+/// `now` until a date. Zero if the date has passed, `None` if it is neither.
 ///
 /// ```
 /// use http::HeaderValue;

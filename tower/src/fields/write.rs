@@ -20,12 +20,14 @@ const T: &KeyRef = KeyRef::constant("t");
 const ROOM: usize = 64;
 
 impl Fields {
-    /// Adds the fields that state these limits, the strictest of which comes first. Several [`Ietf`](Self::Ietf) fields in
-    /// one response are one list, as the draft has it, so these are added to those that are there. Of the other forms a
-    /// response has one, and one that is there stays.
+    /// Adds the fields that state these limits, the strictest of which comes first. Several
+    /// [`Ietf`](Self::Ietf) fields in one response are one list, as the draft has it, so these are
+    /// added to those that are there. Of the other forms a response has one, and one that is there
+    /// stays.
     ///
-    /// A number is at most 999,999,999,999,999, as in every structured field. A window under a second is left out, because
-    /// the field has whole seconds; `t` is at most `w`, and `r` at most `q`. In a name, a character that is not printable ASCII becomes `_`.
+    /// A number is at most 999,999,999,999,999, as in every structured field. A window under a
+    /// second is left out, because the field has whole seconds; `t` is at most `w`, and `r` at most
+    /// `q`. In a name, a character that is not printable ASCII becomes `_`.
     ///
     /// ```
     /// use http::HeaderMap;
@@ -186,7 +188,8 @@ fn time(limit: &Limit<'_>) -> Option<u64> {
     Some(within_window(limit, limit.available_in.or(limit.reset)?))
 }
 
-/// `reset` of version 7: until all is available, but where nothing is left, until something is, for which a client waits.
+/// `reset` of version 7: until all is available, but where nothing is left, until something is, for
+/// which a client waits.
 fn reset(limit: &Limit<'_>) -> Option<u64> {
     match limit.reset {
         Some(reset) if limit.remaining > 0 => Some(within_window(limit, reset)),

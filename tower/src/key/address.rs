@@ -15,14 +15,16 @@ use super::of_request::field_name;
 
 /// The client's address: an IPv4 address, or the network of an IPv6 address.
 ///
-/// A client can write any address into `X-Forwarded-For` and `Forwarded`; each proxy then adds the address
-/// that it was asked from at the end. So the list is read from its right end, and only as far as proxies that are trusted
-/// have written it: what a client has forged stands further left and is never read.
+/// A client can write any address into `X-Forwarded-For` and `Forwarded`; each proxy then adds the
+/// address that it was asked from at the end. So the list is read from its right end, and only as
+/// far as proxies that are trusted have written it: what a client has forged stands further left
+/// and is never read.
 ///
-/// The address of the connection is found in the request's extensions: a [`SocketAddr`] or [`IpAddr`], with the feature
-/// `axum` also a `ConnectInfo<SocketAddr>`, which axum adds if the service is made by
-/// `into_make_service_with_connect_info::<SocketAddr>()`; or [where you say](Self::with_peer). If it is missing, requests
-/// without an address share one key, `unknown`, and an event of `tracing` says so, once.
+/// The address of the connection is found in the request's extensions: a [`SocketAddr`] or
+/// [`IpAddr`], with the feature `axum` also a `ConnectInfo<SocketAddr>`, which axum adds if the
+/// service is made by `into_make_service_with_connect_info::<SocketAddr>()`; or [where you
+/// say](Self::with_peer). If it is missing, requests without an address share one key, `unknown`,
+/// and an event of `tracing` says so, once.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::key::{ClientAddress, Key};
@@ -74,8 +76,9 @@ impl ClientAddress {
         Self::behind_proxies(0)
     }
 
-    /// The address that the first of `count` proxies was asked from. Requests must not reach the service by fewer proxies,
-    /// or the client chooses its address. Where they can, use [`behind_networks`](Self::behind_networks).
+    /// The address that the first of `count` proxies was asked from. Requests must not reach the
+    /// service by fewer proxies, or the client chooses its address. Where they can, use
+    /// [`behind_networks`](Self::behind_networks).
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::ClientAddress;
@@ -92,8 +95,8 @@ impl ClientAddress {
         }
     }
 
-    /// The first address from the right that lies in none of these networks, such as `10.0.0.0/8` and `fd00::/8`, or that is
-    /// a single address.
+    /// The first address from the right that lies in none of these networks, such as `10.0.0.0/8`
+    /// and `fd00::/8`, or that is a single address.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::ClientAddress;
@@ -118,8 +121,8 @@ impl ClientAddress {
         })
     }
 
-    /// Reads the field `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of them is read: a proxy that writes the
-    /// one passes on what clients have written into the other.
+    /// Reads the field `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of them is
+    /// read: a proxy that writes the one passes on what clients have written into the other.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{ClientAddress, Key};
@@ -141,9 +144,10 @@ impl ClientAddress {
         }
     }
 
-    /// Reads the address from this field, in any case, instead of `X-Forwarded-For`: one that the nearest trusted proxy sets, such as
-    /// `CF-Connecting-IP`, `True-Client-IP` or `X-Real-IP`. A request that comes from elsewhere can set it too, so name
-    /// [whom to trust](Self::behind_networks).
+    /// Reads the address from this field, in any case, instead of `X-Forwarded-For`: one that the
+    /// nearest trusted proxy sets, such as `CF-Connecting-IP`, `True-Client-IP` or `X-Real-IP`. A
+    /// request that comes from elsewhere can set it too, so name [whom to
+    /// trust](Self::behind_networks).
     ///
     /// # Panics
     /// If it cannot be a field's name.
@@ -171,8 +175,8 @@ impl ClientAddress {
         }
     }
 
-    /// How many bits of an IPv6 address count, at most 128. The default is 64: a client usually has a network of that size, and
-    /// could use a new address for each request.
+    /// How many bits of an IPv6 address count, at most 128. The default is 64: a client usually has
+    /// a network of that size, and could use a new address for each request.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::ClientAddress;
@@ -204,8 +208,8 @@ impl ClientAddress {
         Self { peer, ..self }
     }
 
-    /// The client's address. An entry that is no address, such as `unknown`, ends what can be followed: the client is then
-    /// the proxy that wrote it.
+    /// The client's address. An entry that is no address, such as `unknown`, ends what can be
+    /// followed: the client is then the proxy that wrote it.
     fn address(&self, request: &Parts) -> Option<IpAddr> {
         let mut client = (self.peer)(request).map(|it| it.to_canonical());
         let mut before = self.forwarded.nearest_first(&request.headers);
@@ -244,7 +248,8 @@ impl Key for ClientAddress {
     }
 }
 
-/// A network of IPv4 addresses in the form of IPv6, such as `::ffff:10.0.0.0/104`, as one of IPv4: addresses are compared so.
+/// A network of IPv4 addresses in the form of IPv6, such as `::ffff:10.0.0.0/104`, as one of IPv4:
+/// addresses are compared so.
 fn canonical(network: IpNet) -> IpNet {
     let IpAddr::V4(address) = network.addr().to_canonical() else {
         return network;

@@ -6,8 +6,9 @@ use http::request::Parts;
 
 use super::Key;
 
-/// The key that a layer [by rules with an asynchronous key](crate::RateLimitLayer::by_rules_with_async_key) has found. A request for
-/// which there is none has no such key, and neither has one in another layer.
+/// The key that a layer [by rules with an asynchronous
+/// key](crate::RateLimitLayer::by_rules_with_async_key) has found. A request for which there is
+/// none has no such key, and neither has one in another layer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AsyncKey;
 

@@ -16,10 +16,11 @@ pub(super) enum Forwarded {
 }
 
 impl Forwarded {
-    /// The entries from the right, that of the nearest proxy first; `None` for one that is no address.
+    /// The entries from the right, that of the nearest proxy first; `None` for one that is no
+    /// address.
     ///
-    /// They are split at every comma, also in quotes: no address contains one, and a quote that a client has left open must
-    /// not hide what a proxy wrote behind it.
+    /// They are split at every comma, also in quotes: no address contains one, and a quote that a
+    /// client has left open must not hide what a proxy wrote behind it.
     pub(super) fn nearest_first(
         &self,
         headers: &HeaderMap,
@@ -43,8 +44,9 @@ impl Forwarded {
 
 /// The value of `for` in an element such as `for="[2001:db8::1]:4711";proto=https`.
 ///
-/// A proxy may also write the host that its client has chosen, as HAProxy does: `host="a;for=192.0.2.1;b";for=203.0.113.9`. Of an
-/// element that has several `for`, or a part of what was quoted, none is known to be the proxy's.
+/// A proxy may also write the host that its client has chosen, as HAProxy does:
+/// `host="a;for=192.0.2.1;b";for=203.0.113.9`. Of an element that has several `for`, or a part of
+/// what was quoted, none is known to be the proxy's.
 fn parameter_for(element: &str) -> Option<&str> {
     if !element.split(';').all(has_paired_quotes) {
         return None;

@@ -43,8 +43,8 @@ impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
     }
 }
 
-/// What [`Key::hashed`] makes of a key, such as to write it into a file of rules: the first 16 bytes of HMAC-SHA-256 with the secret,
-/// as hexadecimal digits.
+/// What [`Key::hashed`] makes of a key, such as to write it into a file of rules: the first 16
+/// bytes of HMAC-SHA-256 with the secret, as hexadecimal digits.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::key::hash;
@@ -70,8 +70,8 @@ fn hash_with(hmac: Hmac<Sha256>, key: &str) -> String {
     hex(&hash.into_bytes()[..16])
 }
 
-/// The key, or its hash if it has more than 256 bytes: for a key that anyone may choose. The hash is `sha256-` and the 64 hexadecimal
-/// digits of SHA-256, in lower case.
+/// The key, or its hash if it has more than 256 bytes: for a key that anyone may choose. The hash
+/// is `sha256-` and the 64 hexadecimal digits of SHA-256, in lower case.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::key::bounded;

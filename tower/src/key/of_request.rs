@@ -7,7 +7,8 @@ use http::request::Parts;
 
 use super::Key;
 
-/// One key for all requests: for a [`RateLimiter`](redisson_rate_limiter::RateLimiter), which is one for all anyway.
+/// One key for all requests: for a [`RateLimiter`](redisson_rate_limiter::RateLimiter), which is
+/// one for all anyway.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Everyone;
 
@@ -19,8 +20,9 @@ impl Key for Everyone {
 
 /// The value of a header field; its first one, if there are several.
 ///
-/// Anybody can write anything into a header, and has a new key with each value: use one that is verified, such as the user
-/// that an earlier layer has authenticated, and [`hashed`](Key::hashed) for a secret.
+/// Anybody can write anything into a header, and has a new key with each value: use one that is
+/// verified, such as the user that an earlier layer has authenticated, and [`hashed`](Key::hashed)
+/// for a secret.
 #[derive(Debug, Clone)]
 pub struct Header(HeaderName);
 
@@ -62,7 +64,8 @@ pub(super) fn field_name(name: &str) -> HeaderName {
     }
 }
 
-/// The path of the request. Each path that a client makes up is a key of its own: behind a router, the matched route is better.
+/// The path of the request. Each path that a client makes up is a key of its own: behind a router,
+/// the matched route is better.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Path;
 
@@ -72,8 +75,8 @@ impl Key for Path {
     }
 }
 
-/// The route that axum has matched, such as `/users/{id}`. `None` for a request that matches no route, and in a layer that
-/// stands before the router.
+/// The route that axum has matched, such as `/users/{id}`. `None` for a request that matches no
+/// route, and in a layer that stands before the router.
 #[cfg(feature = "axum")]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Route;

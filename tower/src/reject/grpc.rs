@@ -6,8 +6,9 @@ use http::{HeaderName, HeaderValue, Response};
 use super::protobuf::Message;
 use super::{Reason, Reject, Rejection};
 
-/// A status of gRPC, for tonic and other servers: `RESOURCE_EXHAUSTED`, with the details `RetryInfo` and `QuotaFailure`. While
-/// Redis is unavailable it is `UNAVAILABLE`, with `RetryInfo`.
+/// A status of gRPC, for tonic and other servers: `RESOURCE_EXHAUSTED`, with the details
+/// `RetryInfo` and `QuotaFailure`. While Redis is unavailable it is `UNAVAILABLE`, with
+/// `RetryInfo`.
 ///
 /// ```
 /// use http::{Request, Response};

@@ -7,8 +7,8 @@ use http::{HeaderValue, Response};
 
 use super::{Reason, Reject, Rejection};
 
-/// `application/problem+json`, with the types of problems that the draft of the `RateLimit` fields defines: `quota-exceeded`,
-/// or `temporary-reduced-capacity` while Redis is unavailable.
+/// `application/problem+json`, with the types of problems that the draft of the `RateLimit` fields
+/// defines: `quota-exceeded`, or `temporary-reduced-capacity` while Redis is unavailable.
 ///
 /// ```
 /// use http::{Request, Response};

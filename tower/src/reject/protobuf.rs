@@ -1,4 +1,5 @@
-//! The few messages of Protocol Buffers that a rejection needs, written by hand: no code generation, no dependency.
+//! The few messages of Protocol Buffers that a rejection needs, written by hand: no code
+//! generation, no dependency.
 
 /// A message that is being written.
 #[derive(Default)]

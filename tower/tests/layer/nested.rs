@@ -10,8 +10,8 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::fixture::{MINUTE, field, request};
 
-/// The permits that the outer and the inner limiter have left of 20, of which a request was charged 1 and 5, after a handler that
-/// does this.
+/// The permits that the outer and the inner limiter have left of 20, of which a request was charged
+/// 1 and 5, after a handler that does this.
 async fn left_after(handler: impl AsyncFn(Charged) + Clone) -> [u64; 2] {
     let client = RedissonClient::in_memory();
     let [outer, inner] = ["calls", "tokens"].map(|name| {

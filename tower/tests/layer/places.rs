@@ -27,7 +27,8 @@ struct Case {
 }
 
 impl Case {
-    /// The users' limits of five a minute, in memory and on a server, found at once and by a task, by one limiter and by rules.
+    /// The users' limits of five a minute, in memory and on a server, found at once and by a task,
+    /// by one limiter and by rules.
     async fn all() -> Vec<Self> {
         let mut cases = Vec::new();
         for name in ["memory", "key later", "rules", "redis", "rules on redis"] {

@@ -60,7 +60,8 @@ async fn all_rules_of_a_request_are_one_call() {
     assert_eq!(calls.load(Ordering::Relaxed), 1);
 }
 
-/// Their keys lie on three nodes: the rules are asked in turn, and what one has taken goes back when the next one denies.
+/// Their keys lie on three nodes: the rules are asked in turn, and what one has taken goes back
+/// when the next one denies.
 #[tokio::test]
 async fn on_a_cluster_a_request_is_charged_by_all_rules_or_by_none() {
     let cluster = Cluster::start();
@@ -163,7 +164,8 @@ async fn redis_is_emptied_and_restarted_under_load_and_each_limit_holds() {
         });
     }
     let (mut granted, mut lost) = (0, 0);
-    // Waits for this status, and for so many grants. A request without an answer in time may be one of them.
+    // Waits for this status, and for so many grants. A request without an answer in time may be one
+    // of them.
     let mut until = async |all: usize, status: u16| {
         let mut seen = BTreeMap::from([200, 429, 503].map(|status| (status, 0)));
         let waiting = async {

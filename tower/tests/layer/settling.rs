@@ -229,7 +229,8 @@ async fn a_charge_of_a_policy_is_settled_once() {
     }
 }
 
-/// The first of two rules, or of two layers, cannot be settled or refunded, because its keys hold something else.
+/// The first of two rules, or of two layers, cannot be settled or refunded, because its keys hold
+/// something else.
 #[tokio::test]
 async fn a_charge_that_cannot_be_corrected_keeps_no_other_from_it() {
     let server = Server::start();

@@ -1,5 +1,6 @@
-//! The types of RocksDB that limitador names. Its Redis storage needs its disk storage to compile, and that needs RocksDB, which
-//! takes long to build and needs clang. Nothing opens a database here.
+//! The types of RocksDB that limitador names. Its Redis storage needs its disk storage to compile,
+//! and that needs RocksDB, which takes long to build and needs clang. Nothing opens a database
+//! here.
 
 use std::convert::Infallible;
 use std::fmt;

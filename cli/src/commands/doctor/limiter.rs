@@ -21,8 +21,9 @@ pub(super) struct Settled {
     pub(super) to_take: i64,
 }
 
-/// As the scripts of the library correct a limiter: what a peer's release gave back is at most the value, which a lowered rate
-/// does not raise. No peer lowers it below zero: there all of it was given back.
+/// As the scripts of the library correct a limiter: what a peer's release gave back is at most the
+/// value, which a lowered rate does not raise. No peer lowers it below zero: there all of it was
+/// given back.
 pub(super) fn settled(rate: i64, value: Option<i64>, tally: &Tally) -> Settled {
     let left = rate.saturating_sub(tally.permits);
     let to_take = value.map_or(0, |value| {

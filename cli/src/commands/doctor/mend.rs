@@ -1,4 +1,5 @@
-//! What `--fix` does. Each step is a script of bounded work that changes nothing if what it is about has changed.
+//! What `--fix` does. Each step is a script of bounded work that changes nothing if what it is
+//! about has changed.
 
 use std::sync::LazyLock;
 
@@ -24,7 +25,8 @@ static REMOVE: LazyLock<Script> =
 static EXPIRE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/give_time_to_live.lua")));
 
-/// How often a limiter that others use meanwhile is read again, while its grants do not become fewer.
+/// How often a limiter that others use meanwhile is read again, while its grants do not become
+/// fewer.
 const TRIES: u32 = 20;
 /// Members in one call, and at most in the memory of a pass over them.
 const MEMBERS: usize = 500;
@@ -77,7 +79,8 @@ pub(crate) async fn remove(
     is_written(&REMOVE, context, place, namesake(&place.name), &arguments).await
 }
 
-/// Runs a script that returns how many keys of this place it has written. Returns whether there was any.
+/// Runs a script that returns how many keys of this place it has written. Returns whether there was
+/// any.
 async fn is_written(
     script: &Script,
     context: &Context,
@@ -92,8 +95,8 @@ async fn is_written(
     Ok(text(&written) != "0")
 }
 
-/// Corrects the value, if it is wrong or the members that it has to match were changed. Returns whether it is right; another try may
-/// succeed if not.
+/// Corrects the value, if it is wrong or the members that it has to match were changed. Returns
+/// whether it is right; another try may succeed if not.
 pub(super) async fn mend_value(
     context: &Context,
     place: &Place,

@@ -1,5 +1,5 @@
-//! Whether the user of the connection may run what limiters need: by ACL DRYRUN on the limiter's own keys, which changes nothing, or
-//! else by a limiter of its own that lives for seconds.
+//! Whether the user of the connection may run what limiters need: by ACL DRYRUN on the limiter's
+//! own keys, which changes nothing, or else by a limiter of its own that lives for seconds.
 
 use std::time::Duration;
 

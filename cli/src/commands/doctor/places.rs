@@ -1,4 +1,5 @@
-//! Where to look: the limiters that a pattern matches, and the values and permits that may be left of others.
+//! Where to look: the limiters that a pattern matches, and the values and permits that may be left
+//! of others.
 
 use redisson_rate_limiter::Reply;
 
@@ -31,8 +32,8 @@ pub(crate) fn place_of(key: &str) -> Option<Place> {
     })
 }
 
-/// The limiter whose keys with permits and values have the same names as those of this one: a name that is nothing but braces
-/// around another one stays without further braces.
+/// The limiter whose keys with permits and values have the same names as those of this one: a name
+/// that is nothing but braces around another one stays without further braces.
 pub(super) fn namesake(name: &str) -> Option<String> {
     let in_braces = name.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
     match in_braces {
@@ -59,7 +60,8 @@ fn patterns(pattern: &str) -> Vec<String> {
     patterns
 }
 
-/// Passes on the names of all limiters, and then each place with a value or permits that is no limiter's own, a page at a time.
+/// Passes on the names of all limiters, and then each place with a value or permits that is no
+/// limiter's own, a page at a time.
 pub(super) struct Places {
     pattern: String,
     scan: Scan,
@@ -120,7 +122,8 @@ impl Places {
             if !is_value && key != format!("{permits}{end}") {
                 continue;
             }
-            // With both keys, the one with the permits is enough; and one that has a name of its own was looked at as a limiter.
+            // With both keys, the one with the permits is enough; and one that has a name of its
+            // own was looked at as a limiter.
             let permits = format!("{permits}{end}");
             let is_looked_at = async {
                 if is_value && exists(context, &permits).await? {

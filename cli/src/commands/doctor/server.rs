@@ -1,4 +1,5 @@
-//! What is wrong with a server: settings that lose grants or hold up others. It is asked, not guessed, and says so if it does not tell.
+//! What is wrong with a server: settings that lose grants or hold up others. It is asked, not
+//! guessed, and says so if it does not tell.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Lines with a mark, a name and columns, as wide as the terminal. Where there is none, a program reads
-//! them: names are whole, and no column is left out.
+//! Lines with a mark, a name and columns, as wide as the terminal. Where there is none, a program
+//! reads them: names are whole, and no column is left out.
 
 use unicode_width::UnicodeWidthStr;
 

@@ -139,7 +139,8 @@ impl Noted {
         }
     }
 
-    /// The processes of the Rust crate that hold the most, and what all others hold: Redisson's grants, and single ones.
+    /// The processes of the Rust crate that hold the most, and what all others hold: Redisson's
+    /// grants, and single ones.
     pub(crate) fn takers(&self) -> (Vec<(u64, Taker)>, u64) {
         let told = self.takers.iter().filter(|(_, taker)| taker.grants > 1);
         let mut told: Vec<_> = told.map(|(id, taker)| (*id, taker.clone())).collect();

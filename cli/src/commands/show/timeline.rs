@@ -14,8 +14,8 @@ pub(super) fn mark(place: usize) -> char {
     char::from(b'a' + (place % 26) as u8)
 }
 
-/// Lines: a column for each part of the time from now on, under each the mark of the one who holds the most of it, if some can be
-/// told, and the scale.
+/// Lines: a column for each part of the time from now on, under each the mark of the one who holds
+/// the most of it, if some can be told, and the scale.
 pub(super) fn draw(
     parts: &[u64],
     takers: &[(u64, Taker)],

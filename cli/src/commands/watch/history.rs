@@ -45,7 +45,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The share of the samples that found no permit: requests were denied then, which leaves no trace in Redis.
+    /// The share of the samples that found no permit: requests were denied then, which leaves no
+    /// trace in Redis.
     pub(crate) fn share_empty(&self) -> f64 {
         self.empty as f64 / self.samples.max(1) as f64
     }

@@ -92,8 +92,8 @@ impl<'a> Sampler<'a> {
     async fn look_at(&self, targets: Vec<(String, i64)>, round: &mut Round) {
         let looks = targets.into_iter().map(async |(name, since)| {
             let found = sample(&self.context.client, &name, None, since).await;
-            // Another program's key that a walk has found may be kept from the user of the connection, or be in another slot
-            // than its siblings would be.
+            // Another program's key that a walk has found may be kept from the user of the
+            // connection, or be in another slot than its siblings would be.
             let is_new = since < 0 && is_pattern(&self.pattern);
             match found {
                 Err(failure) if is_new && failure.is_of_one_key() => (name, Ok(None)),

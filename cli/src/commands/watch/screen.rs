@@ -1,7 +1,7 @@
 //! The terminal while it shows the picture: entered, drawn, and left whatever ends the program.
 //!
-//! A terminal that nobody reads takes no output for as long as that lasts. So a thread of its own draws, the newest picture when the
-//! terminal takes one, and nothing else waits for it.
+//! A terminal that nobody reads takes no output for as long as that lasts. So a thread of its own
+//! draws, the newest picture when the terminal takes one, and nothing else waits for it.
 
 use std::io;
 use std::panic;
@@ -101,7 +101,8 @@ fn restore_at_a_panic() {
     }));
 }
 
-/// Why there is no terminal any more. One that hangs up fails reads and writes, often before its signal comes.
+/// Why there is no terminal any more. One that hangs up fails reads and writes, often before its
+/// signal comes.
 #[derive(Debug)]
 pub(super) enum Ended {
     HungUp,
@@ -122,7 +123,8 @@ pub(super) enum Input {
     Redraw,
 }
 
-/// Reads keys on a thread of its own, as the terminal has no other way. It ends with its receiver, or with the terminal.
+/// Reads keys on a thread of its own, as the terminal has no other way. It ends with its receiver,
+/// or with the terminal.
 pub(super) fn inputs() -> mpsc::UnboundedReceiver<Input> {
     const LOOK_EVERY: Duration = Duration::from_millis(200);
     let (sender, receiver) = mpsc::unbounded_channel();

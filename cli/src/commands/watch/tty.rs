@@ -1,5 +1,5 @@
-//! The terminal as a file of its own, which a full terminal does not block for ever: what was opened before, such as by the shell, is
-//! left as it is.
+//! The terminal as a file of its own, which a full terminal does not block for ever: what was
+//! opened before, such as by the shell, is left as it is.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -20,7 +20,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::termios::{QueueSelector, tcflush, ttyname};
 
-/// How long a terminal has to take more output before it is asked again, and how often when it is left.
+/// How long a terminal has to take more output before it is asked again, and how often when it is
+/// left.
 const TAKES: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -42,8 +43,8 @@ pub(super) struct Tty {
     leaving: Leaving,
 }
 
-/// Never dropped: it would write to the standard error that it cannot show the cursor, and panic where a terminal that has hung up
-/// takes no message either.
+/// Never dropped: it would write to the standard error that it cannot show the cursor, and panic
+/// where a terminal that has hung up takes no message either.
 type Entered = ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Tty>>>>;
 
 impl Tty {
@@ -67,7 +68,8 @@ impl Tty {
         Ok(ManuallyDrop::new(terminal))
     }
 
-    /// Restores what was there before. Where nobody reads, what is left of the picture makes room for that.
+    /// Restores what was there before. Where nobody reads, what is left of the picture makes room
+    /// for that.
     pub(super) fn leave(&mut self) {
         let _ = disable_raw_mode(); // needs no output
         let mut restores = Vec::new();

@@ -7,11 +7,13 @@ use std::time::Duration;
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
 use crate::serve::part::Part;
 
-/// A message of the largest size could have many thousands, each of which is held against each rule. Envoy sends a few.
+/// A message of the largest size could have many thousands, each of which is held against each
+/// rule. Envoy sends a few.
 const MOST_DESCRIPTORS: usize = 64;
 const MOST_ENTRIES: usize = 64;
 
-/// The descriptors of a request as parts. Those that are the same are one, which costs as much as all of them.
+/// The descriptors of a request as parts. Those that are the same are one, which costs as much as
+/// all of them.
 #[derive(Default)]
 pub(super) struct Asked {
     pub(super) charged: Vec<Part>,

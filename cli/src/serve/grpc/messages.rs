@@ -1,10 +1,12 @@
-//! The messages of Envoy's protocol, as far as they are used: `envoy/service/ratelimit/v3/rls.proto` and
-//! `envoy/extensions/common/ratelimit/v3/ratelimit.proto`. Fields that are left out are skipped when they are read.
+//! The messages of Envoy's protocol, as far as they are used:
+//! `envoy/service/ratelimit/v3/rls.proto` and
+//! `envoy/extensions/common/ratelimit/v3/ratelimit.proto`. Fields that are left out are skipped
+//! when they are read.
 
 use prost::{Enumeration, Message};
 
-/// Texts are bytes, as a proxy fills them with what its clients have sent, also if that is not UTF-8: a message that cannot be
-/// read would be an error, at which Envoy lets the request in.
+/// Texts are bytes, as a proxy fills them with what its clients have sent, also if that is not
+/// UTF-8: a message that cannot be read would be an error, at which Envoy lets the request in.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RateLimitRequest {
     #[prost(bytes = "vec", tag = "1")]

@@ -1,7 +1,9 @@
-//! `ShouldRateLimit`: all descriptors of a request, and all rules for them, are decided together, and charged all or none.
+//! `ShouldRateLimit`: all descriptors of a request, and all rules for them, are decided together,
+//! and charged all or none.
 //!
-//! Envoy lets a request in at an error, and its clients choose most of what a request holds. So whatever that is, it is
-//! decided: what cannot be decided is over the limit. Errors are those of the store, which no client has caused.
+//! Envoy lets a request in at an error, and its clients choose most of what a request holds. So
+//! whatever that is, it is decided: what cannot be decided is over the limit. Errors are those of
+//! the store, which no client has caused.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -161,9 +163,10 @@ impl Decided {
         }
     }
 
-    /// If a descriptor cannot be decided, such as one that asks for more than is ever granted at once, nothing is charged, and
-    /// each is looked at by itself: of one that cannot, the rule is told, and of another what is left. If they cannot be decided
-    /// together only, none that has a rule can.
+    /// If a descriptor cannot be decided, such as one that asks for more than is ever granted at
+    /// once, nothing is charged, and each is looked at by itself: of one that cannot, the rule is
+    /// told, and of another what is left. If they cannot be decided together only, none that has a
+    /// rule can.
     async fn failed(service: &Service, parts: &[Part], error: &Error) -> Result<Self, Status> {
         if !is_caused_by_request(error) {
             return Err(status(error));
@@ -192,7 +195,8 @@ async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, 
             return Ok(seen.statuses.into_iter().next().unwrap_or_else(ok));
         }
     };
-    // The error has the name of a key; the rule is known by its limit. If it could grant as much, the strictest one is told.
+    // The error has the name of a key; the rule is known by its limit. If it could grant as much,
+    // the strictest one is told.
     let one = Part {
         cost: 1,
         ..part.clone()
@@ -249,7 +253,8 @@ fn of_rule(name: &str, decision: &Decision, uncharged: u64) -> DescriptorStatus 
     }
 }
 
-/// `None` where the failure policy decided. The unit is unknown if the window is not one of those that the protocol has.
+/// `None` where the failure policy decided. The unit is unknown if the window is not one of those
+/// that the protocol has.
 fn current_limit(name: &str, decision: &Decision) -> Option<RateLimit> {
     const DAY: u128 = 86_400_000;
     let unit = match decision.window().as_millis() {

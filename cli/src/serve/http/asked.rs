@@ -1,4 +1,5 @@
-//! The body of a request, in JSON, read so that what a client of the service has written into it is decided too.
+//! The body of a request, in JSON, read so that what a client of the service has written into it is
+//! decided too.
 
 use std::collections::BTreeMap;
 use std::fmt;

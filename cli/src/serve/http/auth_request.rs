@@ -1,5 +1,6 @@
-//! nginx's `auth_request`: `/v1/auth-request/DOMAIN?ENTRY=HEADER&…`. The query, which the configuration of nginx has, says which
-//! entries the request has, and which header fields hold their values, so that no client can name an entry.
+//! nginx's `auth_request`: `/v1/auth-request/DOMAIN?ENTRY=HEADER&…`. The query, which the
+//! configuration of nginx has, says which entries the request has, and which header fields hold
+//! their values, so that no client can name an entry.
 //!
 //! nginx passes a request on at 204, rejects it at 403, and answers 500 to anything else.
 
@@ -43,7 +44,8 @@ pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Ans
     }
 }
 
-/// The entries that the query names. A header field that is there several times is the client's work.
+/// The entries that the query names. A header field that is there several times is the client's
+/// work.
 fn entries(request: &Request<Incoming>) -> Result<Vec<(String, String)>, String> {
     let query = request.uri().query().unwrap_or_default();
     let mut entries = Vec::new();

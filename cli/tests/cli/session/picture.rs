@@ -1,4 +1,5 @@
-//! Screens of a terminal as one SVG that shows them in turn. A row that several screens have is written once.
+//! Screens of a terminal as one SVG that shows them in turn. A row that several screens have is
+//! written once.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

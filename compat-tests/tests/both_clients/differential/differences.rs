@@ -39,7 +39,8 @@ impl Difference {
     }
 }
 
-/// What this crate makes of a step whose effect differs from Redisson's, by what was before and what Redisson made of it.
+/// What this crate makes of a step whose effect differs from Redisson's, by what was before and
+/// what Redisson made of it.
 pub(super) fn expected_difference(
     version: Version,
     step: &Step,

@@ -160,7 +160,8 @@ async fn who_waits_in_vain_leaves_nothing() {
     .await;
 }
 
-/// Section 3 of the design, release: Redisson's leaves the members, ours takes the permits out of the oldest.
+/// Section 3 of the design, release: Redisson's leaves the members, ours takes the permits out of
+/// the oldest.
 #[tokio::test]
 async fn each_can_release_what_the_other_took() {
     Both::each(with(Version::has_release), async |mut both| {

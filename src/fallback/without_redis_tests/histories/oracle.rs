@@ -218,8 +218,8 @@ impl Oracle {
     }
 }
 
-/// The limit of a window that ends now, and its length. What has come back under settings with a shorter interval stays
-/// back; a request keeps the settings that it began with.
+/// The limit of a window that ends now, and its length. What has come back under settings with a
+/// shorter interval stays back; a request keeps the settings that it began with.
 fn bounds(terms: &[(Instant, Terms)], now: Instant) -> (u64, Duration) {
     let longest_request = 2 * RESPONSE_TIMEOUT;
     let current = terms.last().unwrap().1;

@@ -18,7 +18,8 @@ fn policy(limit: u32, window: u64, period: u64) -> SlidingWindowCounter {
     SlidingWindowCounter::new(limit, window).with_period(period)
 }
 
-/// Two of such windows are no whole number of TTL_UNIT, so that 16 ms make no difference once rounded up.
+/// Two of such windows are no whole number of TTL_UNIT, so that 16 ms make no difference once
+/// rounded up.
 const WINDOWS: [u64; 4] = [50_000, 60_000, 120_000, 150_000];
 const PERIODS: [u64; 5] = [1, 2, 5, 10, 50];
 

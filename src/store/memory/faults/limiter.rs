@@ -45,7 +45,8 @@ impl FaultyLimiter {
         self.store.answer(self.call_deadline(), call).await
     }
 
-    /// Executes an attempt of a call, which is granted once, and not after its outcome was claimed by who gives back what it took.
+    /// Executes an attempt of a call, which is granted once, and not after its outcome was claimed
+    /// by who gives back what it took.
     fn execute(&self, call: &AcquireCall) -> Result<Answer> {
         let mut granted = call.granted.lock();
         if let Some(mut answer) = *granted {

@@ -60,7 +60,8 @@ impl FaultyStore {
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let called = async {
-            // As by a server, no call is answered when it is first polled: so the calls of several clients may cross.
+            // As by a server, no call is answered when it is first polled: so the calls of several
+            // clients may cross.
             yield_now().await;
             #[cfg(test)]
             self.faults.network().sent(deadline).await?;

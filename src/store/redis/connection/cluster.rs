@@ -1,7 +1,9 @@
-//! A cluster: a link to each of its nodes, and the slot map, which says which node a command is for.
+//! A cluster: a link to each of its nodes, and the slot map, which says which node a command is
+//! for.
 //!
-//! A command that was redirected did not run, so it follows the redirection. When a node redirects, fails or cannot be
-//! reached, the map is read again in the background; in the meantime the call's own retries go on.
+//! A command that was redirected did not run, so it follows the redirection. When a node redirects,
+//! fails or cannot be reached, the map is read again in the background; in the meantime the call's
+//! own retries go on.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -162,7 +164,8 @@ impl Cluster {
         Some(breaker)
     }
 
-    /// The links to all nodes that serve slots, or before the map was read to those that the client was configured with.
+    /// The links to all nodes that serve slots, or before the map was read to those that the client
+    /// was configured with.
     pub(super) fn links(&self) -> Result<Vec<Arc<Link>>, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let slots = self.0.slots();
@@ -255,8 +258,8 @@ impl Inner {
         self.node_in(&self.slots(), slot)
     }
 
-    /// The node that serves a slot, or any node for a command without keys. Before a map was read, a node that the client was
-    /// configured with: it redirects commands.
+    /// The node that serves a slot, or any node for a command without keys. Before a map was read,
+    /// a node that the client was configured with: it redirects commands.
     fn node_in(&self, slots: &SlotMap, slot: Option<u16>) -> Option<Endpoint> {
         if slots.is_empty() {
             return self.seeds.first().map(|seed| seed.endpoint.clone());
@@ -286,8 +289,8 @@ impl Inner {
         }))
     }
 
-    /// The nodes that may know the slot map: those with an open connection first, in rotation, and last those that the
-    /// client was configured with.
+    /// The nodes that may know the slot map: those with an open connection first, in rotation, and
+    /// last those that the client was configured with.
     fn nodes_to_ask(&self, nodes: &Nodes) -> Vec<Endpoint> {
         let slots = self.slots();
         let mut known: Vec<_> = slots.nodes().into_iter().cloned().collect();
@@ -315,7 +318,8 @@ impl Inner {
         for node in before.difference(&now) {
             tracing::info!(node = %Escaped(node), "a node of the cluster serves slots no more");
         }
-        // Of each runtime: one without calls does not read the map, and would try to connect to a gone node for ever.
+        // Of each runtime: one without calls does not read the map, and would try to connect to a
+        // gone node for ever.
         for nodes in self.nodes.all() {
             let removed: Vec<_> = nodes
                 .links()

@@ -1,4 +1,5 @@
-//! A connection of redis-rs that the application supplies. Its own retries and timeouts stay in force.
+//! A connection of redis-rs that the application supplies. Its own retries and timeouts stay in
+//! force.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -53,8 +54,8 @@ pub(super) struct Over<'a> {
 }
 
 impl Over<'_> {
-    /// Sends a message, and waits for its answer until the deadline, whatever the connection's own timeouts are. What cannot
-    /// be answered by then is not sent.
+    /// Sends a message, and waits for its answer until the deadline, whatever the connection's own
+    /// timeouts are. What cannot be answered by then is not sent.
     pub(super) async fn send(
         &self,
         message: Message<'_>,

@@ -1,9 +1,10 @@
 //! Which scripts a server knows, as far as its answers over one connection say.
 //!
-//! A script's call is sent by its hash. A server that does not know it answers so, and the call is sent again with the script's
-//! text, which takes a second round trip. Where the call has no time for two, the first call of a script over a connection is
-//! sent with the text at once. Of the calls that find a script unknown at the same time one sends the text, and the others send
-//! the hash again behind it.
+//! A script's call is sent by its hash. A server that does not know it answers so, and the call is
+//! sent again with the script's text, which takes a second round trip. Where the call has no time
+//! for two, the first call of a script over a connection is sent with the text at once. Of the
+//! calls that find a script unknown at the same time one sends the text, and the others send the
+//! hash again behind it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -18,7 +19,8 @@ pub(in crate::store::redis) const MOST_SCRIPTS: usize = 64;
 /// A call is sent by its hash so often, while others send the text.
 const MOST_BY_HASH: u32 = 4;
 
-/// For each script how many times its text was sent; 1 if the server knew it, and 0 if it may not know it.
+/// For each script how many times its text was sent; 1 if the server knew it, and 0 if it may not
+/// know it.
 pub(super) struct KnownScripts([AtomicU32; MOST_SCRIPTS]);
 
 impl Default for KnownScripts {
@@ -124,8 +126,8 @@ mod tests {
         }
     }
 
-    /// What is sent in the end by a call with time for all, of which the first so many are answered so: how often the hash, and
-    /// whether the text.
+    /// What is sent in the end by a call with time for all, of which the first so many are answered
+    /// so: how often the hash, and whether the text.
     fn sent(known: &KnownScripts, unknown_times: u32) -> (u32, bool) {
         let (hash, text) = (Cmd::new(), Cmd::new);
         let mut sending = known.begin(script(&hash, &text), true);

@@ -1,7 +1,8 @@
 //! A connection that is always replaced: one runtime's way to one server.
 //!
-//! A task on that runtime sets the connection up, waits until it is retired, and sets up the next one at once. A
-//! failure is never kept. Calls use the open connection, or wait for the next one until their deadline.
+//! A task on that runtime sets the connection up, waits until it is retired, and sets up the next
+//! one at once. A failure is never kept. Calls use the open connection, or wait for the next one
+//! until their deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +29,15 @@ use crate::store::redis::retry::Limits;
 /// How long a step of the first attempt to connect may be silent. Doubles with each attempt.
 const FIRST_STEP: Duration = Duration::from_millis(500);
 const LONGEST_STEP: Duration = Duration::from_secs(3);
-/// While an attempt to connect is silent for this long, the next one starts beside it. So a server that is slow has the
-/// time to answer, and one that answers again, over a network that lost what was sent, is found soon.
+/// While an attempt to connect is silent for this long, the next one starts beside it. So a server
+/// that is slow has the time to answer, and one that answers again, over a network that lost what
+/// was sent, is found soon.
 const STAGGER: Duration = FIRST_STEP;
 /// A connection that lasted less than this is replaced after a pause.
 const STABLE: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
-/// The pauses are longer for a server that cannot be connected to than for one that accepts connections and loses them.
+/// The pauses are longer for a server that cannot be connected to than for one that accepts
+/// connections and loses them.
 const LONGEST_PAUSE_AFTER_FAILURES: Duration = Duration::from_millis(400);
 const LONGEST_PAUSE_AFTER_LOSSES: Duration = Duration::from_millis(50);
 
@@ -117,8 +120,9 @@ impl Link {
         Ok(self.pace())
     }
 
-    /// Sends a message once there is a connection, and waits for its answer until the deadline. What cannot be answered
-    /// by then is not sent. `asking` at a node of a cluster that the slot is moving to.
+    /// Sends a message once there is a connection, and waits for its answer until the deadline.
+    /// What cannot be answered by then is not sent. `asking` at a node of a cluster that the slot
+    /// is moving to.
     pub(super) async fn send(
         &self,
         message: Message<'_>,
@@ -232,8 +236,8 @@ fn is_silence(cause: &RedisError) -> bool {
     cause.is_timeout()
 }
 
-/// Whether a failure only follows from the last one, whose cause the server reported. If a server closes a connection
-/// right after refusing it, the refusal may or may not arrive.
+/// Whether a failure only follows from the last one, whose cause the server reported. If a server
+/// closes a connection right after refusing it, the refusal may or may not arrive.
 fn follows(failure: &RedisError, last: &RedisError) -> bool {
     failure.is_connection_dropped() && !failure.is_connection_refusal() && !last.is_io_error()
 }

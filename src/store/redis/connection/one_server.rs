@@ -1,9 +1,10 @@
 //! Whether one server has all the keys that a connection leads to.
 //!
-//! A call on several keys is run by one server. A proxy with several servers sends it to the one that has the first key.
-//! There the others would be missing, and the call would create them: a second state that grants again. So calls on
-//! different keys go one by one until keys that resemble those in use have all led to the server with the same id. The
-//! question is asked in the background, once for each connection: the next one may lead elsewhere.
+//! A call on several keys is run by one server. A proxy with several servers sends it to the one
+//! that has the first key. There the others would be missing, and the call would create them: a
+//! second state that grants again. So calls on different keys go one by one until keys that
+//! resemble those in use have all led to the server with the same id. The question is asked in the
+//! background, once for each connection: the next one may lead elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,7 +17,8 @@ use crate::keys;
 use crate::lock::Lock;
 use crate::store::redis::failure::{Failure, extract_error};
 
-/// How many keys are asked for, which takes a server 2 ms. One that has a tenth of all keys is missed once in 700,000 times.
+/// How many keys are asked for, which takes a server 2 ms. One that has a tenth of all keys is
+/// missed once in 700,000 times.
 const KEYS: usize = 128;
 /// So many at the same time, so that other calls wait a quarter of a millisecond for them.
 const AT_ONCE: usize = 16;
@@ -41,7 +43,8 @@ impl OneServer {
         self.known.load(Ordering::Acquire) == ONE
     }
 
-    /// Whether one server is known to have all keys. While it is unknown, `key` is one of those to ask for.
+    /// Whether one server is known to have all keys. While it is unknown, `key` is one of those to
+    /// ask for.
     pub(super) fn has_all_keys(
         self: &Arc<Self>,
         key: &str,
@@ -85,7 +88,8 @@ impl OneServer {
     }
 }
 
-/// If it is dropped before the answer is there, or no answer comes, the question is asked again for other keys.
+/// If it is dropped before the answer is there, or no answer comes, the question is asked again for
+/// other keys.
 struct Asking(Arc<OneServer>);
 
 impl Drop for Asking {

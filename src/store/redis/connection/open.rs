@@ -1,8 +1,9 @@
 //! One open connection: it sends commands, and notices when it is no longer usable.
 //!
-//! It is retired when the server closes it, when calls wait and nothing arrives for longer than an answer takes, or
-//! when the server says that another server must be asked. A retired connection gets no further command. A call that
-//! may be repeated leaves it; any other call waits for its answer there, because a slow server still sends it.
+//! It is retired when the server closes it, when calls wait and nothing arrives for longer than an
+//! answer takes, or when the server says that another server must be asked. A retired connection
+//! gets no further command. A call that may be repeated leaves it; any other call waits for its
+//! answer there, because a slow server still sends it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -36,8 +37,8 @@ use crate::store::redis::retry::{Limits, Repeat};
 
 /// A connection that was used this recently is assumed to be alive.
 const FRESH: Duration = Duration::from_millis(5);
-/// The silence limit is checked this often while it passes: a process that was stopped for a while must see the silence
-/// go on before it retires the connection.
+/// The silence limit is checked this often while it passes: a process that was stopped for a while
+/// must see the silence go on before it retires the connection.
 const CHECKS: u32 = 4;
 
 /// Why a connection gets no further command.
@@ -102,7 +103,8 @@ impl Drop for DriverGuard {
 }
 
 impl Open {
-    /// Starts to read and write. Nothing is sent yet, unless it is for messages: then redis-rs logs in with these credentials.
+    /// Starts to read and write. Nothing is sent yet, unless it is for messages: then redis-rs logs
+    /// in with these credentials.
     pub(super) async fn start(
         transport: Transport,
         traffic: Arc<Traffic>,
@@ -160,7 +162,8 @@ impl Open {
         failure::extract_error(answer)
     }
 
-    /// Sends several commands, without a time limit. Each has an answer of its own, which may be an error.
+    /// Sends several commands, without a time limit. Each has an answer of its own, which may be an
+    /// error.
     pub(super) async fn ask_all(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         let mut connection = self.connection.clone();
         connection
@@ -186,7 +189,8 @@ impl Open {
         }
     }
 
-    /// Whether a command may be sent: retires a connection that was closed or fell silent unnoticed.
+    /// Whether a command may be sent: retires a connection that was closed or fell silent
+    /// unnoticed.
     pub(super) fn is_usable(&self, round_trip: &RoundTrip) -> bool {
         if !self.is_retired() && self.traffic.idle() >= FRESH {
             let limit = round_trip.silence_limit();
@@ -201,8 +205,8 @@ impl Open {
         !self.is_retired()
     }
 
-    /// Whether there is unread data that only TLS can interpret, such as the end of the session, on a runtime that has
-    /// not polled for a while.
+    /// Whether there is unread data that only TLS can interpret, such as the end of the session, on
+    /// a runtime that has not polled for a while.
     pub(super) fn has_unread(&self) -> bool {
         self.is_tls && self.traffic.idle() >= FRESH && matches!(self.peek(), Peek::Data)
     }

@@ -1,7 +1,7 @@
 //! One value for each tokio runtime that makes calls.
 //!
-//! What a call waits for lives on the runtime that the call runs on. So a runtime that is not polled, such as a
-//! current-thread runtime between two `block_on`, holds up no other.
+//! What a call waits for lives on the runtime that the call runs on. So a runtime that is not
+//! polled, such as a current-thread runtime between two `block_on`, holds up no other.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -18,8 +18,9 @@ pub(crate) struct PerRuntime<T> {
     entries: Arc<Entries<T>>,
 }
 
-/// Each call reads them, and takes no lock for it. They change when a runtime makes its first call, and when it ends. A
-/// process has few runtimes: to compare their ids takes less time than to hash one.
+/// Each call reads them, and takes no lock for it. They change when a runtime makes its first call,
+/// and when it ends. A process has few runtimes: to compare their ids takes less time than to hash
+/// one.
 #[derive(Debug)]
 struct Entries<T> {
     all: ArcSwap<Vec<(Id, Arc<Entry<T>>)>>,

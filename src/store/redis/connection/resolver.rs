@@ -52,7 +52,8 @@ impl Resolver {
         }
     }
 
-    /// Opens a connection to the server to be used now. `wants_primary` after a server that was no primary.
+    /// Opens a connection to the server to be used now. `wants_primary` after a server that was no
+    /// primary.
     pub(super) async fn open(
         &self,
         settings: &Settings,

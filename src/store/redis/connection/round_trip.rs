@@ -1,5 +1,5 @@
-//! How long a server takes to answer: how long a silent connection is tolerated, and which attempts can be answered in
-//! their time.
+//! How long a server takes to answer: how long a silent connection is tolerated, and which attempts
+//! can be answered in their time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -50,8 +50,8 @@ impl RoundTrip {
         self.deviation.store(deviation, Ordering::Relaxed);
     }
 
-    /// Learns how long the first answer over a new connection took. What was known before may be of another path or
-    /// another load: from now on an answer may take at least twice as long.
+    /// Learns how long the first answer over a new connection took. What was known before may be of
+    /// another path or another load: from now on an answer may take at least twice as long.
     pub(super) fn learn_anew(&self, took: Duration) {
         let took = micros(took);
         self.smoothed
@@ -76,8 +76,9 @@ impl RoundTrip {
         deadline.checked_sub(self.smoothed()).unwrap_or(deadline)
     }
 
-    /// Whether what is sent now may be answered by `deadline`. What has the whole response timeout is sent even if the
-    /// answers before took longer: otherwise a server that is faster by now is never noticed.
+    /// Whether what is sent now may be answered by `deadline`. What has the whole response timeout
+    /// is sent even if the answers before took longer: otherwise a server that is faster by now is
+    /// never noticed.
     pub(super) fn fits(&self, deadline: Instant, response_timeout: Duration) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         left > self.smoothed() || left >= response_timeout / 16 * 15
@@ -89,8 +90,8 @@ impl RoundTrip {
         left >= 2 * self.pace().answer_time
     }
 
-    /// A connection is replaced if calls wait and nothing arrives for this long: 8 round trips, at least 250 ms and at
-    /// most 500 ms, but never less than 4 round trips.
+    /// A connection is replaced if calls wait and nothing arrives for this long: 8 round trips, at
+    /// least 250 ms and at most 500 ms, but never less than 4 round trips.
     pub(super) fn silence_limit(&self) -> Duration {
         let smoothed = self.smoothed();
         if smoothed.is_zero() {

@@ -1,8 +1,9 @@
 //! The primary that Sentinels name.
 //!
-//! The Sentinels are asked in turn, starting with the one that answered last. The server that one names must confirm
-//! that it is a primary: during a failover a Sentinel may still name the old one. Where no Sentinel answers, the primary
-//! that was found last is used while it is one, as it is over a connection that was not lost.
+//! The Sentinels are asked in turn, starting with the one that answered last. The server that one
+//! names must confirm that it is a primary: during a failover a Sentinel may still name the old
+//! one. Where no Sentinel answers, the primary that was found last is used while it is one, as it
+//! is over a connection that was not lost.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,8 +119,8 @@ impl Sentinels {
         Ok(open)
     }
 
-    /// The address of the primary according to one Sentinel. If no credentials are configured for Sentinels, a Sentinel
-    /// that asks for a login gets those of the servers.
+    /// The address of the primary according to one Sentinel. If no credentials are configured for
+    /// Sentinels, a Sentinel that asks for a login gets those of the servers.
     async fn primary(
         &self,
         sentinel: &Endpoint,

@@ -34,7 +34,8 @@ impl fmt::Debug for OnPush {
 }
 
 impl Settings {
-    /// For a Sentinel, which is asked to log in with these credentials. Its clock is not that of the limiters.
+    /// For a Sentinel, which is asked to log in with these credentials. Its clock is not that of
+    /// the limiters.
     pub(super) fn of_sentinel(&self, credentials: Option<Provider>) -> Self {
         Self {
             credentials,

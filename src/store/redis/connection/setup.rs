@@ -182,7 +182,8 @@ fn is_refused_login(error: &RedisError) -> bool {
     }
 }
 
-/// Fails if the server says that it is no primary. A server whose ACL forbids the question is taken as one.
+/// Fails if the server says that it is no primary. A server whose ACL forbids the question is taken
+/// as one.
 pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), RedisError> {
     let role = cmd("ROLE");
     match timeout(step, open.ask(&role)).await {
@@ -195,8 +196,8 @@ pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), Re
     }
 }
 
-/// Whether the server is part of a cluster. One that does not permit the question is taken as a single server. A Sentinel is
-/// none.
+/// Whether the server is part of a cluster. One that does not permit the question is taken as a
+/// single server. A Sentinel is none.
 pub(super) async fn is_part_of_cluster(open: &Open, step: Duration) -> Result<bool, RedisError> {
     let (info, role) = (cmd("INFO").arg("cluster").take(), cmd("ROLE"));
     let answers = timeout(step, async {
@@ -218,7 +219,8 @@ pub(super) async fn is_part_of_cluster(open: &Open, step: Duration) -> Result<bo
         }
         Err(error) => return Err(failure::of_set_up(error)),
     }
-    // A proxy before a cluster passes INFO on to a node, and does not know CLUSTER: it is the one server.
+    // A proxy before a cluster passes INFO on to a node, and does not know CLUSTER: it is the one
+    // server.
     let slots = cmd("CLUSTER").arg("SLOTS").take();
     let answer = timeout(step, open.ask(&slots)).await;
     match answer.map_err(|_elapsed| timed_out())? {
@@ -290,7 +292,8 @@ mod tests {
         assert_eq!(reads_after(&[400, 400, 900]).await, (false, ms(1_500)));
     }
 
-    /// An attempt to connect to this port ends, because nothing answers. Time passes only while nothing else can happen.
+    /// An attempt to connect to this port ends, because nothing answers. Time passes only while
+    /// nothing else can happen.
     async fn ends_without_an_answer(port: u16, settings: &Settings) {
         let server = Server {
             endpoint: Endpoint::Tcp {

@@ -1,13 +1,15 @@
 //! Messages about permits that other clients have freed, for those who wait.
 //!
-//! A client has one more connection for them to each server that holds limiters with waiters, on its background thread. A
-//! waiter subscribes to its limiter's channel before a long sleep. Then the limiter's value is read, over the same connection:
-//! so permits that come free before the subscription are not missed. A channel that has had no listener for some seconds is
-//! left, and a connection without channels is closed.
+//! A client has one more connection for them to each server that holds limiters with waiters, on
+//! its background thread. A waiter subscribes to its limiter's channel before a long sleep. Then
+//! the limiter's value is read, over the same connection: so permits that come free before the
+//! subscription are not missed. A channel that has had no listener for some seconds is left, and a
+//! connection without channels is closed.
 //!
-//! All of it may fail: what a lost message costs is the time until the queue asks anyway, at most a second. So after any
-//! failure the connection is made anew after a pause, and all channels are subscribed to again. Only where the server knows
-//! no sharded channels (before Redis 7), or permits none, nothing is tried for a minute.
+//! All of it may fail: what a lost message costs is the time until the queue asks anyway, at most a
+//! second. So after any failure the connection is made anew after a pause, and all channels are
+//! subscribed to again. Only where the server knows no sharded channels (before Redis 7), or
+//! permits none, nothing is tried for a minute.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -67,7 +69,8 @@ struct Node {
 #[derive(Default)]
 struct Channels {
     by_name: HashMap<String, Channel>,
-    /// The channels to subscribe to, and those whose value is to be read because of another listener.
+    /// The channels to subscribe to, and those whose value is to be read because of another
+    /// listener.
     to_ask: Vec<String>,
     /// Whether a task serves them.
     is_served: bool,
@@ -119,8 +122,8 @@ impl Subscriber {
         })
     }
 
-    /// Has `on_freed` called while it lives, each time when another client frees permits of the limiter. `value` is the key
-    /// of the permits left.
+    /// Has `on_freed` called while it lives, each time when another client frees permits of the
+    /// limiter. `value` is the key of the permits left.
     pub(in crate::store::redis) fn watch(
         self: &Arc<Self>,
         background: &Background,
@@ -343,8 +346,9 @@ impl Node {
         }
     }
 
-    /// Drops the channels that nobody listens to, and hands over those whose limiter is on another node; the others that are
-    /// not subscribed to are tried again. Returns the names of those that are to be left.
+    /// Drops the channels that nobody listens to, and hands over those whose limiter is on another
+    /// node; the others that are not subscribed to are tried again. Returns the names of those that
+    /// are to be left.
     fn sweep(&self, subscriber: &Weak<Subscriber>) -> Vec<String> {
         let subscriber = subscriber.upgrade();
         let mut moved = Vec::new();
@@ -407,8 +411,8 @@ impl Node {
         Ok(())
     }
 
-    /// Fails if the server is no longer a primary: others publish on another one. One that does not permit the question is
-    /// taken as a primary.
+    /// Fails if the server is no longer a primary: others publish on another one. One that does not
+    /// permit the question is taken as a primary.
     async fn check(open: &Open) -> Result<(), Ended> {
         let role = cmd("ROLE");
         match timeout(PATIENCE, open.ask(&role)).await {
@@ -506,7 +510,8 @@ mod tests {
         })
     }
 
-    /// A server of this role: answers subscriptions, and notes how many times it is asked for the role.
+    /// A server of this role: answers subscriptions, and notes how many times it is asked for the
+    /// role.
     async fn serve_as(role: &str, mut stream: DuplexStream, asked: &Mutex<Vec<Duration>>) {
         let (start, mut bytes) = (Instant::now(), [0; 4096]);
         while let Ok(length @ 1..) = stream.read(&mut bytes).await {
@@ -521,8 +526,8 @@ mod tests {
         }
     }
 
-    /// How serving one channel over a server of this role ends within 58 s, and when it was asked for its role. `then` is
-    /// done once the channel is subscribed to.
+    /// How serving one channel over a server of this role ends within 58 s, and when it was asked
+    /// for its role. `then` is done once the channel is subscribed to.
     async fn ends(role: &str, then: impl Fn(&Node)) -> (Option<Ended>, Vec<Duration>) {
         let (told, asked) = (Arc::new(Notify::new()), Mutex::default());
         let subscribed = Arc::clone(&told);

@@ -18,7 +18,8 @@ pub(super) struct Traffic {
     reads: AtomicU64,
     /// In ms since the start.
     last_read: AtomicU64,
-    /// Since when a call waits and nothing has arrived, in ms since the start, plus 1; 0 if something has.
+    /// Since when a call waits and nothing has arrived, in ms since the start, plus 1; 0 if
+    /// something has.
     silent_since: AtomicU64,
 }
 

@@ -14,7 +14,8 @@ use super::stream::Stream;
 use super::tls::Tls;
 use super::traffic::{Counted, Traffic};
 
-/// An idle connection is probed after this long, so that a firewall keeps it and a dead one is noticed.
+/// An idle connection is probed after this long, so that a firewall keeps it and a dead one is
+/// noticed.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// The connection ends if sent data is not acknowledged for this long.

@@ -1,4 +1,5 @@
-//! How long `connect` waits for a server that is down, not ready or silent, and what it logs in the meantime.
+//! How long `connect` waits for a server that is down, not ready or silent, and what it logs in the
+//! meantime.
 
 use std::sync::Arc;
 use std::time::Duration;

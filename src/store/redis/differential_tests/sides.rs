@@ -253,7 +253,8 @@ impl Sides {
         Some(set_up)
     }
 
-    /// Whether the length of a lease does not depend, by the ms, on how much is left of a time to live.
+    /// Whether the length of a lease does not depend, by the ms, on how much is left of a time to
+    /// live.
     fn is_exact(&self, ahead: Option<Ahead>, set_up: Option<SetUp>) -> bool {
         let hash = &self.model.settings;
         let settings = set_up.map(|set_up| set_up.settings);

@@ -53,8 +53,8 @@ pub(super) struct Request {
     pub(super) ahead: Option<Ahead>,
 }
 
-/// Earlier attempts: whether one may still arrive, and how far the earliest and latest times of their scores lie around
-/// the true ones.
+/// Earlier attempts: whether one may still arrive, and how far the earliest and latest times of
+/// their scores lie around the true ones.
 #[derive(Debug, Clone)]
 pub(super) struct Before {
     may_arrive: bool,
@@ -72,8 +72,8 @@ impl Before {
     }
 }
 
-/// Less than the largest by more than the debts and reservations of a case: where a limiter of that rate owes these and its
-/// rate is lowered, its value is still one that Lua counts exactly.
+/// Less than the largest by more than the debts and reservations of a case: where a limiter of that
+/// rate owes these and its rate is lowered, its value is still one that Lua counts exactly.
 const LARGE_RATE: i64 = LARGEST_RATE as i64 - (1 << 40);
 
 /// A deadline that never comes, in ms.
@@ -281,8 +281,8 @@ pub(super) fn a_larger_rate() -> impl Strategy<Value = ValidRate> {
     })
 }
 
-/// Nearly all grants are small, nothing resets the limiter, and peers change the value: so there often are more grants
-/// than a call sums, with a value that does not agree with them.
+/// Nearly all grants are small, nothing resets the limiter, and peers change the value: so there
+/// often are more grants than a call sums, with a value that does not agree with them.
 pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
     let small = (1..3_u32).prop_map(|permits| vec![(permits, 1)]);
     let request = (a_request(), prop::option::weighted(0.9, small)).prop_map(|(request, small)| {
@@ -316,8 +316,8 @@ pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A few calls that are sent again and again, and shrink in between: a copy that finds a part of its grant only is granted
-/// another, of the same id.
+/// A few calls that are sent again and again, and shrink in between: a copy that finds a part of
+/// its grant only is granted another, of the same id.
 pub(super) fn a_step_among_copies() -> impl Strategy<Value = Step> {
     let request = (a_request(), 2..5_u32).prop_map(|(request, permits)| Request {
         runs: vec![(permits, 1)],

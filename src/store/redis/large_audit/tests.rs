@@ -1,5 +1,6 @@
-//! Random steps of clients during an audit, on a server. Whatever they do in between, after the audit permits left +
-//! permits of all grants = rate; and if it was so before, it is so all the time.
+//! Random steps of clients during an audit, on a server. Whatever they do in between, after the
+//! audit permits left + permits of all grants = rate; and if it was so before, it is so all the
+//! time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 /// Room for the arguments of most calls.
 const USUAL_BYTES: usize = 96;
 
-/// Arguments of a script, in its order: one behind the other, so that a call makes no allocation for each.
+/// Arguments of a script, in its order: one behind the other, so that a call makes no allocation
+/// for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Args {
     bytes: Vec<u8>,

@@ -1,11 +1,13 @@
 //! The Lua files, and how a script is assembled from them.
 //!
-//! A line `--! include FILE` stands for the text of that file in `lua/`, and `--! include FILE PART` for what the file has
-//! between `--! part PART` and `--! end`. The lines between `--! each policy WORD` and `--! end` stand for themselves once for
-//! each policy, with its name for the word. Assembling fails where a directive cannot be followed. A script is sent as it is
+//! A line `--! include FILE` stands for the text of that file in `lua/`, and `--! include FILE
+//! PART` for what the file has between `--! part PART` and `--! end`. The lines between `--! each
+//! policy WORD` and `--! end` stand for themselves once for each policy, with its name for the
+//! word. Assembling fails where a directive cannot be followed. A script is sent as it is
 //! assembled, comments included: the server sees it once, and then its SHA-1.
 //!
-//! Nothing here depends on the rest of the crate, so that `examples/scripts.rs` and the tests assemble the same scripts.
+//! Nothing here depends on the rest of the crate, so that `examples/scripts.rs` and the tests
+//! assemble the same scripts.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! How the scripts are assembled: every directive in `lua/` can be followed, and one that cannot is an error.
+//! How the scripts are assembled: every directive in `lua/` can be followed, and one that cannot is
+//! an error.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -62,8 +62,8 @@ impl<P> RuntimeParts<P> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an entry. Returns those before it, to be sent now, if it does not fit into their call; and whether it needs a
-    /// flusher.
+    /// Adds an entry. Returns those before it, to be sent now, if it does not fit into their call;
+    /// and whether it needs a flusher.
     pub(super) fn push(&self, entry: PendingPart<P>) -> (Vec<PendingPart<P>>, bool)
     where
         P: Part,

@@ -36,8 +36,8 @@ impl Sender {
         let now = Instant::now();
         entries.retain(|entry| !entry.answer.is_closed() && entry.deadline > now);
         entries.sort_by_key(|entry| entry.part.rank());
-        // Each caller waits for as long as it wants. The server decides none after the time of any of them; then those that
-        // have more time ask again.
+        // Each caller waits for as long as it wants. The server decides none after the time of any
+        // of them; then those that have more time ask again.
         let deadline = entries.iter().map(|entry| entry.deadline).max();
         let server_deadline = entries.iter().map(|entry| entry.server_deadline).min();
         let Some(deadline) = deadline else {
@@ -63,7 +63,8 @@ impl Sender {
                     });
                 }
             }
-            // It arrived too late for all of them. Any other array is no reply to these parts, and none of them may read it.
+            // It arrived too late for all of them. Any other array is no reply to these parts, and
+            // none of them may read it.
             Ok(answer) => {
                 let answer = match answer {
                     Value::Array(_) => Value::Nil,
@@ -74,7 +75,8 @@ impl Sender {
                     caller.answer(SharedReply::Answered(Ok(PartReply { answer, now })));
                 }
             }
-            // The error is that of one of them, and does not say of which; or another connection is open now.
+            // The error is that of one of them, and does not say of which; or another connection is
+            // open now.
             Err(Failure::Refused(error) | Failure::NotSent(error)) => {
                 if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
                     self.connection.refuses_several_keys();
@@ -100,8 +102,8 @@ impl Caller {
     }
 }
 
-/// The call's result. In the meantime callers whose time is up get none: one timer for the call takes less time than one for
-/// each of them.
+/// The call's result. In the meantime callers whose time is up get none: one timer for the call
+/// takes less time than one for each of them.
 async fn answer_in_time<T>(sending: impl Future<Output = T>, callers: &mut [Caller]) -> T {
     let mut sending = pin!(sending);
     loop {

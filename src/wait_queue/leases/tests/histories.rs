@@ -1,6 +1,7 @@
-//! Random histories of several processes with leases, on a store that is nothing but the rule: each grant counts until an
-//! interval after its score. Whatever is late, lost, suspended, ended or set to another time, no window of real use holds more than
-//! the rate. If the memory of a process is cloned, and goes on twice, its leases may be used twice until their end, and no longer.
+//! Random histories of several processes with leases, on a store that is nothing but the rule: each
+//! grant counts until an interval after its score. Whatever is late, lost, suspended, ended or set
+//! to another time, no window of real use holds more than the rate. If the memory of a process is
+//! cloned, and goes on twice, its leases may be used twice until their end, and no longer.
 
 use proptest::prelude::*;
 
@@ -46,7 +47,8 @@ impl Store {
     }
 }
 
-/// A process on a machine that is suspended, while its monotonic clock stands still; or whose wall clock is set.
+/// A process on a machine that is suspended, while its monotonic clock stands still; or whose wall
+/// clock is set.
 struct Machine {
     start: Instant,
     leases: Leases,
@@ -70,8 +72,8 @@ struct Asked {
 enum Step {
     Pass(i64),
     Suspend(usize, i64),
-    /// The wall clock of the last one is moved by this. One that is suspended too is not set: a clock that is set back by less than
-    /// the time for which it was suspended tells nothing.
+    /// The wall clock of the last one is moved by this. One that is suspended too is not set: a
+    /// clock that is set back by less than the time for which it was suspended tells nothing.
     SetClock(i64),
     /// Its memory goes on as another process too.
     Clone(usize),
@@ -125,7 +127,8 @@ impl Machine {
         }
     }
 
-    /// A copy of its memory, without the calls under way; and how many permits both have left in leases.
+    /// A copy of its memory, without the calls under way; and how many permits both have left in
+    /// leases.
     fn cloned(&self) -> (Self, u32) {
         let copy = Self {
             suspended: self.suspended,
@@ -269,7 +272,8 @@ impl History {
         history
     }
 
-    /// Asserts that no window holds more uses than the rate, and what leases had left that were cloned and may not have ended.
+    /// Asserts that no window holds more uses than the rate, and what leases had left that were
+    /// cloned and may not have ended.
     fn check(&self) {
         for (place, &first) in self.used.iter().enumerate() {
             let end = first + INTERVAL;

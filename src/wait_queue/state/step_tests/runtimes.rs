@@ -147,7 +147,8 @@ fn a_call_that_some_have_left_is_withdrawn_once_no_driver_can_be_at_it() {
     let watched = queue.state.withdraw_overdue(sent_at);
     assert!(matches!(watched, Watched::Withdrawn(it) if Arc::ptr_eq(&it, &call)));
     assert!(queue.is_notified(0));
-    // What it took has no owner, and the remaining waiter is asked for again, with all the time that a call has.
+    // What it took has no owner, and the remaining waiter is asked for again, with all the time
+    // that a call has.
     assert_eq!(queue.answer(&call, 0, 10), rest(3));
     assert!(stays.try_recv().is_err());
     let (again, held_up) = queue.call_held_up();

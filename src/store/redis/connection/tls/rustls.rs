@@ -15,8 +15,8 @@ use super::super::stream::Stream;
 use super::super::traffic::Counted;
 use crate::error::{Error, Result};
 
-/// The certificate authorities that a client trusts, and the certificate that it presents. The default trusts the certificate
-/// authorities of the operating system and presents none.
+/// The certificate authorities that a client trusts, and the certificate that it presents. The
+/// default trusts the certificate authorities of the operating system and presents none.
 ///
 /// ```no_run
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,7 +35,8 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// The default: trusts the operating system's certificate authorities and presents no certificate.
+    /// The default: trusts the operating system's certificate authorities and presents no
+    /// certificate.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -49,7 +50,8 @@ impl TlsConfig {
         Self::default()
     }
 
-    /// Trusts these certificate authorities, in PEM, and no others. The certificates are read when the client connects.
+    /// Trusts these certificate authorities, in PEM, and no others. The certificates are read when
+    /// the client connects.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -66,7 +68,8 @@ impl TlsConfig {
         self
     }
 
-    /// Presents this certificate, with its chain up to the authority, and proves it with the key. All are in PEM.
+    /// Presents this certificate, with its chain up to the authority, and proves it with the key.
+    /// All are in PEM.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

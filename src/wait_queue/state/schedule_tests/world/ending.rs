@@ -3,8 +3,8 @@
 use super::*;
 
 impl World {
-    /// Ends everything that is under way: waiters on runtimes that run are served; then the remaining ones leave, and
-    /// what is in use is what callers hold.
+    /// Ends everything that is under way: waiters on runtimes that run are served; then the
+    /// remaining ones leave, and what is in use is what callers hold.
     pub(in super::super) fn finish(&mut self) {
         // Waiters that never read their grants keep them from others.
         for waiter in 0..self.waiters.len() {
