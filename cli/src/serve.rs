@@ -27,12 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
-use redisson_rate_limiter::{
-    BreakerState, FailurePolicy, LimiterOptions, MemoryStore, RedissonClient,
-};
+use redisson_rate_limiter::{FailurePolicy, LimiterOptions, MemoryStore, RedissonClient};
 use redisson_rate_limiter_metrics::{BUCKETS, Metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -65,6 +62,7 @@ pub(crate) async fn run(
     if let Some(request) = &arguments.tried {
         return trial::decide(&arguments.rules, request).await;
     }
+    log::start(arguments.log);
     allow_many_files();
     let service = Arc::new(service(&store, arguments).await?);
     let mut signals = Signals::new().map_err(|error| failed(&error))?;
@@ -92,15 +90,12 @@ pub(crate) async fn run(
     let limit = service.settings.shutdown_timeout;
     let is_answered = timeout(limit, all_closed.recv()).await.is_ok();
     let is_given_back = service.client.close(limit).await;
-    let text = match (is_answered, is_given_back) {
-        (true, true) => "ended",
-        (false, _) => "ended: some requests were cut off",
-        (true, false) => "ended: some permits come back only with their window",
-    };
-    Ok(Report::on_stderr(
-        format!("rratelimiter: {text}"),
-        json!({ "answered": is_answered, "given_back": is_given_back }),
-    ))
+    match (is_answered, is_given_back) {
+        (true, true) => log::line("ended"),
+        (false, _) => log::warning("ended: some requests were cut off"),
+        (true, false) => log::warning("ended: some permits come back only with their window"),
+    }
+    Ok(Report::printed(true))
 }
 
 async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Service, Failure> {
@@ -163,31 +158,35 @@ async fn doors(service: &Arc<Service>) -> io::Result<Vec<Door>> {
     Ok(doors)
 }
 
-/// Says what may not be meant.
+/// Logs what may not be meant, and whether requests are decided.
 fn warn(service: &Service) {
     let settings = &service.settings;
     let is_open = |address: arguments::Address| address.0.is_some_and(|it| !it.ip().is_loopback());
     let is_public = is_open(settings.http) || is_open(settings.grpc);
     if is_public && !service.credentials.are_needed(settings) {
-        log::line(
-            "warning: anyone who reaches it may ask: there is neither a token nor --client-ca",
-        );
+        log::warning("anyone who reaches it may ask: there is neither a token nor --client-ca");
     }
     if is_open(settings.admin) {
-        log::line("warning: anyone who reaches the admin address sees the keys");
+        log::warning("anyone who reaches the admin address sees the keys");
     }
-    for server in service.client.health().servers {
-        if let (true, Some(cause)) = (server.breaker != BreakerState::Closed, server.last_cause) {
-            log::line(format_args!("warning: the store is away: {cause}"));
-        }
-    }
-    let rules = service.rules.shown().rules.len();
+    let rules = match service.rules.shown().rules.len() {
+        1 => "1 rule".to_owned(),
+        rules => format!("{rules} rules"),
+    };
     let store = if service.client.health().servers.is_empty() {
         "in memory"
     } else {
         "in the store"
     };
-    log::line(format_args!("ready: {rules} rules, limits {store}"));
+    if let Some(away) = service.store.away() {
+        service.warn_of_store(&away);
+    }
+    let readiness = if service.is_ready() {
+        "ready"
+    } else {
+        "listening"
+    };
+    log::line(format_args!("{readiness}: {rules}, limits {store}"));
 }
 
 /// Does what is due once a second.

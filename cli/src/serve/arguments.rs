@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use redisson_rate_limiter::{FailurePolicy, LocalShare};
 
+use super::log::LogFormat;
 use crate::rate::duration;
 
 #[derive(Debug, Args)]
@@ -72,6 +73,9 @@ pub(crate) struct ServeArguments {
     /// How long requests in flight may take at a shutdown
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10s")]
     pub(super) shutdown_timeout: Duration,
+    /// How the log is written
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(super) log: LogFormat,
     /// How many connections each address takes at the same time; others wait
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) max_connections: u32,

@@ -1,16 +1,53 @@
-//! What the server tells on the standard error: a line for each thing that happened to it. No line
-//! has a key, a token or a password.
+//! What the server logs on the standard error: a line with time and level for each thing that
+//! happens to it, as text or as JSON. No line has a key, a token or a password.
 
 use std::fmt::Display;
-use std::io::Write;
 
-use redisson_rate_limiter::Event;
+use clap::ValueEnum;
+use redisson_rate_limiter::{BreakerState, Event};
+use tracing::{Level, level_filters::LevelFilter};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt, registry};
+
+/// Only the server's own lines: what the library traces has names of limiters, which may be keys.
+const TARGET: &str = "rratelimiter";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogFormat {
+    Text,
+    Json,
+}
+
+pub(super) fn start(format: LogFormat) {
+    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let own = Targets::new()
+        .with_default(LevelFilter::OFF)
+        .with_target(TARGET, Level::INFO);
+    // It fails only where there is a log already.
+    let _ = registry().with(lines.with_filter(own)).try_init();
+}
 
 pub(super) fn line(what: impl Display) {
-    let what = what.to_string();
-    let what: String = what.trim_end().chars().flat_map(printed).collect();
-    // The reader may have gone.
-    let _ = writeln!(std::io::stderr(), "rratelimiter: {what}");
+    tracing::info!(target: TARGET, "{}", visible(what));
+}
+
+/// What an operator may have to do something about.
+pub(super) fn warning(what: impl Display) {
+    tracing::warn!(target: TARGET, "{}", visible(what));
+}
+
+fn visible(what: impl Display) -> String {
+    what.to_string()
+        .trim_end()
+        .chars()
+        .flat_map(printed)
+        .collect()
 }
 
 /// What is invisible or turns the direction of a text is escaped, and so are control characters:
@@ -27,19 +64,19 @@ pub(super) fn event(event: &Event<'_>) {
     match event {
         Event::Connected { server, .. } => line(format_args!("connected to {server}")),
         Event::ConnectionLost { server, .. } => {
-            line(format_args!("lost the connection to {server}"));
+            warning(format_args!("lost the connection to {server}"));
         }
         Event::BreakerChanged {
             server,
-            state,
-            cause,
+            state: BreakerState::Open,
+            cause: Some(cause),
             ..
-        } => match cause {
-            Some(cause) => line(format_args!("breaker of {server}: {state}, {cause}")),
-            None => line(format_args!("breaker of {server}: {state}")),
-        },
+        } => warning(format_args!("breaker of {server}: open, {cause}")),
+        Event::BreakerChanged { server, state, .. } => {
+            line(format_args!("breaker of {server}: {state}"));
+        }
         Event::ClockAhead { ahead, .. } => {
-            line(format_args!("the clock of a peer is ahead by {ahead:?}"));
+            warning(format_args!("the clock of a peer is ahead by {ahead:?}"));
         }
         _ => {}
     }

@@ -97,7 +97,24 @@ impl Service {
 
     /// Asks the store whether it is there.
     pub(super) async fn probe(&self) {
+        let was_away = self.store.away().is_some();
         self.store.note(self.client.ping().await);
+        match self.store.away() {
+            Some(away) if !was_away => self.warn_of_store(&away),
+            None if was_away => log::line("ready: the store answers again"),
+            _ => {}
+        }
+    }
+
+    pub(super) fn warn_of_store(&self, away: &Away) {
+        let cause = &away.cause;
+        if self.fails_without_store() {
+            log::warning(format_args!("not ready: the store is away: {cause}"));
+        } else {
+            log::warning(format_args!(
+                "the store is away, the failure policy decides: {cause}"
+            ));
+        }
     }
 
     /// Reads the rules again, and if `and_credentials` says so, tokens and certificates.
@@ -105,7 +122,7 @@ impl Service {
         if and_credentials {
             match self.credentials.reload(&self.settings) {
                 Ok(()) => log::line("credentials: read again"),
-                Err(error) => log::line(format_args!("credentials: kept the old ones: {error}")),
+                Err(error) => log::warning(format_args!("credentials: kept the old ones: {error}")),
             }
         }
         let read = self.rules.reload(&self.client);
@@ -117,7 +134,7 @@ impl Service {
                 let rules = shown.rules.len();
                 log::line(format_args!("rules: read again, {rules} of them; {change}"));
             }
-            Err(error) => log::line(format_args!("rules: kept the old ones: {error}")),
+            Err(error) => log::warning(format_args!("rules: kept the old ones: {error}")),
         }
     }
 

@@ -7,6 +7,7 @@ mod hostile;
 mod http;
 mod late_store;
 mod life;
+mod log;
 mod nginx;
 mod openapi;
 mod page;

@@ -32,6 +32,8 @@ use servers::Server;
 pub struct Serve {
     child: Child,
     lines: Receiver<String>,
+    /// The lines that were read, as they are.
+    said: Vec<String>,
     folder: TempDir,
     pub http: String,
     pub grpc: String,
@@ -68,6 +70,7 @@ impl Serve {
         let mut serve = Self {
             child,
             lines,
+            said: Vec::new(),
             folder,
             http: String::new(),
             grpc: String::new(),
@@ -85,7 +88,7 @@ impl Serve {
                     *address = at.to_owned();
                 }
             }
-            if line.starts_with("ready: ") {
+            if line.starts_with("ready: ") || line.starts_with("listening: ") {
                 return serve;
             }
         }
@@ -104,8 +107,13 @@ impl Serve {
         // Longer than anything takes on a busy machine.
         let line = self.lines.recv_timeout(Duration::from_secs(120));
         let line = line.expect("one more line");
-        let line = line.strip_prefix("rratelimiter: ").map(str::to_owned);
-        line.expect("each line begins so")
+        self.said.push(line.clone());
+        if let Ok(line) = serde_json::from_str::<Value>(&line) {
+            return line["message"].as_str().unwrap().to_owned();
+        }
+        // Before it are the time and the level.
+        let text = line.split_once("rratelimiter: ");
+        text.expect("each line has it").1.to_owned()
     }
 
     /// The next line that begins so.
@@ -116,6 +124,21 @@ impl Serve {
                 return line;
             }
         }
+    }
+
+    /// The first line that has this part, as it is.
+    pub fn said(&mut self, part: &str) -> String {
+        loop {
+            if let Some(line) = self.said.iter().find(|it| it.contains(part)) {
+                return line.clone();
+            }
+            self.line();
+        }
+    }
+
+    /// All lines so far, as they are.
+    pub fn all_said(&self) -> &[String] {
+        &self.said
     }
 
     pub fn signal(&self, signal: Signal) {
