@@ -6,7 +6,7 @@
 --         'rate', rate, interval, type, keep alive, value, time to live of the hash, now, stored grants, permits of the expired
 --                 ones (-1: too many to read), permits of the live ones (the same), score of the oldest live one that holds
 --                 permits, new grants, permits of the newest of them, their number, members that are no grants among those
---                 that were read, the types of value and permits
+--                 that were read, the types of value and permits, ms until a hold ends that takes all permits ('' if none of those read is one)
 --         'token_bucket', 'quota_bucket', 'sliding_window_log', 'fixed_window', 'bucket', each with what it holds and its time
 --                 to live
 --         'other'
@@ -52,10 +52,10 @@ local rate, interval = tonumber(settings[1] or ''), tonumber(settings[2] or '') 
 if interval ~= interval then
   interval = 0 -- `nan`, which no score is compared with
 end
-local broken = 0
+local broken, hold = 0, nil
 
 -- The permits of a member, and whether it is a fence. What is no grant holds none. A negative number of permits, which
--- Redisson does not refuse, stands for billions.
+-- Redisson does not refuse, stands for billions; all but the hold of a limiter, whose member is a lease's.
 local function permits_of(member)
   if #member ~= 5 + (string.byte(member) or 0) then
     broken = broken + 1
@@ -63,7 +63,10 @@ local function permits_of(member)
   end
   local a, b, c, d = string.byte(member, -4, -1)
   local held = a + b * 256 + c * 65536 + d * 16777216
-  if held >= 2147483648 and rate and held > rate then
+  if held == 4294967295 and #member == 29 then
+    hold = member
+    return held, false
+  elseif held >= 2147483648 and rate and held > rate then
     held = 0
   end
   local is_fence = held == 0 and #member == 29 and string.byte(member) == 24
@@ -89,7 +92,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local type_of_value, type_of_permits = redis.call('type', value).ok, redis.call('type', permits).ok
 local stored = type_of_value == 'string' and redis.call('getrange', value, 0, 40) or ''
 local since = tonumber(ARGV[1])
-local number, held_by_expired, held_by_live, oldest, new, newest = 0, 0, 0, '', 0, {}
+local number, held_by_expired, held_by_live, oldest, new, newest, held_for = 0, 0, 0, '', 0, {}, ''
 if type_of_permits == 'zset' then
   local horizon = string.format('(%.0f', now - interval)
   local live = redis.call('zcount', permits, horizon, '+inf')
@@ -102,7 +105,9 @@ if type_of_permits == 'zset' then
   end
   local read = live <= MOST_READ
   local total
+  hold = nil -- of those that have ended
   total, fences, first = sum(redis.call('zrange', permits, expired, expired + MOST_READ - 1))
+  held_for = hold and string.format('%.0f', redis.call('zscore', permits, hold) + interval - now) or ''
   if read then
     held_by_live, number = total, number - fences
   end
@@ -114,7 +119,10 @@ if type_of_permits == 'zset' then
   newest = new > 0 and redis.call('zrevrangebyscore', permits, before, from, 'limit', 0, MOST_NEW) or {}
 end
 local were_broken = broken
+hold = nil
+local used = sum(newest)
+used = hold and 0 or used -- what a hold takes is used by nobody
 return {
   'rate', settings[1] or '', settings[2] or '', settings[3] or '', settings[4] or '', stored, lives, now, number,
-  held_by_expired, held_by_live, oldest, new, (sum(newest)), #newest, were_broken, type_of_value, type_of_permits,
+  held_by_expired, held_by_live, oldest, new, used, #newest, were_broken, type_of_value, type_of_permits, held_for,
 }

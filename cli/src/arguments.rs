@@ -214,6 +214,23 @@ Examples:
         #[arg(long, short)]
         yes: bool,
     },
+    /// Take all permits for some time, so that no process gets any
+    #[command(after_help = "\
+A hold ends by itself, or with `set --reset` or `delete`.
+
+Examples:
+  rratelimiter hold partner-api 10m
+  rratelimiter hold partner-api 90s --yes")]
+    Hold {
+        /// A limiter
+        name: String,
+        /// For how long, such as 90s, 10m or 1h
+        #[arg(value_parser = duration)]
+        time: Duration,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
     /// Wait for permits, then run a command in place of this one
     #[command(after_help = "\
 Examples:

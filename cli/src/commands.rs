@@ -76,6 +76,7 @@ async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failu
         OnStore::Expire {
             name, time, yes, ..
         } => life::expire(context, &name, time, yes).await,
+        OnStore::Hold { name, time, yes } => life::hold(context, &name, time, yes).await,
         OnStore::Run(arguments) if arguments.each => run_each::run(context, &arguments).await,
         OnStore::Run(arguments) => run::run(context, &arguments).await,
         OnStore::List(arguments) => list::list(context, &arguments).await,

@@ -134,7 +134,12 @@ impl Explained {
                 "Each client has the rate to itself; this one is {client}."
             ));
         }
-        if let Some(sick) = self.health.text() {
+        if let Some(ends) = self.noted.hold_ends {
+            lines.push(format!(
+                "It is held: nobody gets a permit for {}.",
+                in_words(ends)
+            ));
+        } else if let Some(sick) = self.health.text() {
             lines.push(format!(
                 "It is not well: {sick}. See `rratelimiter doctor`."
             ));
@@ -158,9 +163,7 @@ impl Explained {
         }
         if others > 0 {
             let held = number_of(others, "permit");
-            lines.push(format!(
-                "  {held} are held by clients that no grant tells apart"
-            ));
+            lines.push(format!("  {held} by clients that no grant tells apart"));
         }
         if others > 0 && !self.connected.is_empty() {
             let connected = self.connected.join(", ");
@@ -175,6 +178,9 @@ impl Explained {
             lines.push(format!("They come back: {}.", back.join(", ")));
         }
         let (_, interval) = self.settings.numbers().unwrap_or_default();
+        if self.noted.hold_ends.is_some() {
+            return lines;
+        }
         lines.push(format!(
             "A rate of {} per {} would have been enough for what is in use and this request.",
             self.rate_that_is_enough(),
@@ -190,6 +196,7 @@ impl Explained {
     fn why(&self) -> String {
         match &self.peeked {
             Some(peeked) if peeked.is_granted() => "would be granted".to_owned(),
+            Some(_) if self.noted.hold_ends.is_some() => "would be denied".to_owned(),
             Some(peeked) => {
                 let wait = peeked.retry_after().map_or(0, millis);
                 let wait = in_words(i64::try_from(wait).unwrap_or(i64::MAX));

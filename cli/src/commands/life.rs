@@ -1,4 +1,4 @@
-//! `delete`, `expire`.
+//! `delete`, `expire`, `hold`.
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
@@ -16,7 +16,7 @@ use crate::inspect::tally::{Place, read_tally};
 use crate::limiter::Limiter;
 use crate::policy::PolicyArguments;
 use crate::rate;
-use crate::report::{Report, number_of};
+use crate::report::{Report, millis, number_of};
 
 pub(super) async fn delete(
     context: &Context,
@@ -205,4 +205,35 @@ pub(super) async fn expire(
         (false, Some(_)) => Report::missing(limiter.name(), json),
         (false, None) => Report::either(false, "has no time to live", json),
     })
+}
+
+/// Takes all permits, for every process.
+pub(super) async fn hold(
+    context: &Context,
+    name: &str,
+    time: Duration,
+    yes: bool,
+) -> Result<Report, Failure> {
+    let limiter = context.rate_limiter(name);
+    let name = limiter.name();
+    super::refuse_other(context, name).await?;
+    let settings = super::settings(context, name).await?;
+    let not_held = json!({ "held": false });
+    if !settings.are_a_limiters() {
+        return Ok(Report::missing(name, not_held));
+    }
+    let shown = name.escape_debug();
+    if settings.is_per_client() {
+        let message =
+            format!("{shown} has a rate for each client: nobody can take the permits of others");
+        return Err(Failure::usage(message));
+    }
+    let words = rate::as_argument(time);
+    let question = format!("Take all permits of {shown} for {words}, so that no process gets any?");
+    if !yes && !is_confirmed("hold", &question)? {
+        return Ok(Report::either(false, "not held", not_held));
+    }
+    limiter.hold(time).await?;
+    let json = json!({ "held": true, "for_ms": millis(time) });
+    Ok(Report::new(format!("held for {words}"), json))
 }

@@ -223,6 +223,7 @@ struct Totals {
     hot: u64,
     sick: u64,
     stopped: u64,
+    held: u64,
 }
 
 impl Totals {
@@ -231,8 +232,10 @@ impl Totals {
         let Kind::Rate(it) = &sample.kind else { return };
         self.sick += u64::from(it.health.is_sick());
         self.stopped += u64::from(it.health == Health::Stopped);
+        let is_held = matches!(it.health, Health::Held(_));
+        self.held += u64::from(is_held);
         let is_hot = share_in_use(it).is_some_and(|it| it >= HOT);
-        self.hot += u64::from(is_hot && !it.health.is_sick());
+        self.hot += u64::from(is_hot && !is_held && !it.health.is_sick());
     }
 
     fn in_words(&self, calls: u64) -> String {
@@ -241,6 +244,7 @@ impl Totals {
             (self.hot, "hot"),
             (self.sick, "sick"),
             (self.stopped, "stopped"),
+            (self.held, "held"),
         ] {
             if number > 0 {
                 words += &format!(", {number} {word}");

@@ -97,12 +97,15 @@ impl Shown {
     }
 
     fn grants(&self) -> u64 {
-        self.reading.stored.grants.saturating_sub(self.noted.fences)
+        self.reading.stored.grants.saturating_sub(self.noted.beside)
     }
 
     /// What an acquire would find.
     fn available(&self) -> Option<i64> {
         let (rate, _) = self.reading.stored.settings.numbers()?;
+        if self.noted.hold_ends.is_some() {
+            return Some(0);
+        }
         let live = i64::try_from(self.noted.live).ok()?;
         let expired = i64::try_from(self.noted.permits).ok()? - live;
         let value = self.reading.stored.value();
@@ -123,6 +126,7 @@ impl Shown {
             "drift": self.drift(),
             "grants": self.grants(),
             "permits_in_use": self.noted.live,
+            "held_for_ms": self.noted.hold_ends,
             "clock_ahead_ms": self.noted.ahead,
             "generations": self.noted.generations_to_json(),
             "returns": self.noted.returns_to_json(),

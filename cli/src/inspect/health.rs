@@ -1,7 +1,9 @@
 //! Whether a limiter is well, as far as one look at it says.
 
 use super::settings::Settings;
-use crate::report::number_of;
+use std::time::Duration;
+
+use crate::report::{lasting, number_of};
 
 /// The worst first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(crate) enum Health {
     Vanishes,
     /// Somebody has set the rate to 0.
     Stopped,
+    /// Somebody has taken all permits for so many ms.
+    Held(i64),
     /// More grants than one look reads.
     Unchecked,
     Well,
@@ -35,6 +39,8 @@ pub(super) struct Looked {
     pub(super) held: Option<i64>,
     pub(super) grants: u64,
     pub(super) malformed: u64,
+    /// How long a hold still takes all permits, in ms.
+    pub(super) held_for: Option<i64>,
 }
 
 impl Health {
@@ -74,12 +80,16 @@ impl Health {
         };
         match (of_keys, settings.short_keep_alive()) {
             (Self::Well | Self::Unchecked, Some(_)) => Self::Vanishes,
+            (Self::Well, None) => looked.held_for.map_or(Self::Well, Self::Held),
             (of_keys, _) => of_keys,
         }
     }
 
     pub(crate) fn is_sick(&self) -> bool {
-        !matches!(self, Self::Well | Self::Unchecked | Self::Stopped)
+        !matches!(
+            self,
+            Self::Well | Self::Unchecked | Self::Stopped | Self::Held(_)
+        )
     }
 
     /// The worst has the least.
@@ -93,8 +103,9 @@ impl Health {
             Self::Lost(_) => 5,
             Self::Vanishes => 6,
             Self::Stopped => 7,
-            Self::Unchecked => 8,
-            Self::Well => 9,
+            Self::Held(_) => 8,
+            Self::Unchecked => 9,
+            Self::Well => 10,
         }
     }
 
@@ -109,6 +120,7 @@ impl Health {
             Self::Lost(_) => "lost",
             Self::Vanishes => "vanishes",
             Self::Stopped => "stopped",
+            Self::Held(_) => "held",
             Self::Unchecked => "unchecked",
             Self::Well => "ok",
         }
@@ -124,6 +136,7 @@ impl Health {
             Self::Lost(_) => "permits-lost",
             Self::Vanishes => "keep-alive-too-short",
             Self::Stopped => "stopped",
+            Self::Held(_) => "held",
             Self::Unchecked => "not-checked",
             Self::Well => "well",
         }
@@ -148,6 +161,10 @@ impl Health {
             Self::Lost(less) => format!("{} lost: they never come back", permits(less)),
             Self::Vanishes => "the keep alive is shorter than the interval".to_owned(),
             Self::Stopped => "the rate is 0: each request is refused".to_owned(),
+            Self::Held(ms) => {
+                let time = Duration::from_millis(ms.unsigned_abs());
+                format!("held: nobody gets a permit for {}", lasting(time))
+            }
             Self::Unchecked | Self::Well => return None,
         })
     }
@@ -172,6 +189,7 @@ mod tests {
             held: Some(held),
             grants: u64::from(held > 0),
             malformed,
+            held_for: None,
         };
         Health::of(&settings, &looked)
     }

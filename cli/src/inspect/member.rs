@@ -93,7 +93,8 @@ impl Member {
     /// than the rate, or nothing, is none. A negative number of permits, which Redisson does not
     /// refuse, stands for billions: nothing is in use by it.
     pub(crate) fn within(mut self, rate: i64) -> Self {
-        if self.permits.cast_signed() < 0 && i64::from(self.permits) > rate {
+        let is_negative = self.permits.cast_signed() < 0 && !self.is_hold();
+        if is_negative && i64::from(self.permits) > rate {
             self.permits = 0;
         }
         let is_possible = (1..=rate).contains(&self.permits.into());
@@ -117,6 +118,11 @@ impl Member {
     /// Whether it is the fence of a lease, which is stored beside the grants and holds nothing.
     pub(crate) fn is_fence(&self) -> bool {
         self.generation == Generation::Lease && self.permits == 0
+    }
+
+    /// Whether it takes all permits until its end: `hold` of the Rust crate.
+    pub(crate) fn is_hold(&self) -> bool {
+        self.generation == Generation::Lease && self.permits == u32::MAX
     }
 
     /// What the scripts count: a member that they do not know holds nothing.

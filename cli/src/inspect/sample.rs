@@ -150,7 +150,7 @@ fn read(name: &str, is_of_client: bool, reply: Vec<Reply>) -> Result<Option<Samp
     if kind != "rate" {
         return Ok(None);
     }
-    let reply: [Reply; 18] = exactly(reply)?;
+    let reply: [Reply; 19] = exactly(reply)?;
     let settings = Settings::read(&[1, 2, 3, 4].map(|at| reply[at].clone()));
     let [
         value,
@@ -173,6 +173,7 @@ fn read(name: &str, is_of_client: bool, reply: Vec<Reply>) -> Result<Option<Samp
         held: (by_expired >= 0 && by_live >= 0).then(|| by_expired.saturating_add(by_live)),
         grants: number(grants).unwrap_or_default(),
         malformed: number(malformed).unwrap_or_default(),
+        held_for: number(&reply[18]),
     };
     let of_keys = match is_of_client {
         // Its keys are looked at as if they were all clients'.

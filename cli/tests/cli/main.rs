@@ -4,6 +4,7 @@ mod connections;
 mod doctor;
 mod doctor_of_servers;
 mod explain;
+mod hold;
 mod list;
 mod operations;
 mod pseudo_terminal;

@@ -96,7 +96,7 @@ pub(crate) fn health(sample: &RateSample) -> (char, &'static str, Color) {
     let share = super::share_in_use(sample).unwrap_or(0.0);
     match &sample.health {
         it if it.is_sick() => ('!', it.word(), Color::Bad),
-        Health::Stopped => ('-', Health::Stopped.word(), Color::Warning),
+        it @ (Health::Stopped | Health::Held(_)) => ('-', it.word(), Color::Warning),
         _ if share >= super::HOT => ('^', "hot", Color::Warning),
         it => (' ', it.word(), Color::Good),
     }

@@ -22,8 +22,10 @@ pub(crate) struct Noted {
     pub(crate) permits: u64,
     pub(crate) live: u64,
     pub(crate) generations: BTreeMap<Generation, u64>,
-    /// The fences of leases, which are stored beside the grants and hold nothing.
-    pub(crate) fences: u64,
+    /// In how many ms the last hold ends.
+    pub(crate) hold_ends: Option<i64>,
+    /// The fences of leases and the holds, which are stored beside the grants.
+    pub(crate) beside: u64,
     /// Permits that come back in each part of the window, from now on.
     pub(crate) parts: Vec<u64>,
     /// Those that come back after it: of leases, reservations and clients whose clock is ahead.
@@ -64,8 +66,9 @@ impl Noted {
             interval,
             permits: 0,
             live: 0,
+            hold_ends: None,
             generations: BTreeMap::new(),
-            fences: 0,
+            beside: 0,
             parts: vec![0; PARTS],
             later: 0,
             returns: Vec::new(),
@@ -78,16 +81,21 @@ impl Noted {
     pub(crate) fn note(&mut self, grant: Grant) {
         let held = grant.member.counted();
         if grant.member.is_fence() {
-            self.fences += 1;
+            self.beside += 1;
             return;
         }
-        *self.generations.entry(grant.member.generation).or_default() += 1;
         self.permits = self.permits.saturating_add(held);
         self.ahead = self.ahead.max(grant.ahead(self.now));
         let back = grant
             .score
             .saturating_add(self.interval)
             .saturating_sub(self.now);
+        if grant.member.is_hold() {
+            self.beside += 1;
+            self.hold_ends = self.hold_ends.max(Some(back).filter(|it| *it > 0));
+            return;
+        }
+        *self.generations.entry(grant.member.generation).or_default() += 1;
         if back <= 0 || held == 0 {
             return;
         }

@@ -56,7 +56,10 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
     };
     let whole = rate.unsigned_abs();
     let available = it.available().unwrap_or_default();
-    let used = rate.saturating_sub(available).max(0).unsigned_abs();
+    let used = match it.noted.hold_ends {
+        Some(_) => it.noted.live,
+        None => rate.saturating_sub(available).max(0).unsigned_abs(),
+    };
     let color = match available {
         ..=0 => Color::Bad,
         _ => Color::Good,
@@ -65,6 +68,10 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
     output.text(format!(
         "  available   {available} of {rate}  {bar} {used} in use"
     ))?;
+    if let Some(ends) = it.noted.hold_ends {
+        let line = format!("  held        nobody gets a permit for {}", in_words(ends));
+        output.text(terminal.paint(Color::Warning, &line))?;
+    }
     let value = if stored.value.is_empty() {
         "none"
     } else {
