@@ -34,7 +34,7 @@ enum Source {
     Passed(Arc<dyn Fn() -> i64 + Send + Sync>),
 }
 
-/// As good as never: nobody waits for longer, and each clock can show what is so far away.
+/// Longer than any wait, and still a time that each clock can show.
 pub(crate) const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// No clock is further than this from the epoch, in ms: with an interval added it is still an exact

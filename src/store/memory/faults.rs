@@ -213,8 +213,8 @@ impl Faults {
     }
 
     /// A breaker of these tells the application of its change, so no lock is held. If the store was
-    /// lost or found again in the meantime, all are told again: whoever comes last tells them what
-    /// holds.
+    /// lost or found again in the meantime, all are told again, so that
+    /// the last call reports the state that holds.
     fn tell_breakers(&self, breakers: &Lock<Vec<Weak<Breaker>>>) {
         loop {
             let is_lost = self.is_lost();

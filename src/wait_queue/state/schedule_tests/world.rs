@@ -42,7 +42,8 @@ const ATTEMPT: Duration = Duration::from_millis(750);
 /// What a denied waiter waits beyond the first grant's window.
 const SLACK: Duration = Duration::from_millis(3);
 
-/// For how long permits are left to others at most, and the delay of who had most of late.
+/// The longest time for which permits are left to others, and the delay of the process that took
+/// the most lately.
 const SHARING: Duration = Duration::from_millis(110 * 5 / 4 + 1 + 12 + 1);
 
 pub(super) struct World {
