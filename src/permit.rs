@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use byteorder::{ByteOrder, LittleEndian};
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// The random bytes that name a call, and the grant that it leaves.
@@ -97,18 +96,15 @@ pub(crate) fn random_ahead(call_id: &CallId, ahead: i64) -> [u8; 24] {
     let mut random = [0; 24];
     let (id, number) = random.split_at_mut(call_id.len());
     id.copy_from_slice(call_id);
-    LittleEndian::write_i64(number, ahead);
+    number.copy_from_slice(&ahead.to_le_bytes());
     random
 }
 
 /// The call id and the ms ahead in the random bytes of such a grant.
 pub(crate) fn read_ahead(random: &[u8]) -> Option<(&[u8], i64)> {
     let (call_id, number) = random.split_at_checked(size_of::<CallId>())?;
-    let is_ahead = number.len() == 8;
-    is_ahead.then(|| {
-        let ahead = LittleEndian::read_u64(number);
-        (call_id, i64::try_from(ahead).unwrap_or(i64::MAX))
-    })
+    let ahead = u64::from_le_bytes(number.try_into().ok()?);
+    Some((call_id, i64::try_from(ahead).unwrap_or(i64::MAX)))
 }
 
 /// Splits a member into its random bytes and its permits, or `None` if it is malformed.
@@ -118,7 +114,7 @@ pub(crate) fn decode(member: &[u8]) -> Option<(&[u8], u32)> {
         return None;
     }
     let (random, permits) = member[1..].split_at(length);
-    Some((random, LittleEndian::read_u32(permits)))
+    Some((random, u32::from_le_bytes(permits.try_into().ok()?)))
 }
 
 #[cfg(test)]
