@@ -12,43 +12,252 @@ mod run_each;
 pub(crate) mod show;
 pub(crate) mod watch;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::CommandFactory;
-use redisson_rate_limiter::{RateLimiter, RedissonClient};
+use clap::Subcommand;
+use clap_complete::Shell;
 use serde_json::json;
 
-use crate::arguments::{Arguments, Command, OnStore};
+use self::doctor::DoctorArguments;
+use self::explain::ExplainArguments;
+use self::list::ListArguments;
+use self::permits::PermitArguments;
+use self::rate::{ChangeArguments, RateArguments};
+use self::run::RunArguments;
+use self::show::ShowArguments;
+use self::watch::WatchArguments;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::inspect::reply;
-use crate::inspect::settings::{FIELDS, Settings};
+use crate::policy::PolicyArguments;
+use crate::rate::duration;
 use crate::report::Report;
-use crate::signals::or_signal;
+use crate::serve::ServeArguments;
 use crate::store::StoreArguments;
 
 /// How long permits that a cancelled command took may take to be given back.
 const CLOSE: Duration = Duration::from_secs(3);
 
-/// What every command has at hand.
-pub(crate) struct Context {
-    pub(crate) client: RedissonClient,
-    pub(crate) store: StoreArguments,
-    pub(crate) is_json: bool,
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    On(Box<OnStore>),
+    /// Serve limits to services in any language: over HTTP, and to Envoy and nginx
+    Serve(Box<ServeArguments>),
+    /// Print the hash of a key, as the `keys` of a rules file have it
+    #[command(after_help = "\
+Examples:
+  rratelimiter hash-key < long-value                   of a value of more than 256 bytes: sha256-…
+  rratelimiter hash-key --secret-file secret < api-key of a key that a service hashes by that secret")]
+    HashKey {
+        /// A file with the secret of a service whose keys are hashed by `Key::hashed`
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<PathBuf>,
+    },
+    /// Print the completions for a shell
+    #[command(after_help = "\
+Examples:
+  rratelimiter completions bash > /etc/bash_completion.d/rratelimiter
+  rratelimiter completions zsh > ~/.zfunc/_rratelimiter
+  rratelimiter completions fish > ~/.config/fish/completions/rratelimiter.fish")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, or that of one command
+    #[command(after_help = "\
+Examples:
+  rratelimiter man > /usr/local/share/man/man1/rratelimiter.1
+  rratelimiter man doctor > /usr/local/share/man/man1/rratelimiter-doctor.1")]
+    Man {
+        /// A command
+        command: Option<String>,
+    },
 }
 
-pub(crate) async fn execute(arguments: Arguments) -> Result<Report, Failure> {
-    let command = match arguments.command {
-        Command::Completions { shell } => return Ok(completions(shell)),
-        Command::Man { command } => return man(command.as_deref()),
+/// The commands that connect.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OnStore {
+    /// Give a limiter its rate, and ask before it changes one that has a rate
+    #[command(after_help = "\
+Examples:
+  rratelimiter set orders:api 5/s
+  rratelimiter set orders:api 100/10m --yes            changes a rate without a question
+  rratelimiter set orders:api 100/10m --if-missing     leaves a rate that there is
+  rratelimiter set login 3/1m --keep-alive 1h          removed when nobody has asked for an hour
+
+What is not named stays: for whom the rate is, the keep alive, and the permits in use.")]
+    Set {
+        #[command(flatten)]
+        rate: RateArguments,
+        #[command(flatten)]
+        change: ChangeArguments,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        /// Leave the rate of a limiter that has one (exit code 1)
+        #[arg(long, conflicts_with_all = ["yes", "overall", "no_keep_alive", "reset"])]
+        if_missing: bool,
+    },
+    /// Change the rate of a limiter that has one, without a question
+    #[command(after_help = "\
+Examples:
+  rratelimiter update orders:api 10/s
+  rratelimiter update orders:api 10/s --reset          all permits are there again
+
+What is not named stays: for whom the rate is, the keep alive, and the permits in use.")]
+    Update {
+        #[command(flatten)]
+        rate: RateArguments,
+        #[command(flatten)]
+        change: ChangeArguments,
+    },
+    /// Take permits if they are there
+    #[command(after_help = "\
+Examples:
+  rratelimiter try orders:api && curl …
+  rratelimiter try orders:api 3 --rate 5/s             makes the limiter if it is missing
+  rratelimiter try alice --policy fixed-window --limit 100 --window 1m
+  rratelimiter try orders:api --json | jq .retry_after_ms")]
+    Try(PermitArguments),
+    /// Wait for permits, and take them
+    #[command(after_help = "\
+Examples:
+  rratelimiter acquire orders:api && curl …
+  rratelimiter acquire orders:api 5 --timeout 30s || echo 'too busy'")]
+    Acquire {
+        /// How long to wait at most
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        timeout: Option<Duration>,
+        #[command(flatten)]
+        permits: PermitArguments,
+    },
+    /// Give permits back, those that were taken first
+    #[command(after_help = "\
+Examples:
+  rratelimiter release orders:api 2")]
+    Release {
+        /// A limiter
+        name: String,
+        /// How many permits
+        #[arg(default_value_t = 1)]
+        permits: u32,
+    },
+    /// Print how many permits are there
+    #[command(after_help = "\
+Examples:
+  rratelimiter available orders:api
+  rratelimiter available orders:api --json | jq .available")]
+    Available {
+        /// A limiter
+        name: String,
+    },
+    /// Print whether `try` would be granted, and take nothing
+    #[command(after_help = "\
+Examples:
+  rratelimiter peek orders:api 3
+  rratelimiter peek alice --policy token-bucket --per-second 2 --capacity 100")]
+    Peek(PermitArguments),
+    /// Print the rate and the time to live
+    #[command(after_help = "\
+Examples:
+  rratelimiter config orders:api
+  rratelimiter config orders:api --json | jq .rate.permits")]
+    Config {
+        /// A limiter
+        name: String,
+    },
+    /// Remove a limiter, or all that a policy counted for a key
+    #[command(after_help = "\
+Examples:
+  rratelimiter delete orders:api                       asks on a terminal
+  rratelimiter delete orders:api --yes
+  rratelimiter delete alice --yes --policy fixed-window --limit 100 --window 1m")]
+    Delete {
+        /// A limiter, or the key of a policy
+        name: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        #[command(flatten)]
+        policy: PolicyArguments,
+    },
+    /// Give a limiter a time to live, or take it away
+    #[command(after_help = "\
+Examples:
+  rratelimiter expire orders:api 1h
+  rratelimiter expire orders:api 0s --yes              removes it
+  rratelimiter expire orders:api --never")]
+    Expire {
+        /// A limiter
+        name: String,
+        /// How long it lives, such as 90s, 1h or 7d; 0s removes it, after asking
+        #[arg(value_parser = duration, required_unless_present = "never", conflicts_with = "never")]
+        time: Option<Duration>,
+        /// It does not expire any more
+        #[arg(long)]
+        never: bool,
+        /// Do not ask whether to remove it
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Take all permits for some time, so that no process gets any
+    #[command(after_help = "\
+A hold ends by itself, or with `set --reset` or `delete`.
+
+Examples:
+  rratelimiter hold partner-api 10m
+  rratelimiter hold partner-api 90s --yes")]
+    Hold {
+        /// A limiter
+        name: String,
+        /// For how long, such as 90s, 10m or 1h
+        #[arg(value_parser = duration)]
+        time: Duration,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Wait for permits, then run a command in place of this one
+    #[command(after_help = "\
+Examples:
+  rratelimiter run orders:api -- curl https://example.com
+  rratelimiter run backup --rate 1/1h --timeout 10s -- pg_dump shop
+  rratelimiter run orders:api --each -- curl -s < urls.txt
+  rratelimiter run orders:api --each --jobs 4 -- convert {} {}.png < files.txt")]
+    Run(RunArguments),
+    /// List the limiters of a server or cluster, with their rates and use
+    List(ListArguments),
+    /// Show what a limiter holds, who took it and when it comes back
+    Show(ShowArguments),
+    /// Explain why a limiter denies, who holds its permits and when they come back
+    Explain(ExplainArguments),
+    /// Find what is wrong with limiters and their servers, and mend it with --fix
+    Doctor(DoctorArguments),
+    /// Watch limiters as they are used, live
+    Watch(WatchArguments),
+}
+
+/// Does what the command says. `program` is the whole command line, for completions and manual
+/// pages.
+pub(crate) async fn execute(
+    command: Command,
+    store: StoreArguments,
+    is_json: bool,
+    program: clap::Command,
+) -> Result<Report, Failure> {
+    let command = match command {
+        Command::Completions { shell } => return Ok(completions(shell, program)),
+        Command::Man { command } => return man(command.as_deref(), program),
         Command::HashKey { secret_file } => return hash_key::hash_key(secret_file.as_deref()),
-        Command::Serve(serve) => return crate::serve::run(arguments.store, *serve).await,
+        Command::Serve(serve) => return crate::serve::run(store, *serve).await,
         Command::On(command) => command,
     };
-    let client = arguments.store.connect().await?;
+    let client = store.connect().await?;
     let context = Context {
         client: client.clone(),
-        store: arguments.store,
-        is_json: arguments.json,
+        store,
+        is_json,
     };
     let result = execute_on(&context, *command).await;
     client.close(CLOSE).await;
@@ -87,64 +296,14 @@ async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failu
     }
 }
 
-impl Context {
-    pub(crate) fn rate_limiter(&self, name: &str) -> RateLimiter {
-        self.client.rate_limiter(&self.store.full_name(name))
-    }
-
-    /// What `wait` returns, unless a signal comes first: then `wait` is dropped, and what it took
-    /// is given back.
-    pub(crate) async fn unless_interrupted<T>(
-        &self,
-        wait: impl Future<Output = redisson_rate_limiter::Result<T>>,
-    ) -> Result<T, Failure> {
-        let ended = or_signal(wait).await;
-        match ended.map_err(|error| Failure::usage(format!("signals: {error}")))? {
-            Ok(output) => Ok(output?),
-            Err(exit_code) => Err(Failure::interrupted(exit_code)),
-        }
-    }
-}
-
-/// The settings in the hash of this name; all are empty if there is none.
-async fn settings(context: &Context, name: &str) -> Result<Settings, Failure> {
-    let fields = ["HMGET", name].into_iter().chain(FIELDS);
-    let fields = reply::list(context.client.command(fields).await?);
-    Ok(Settings::read(&reply::exactly(fields)?))
-}
-
-/// Whether the hash of this name is a limiter's.
-async fn is_limiter(context: &Context, name: &str) -> Result<bool, Failure> {
-    Ok(settings(context, name).await?.are_a_limiters())
-}
-
-/// What the key of this name is, such as a string; `None` if there is none.
-async fn kind_of(context: &Context, name: &str) -> Result<Option<String>, Failure> {
-    let kind = context.client.command(["TYPE", name]).await?;
-    Ok(Some(reply::text(&kind)).filter(|it| it != "none"))
-}
-
-/// Fails if the key of this name is another program's.
-pub(crate) async fn refuse_other(context: &Context, name: &str) -> Result<(), Failure> {
-    if let Some(kind) = kind_of(context, name).await?
-        && !(kind == "hash" && is_limiter(context, name).await?)
-    {
-        let message = format!("{} is a {kind}, and no rate limiter", name.escape_debug());
-        return Err(Failure::store(message));
-    }
-    Ok(())
-}
-
-fn completions(shell: clap_complete::Shell) -> Report {
+fn completions(shell: Shell, mut command: clap::Command) -> Report {
     let mut script = Vec::new();
-    let mut command = Arguments::command();
     let name = command.get_name().to_owned();
     clap_complete::generate(shell, &mut command, name, &mut script);
     text_only(&script)
 }
 
-fn man(of: Option<&str>) -> Result<Report, Failure> {
-    let mut command = Arguments::command();
+fn man(of: Option<&str>, mut command: clap::Command) -> Result<Report, Failure> {
     command.build();
     if let Some(name) = of {
         let found = command.find_subcommand(name).cloned();

@@ -2,14 +2,33 @@
 
 use std::time::Duration;
 
+use clap::Args;
 use redisson_rate_limiter::{AnyPolicy, Decision, Error, PolicyLimiter, Rate, RateLimiter, Result};
 use tokio::time::{Instant, sleep};
 
-use crate::arguments::{RateKind, SetUpArguments};
-use crate::commands::{Context, refuse_other};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::policy::PolicyArguments;
-use crate::rate::RateArgument;
+use crate::rate::{RateArgument, duration};
+
+#[derive(Debug, Args)]
+pub(crate) struct SetUpArguments {
+    /// The rate that the limiter gets if it has none
+    #[arg(long, value_name = "RATE", conflicts_with = "policy")]
+    pub(crate) rate: Option<RateArgument>,
+    #[command(flatten)]
+    pub(crate) kind: RateKind,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RateKind {
+    /// Each client has the whole rate to itself
+    #[arg(long)]
+    pub(crate) per_client: bool,
+    /// The limiter is removed when nobody has taken permits for so long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) keep_alive: Option<Duration>,
+}
 
 pub(crate) enum Limiter {
     /// With the rate that it gets if it has none.
@@ -37,7 +56,7 @@ impl Limiter {
         };
         let rate = match set_up.rate {
             Some(rate) => {
-                refuse_other(context, limiter.name()).await?;
+                context.refuse_other(limiter.name()).await?;
                 let rate = rate_of(rate, &set_up.kind);
                 limiter.clone().with_rate(rate)?; // a wrong one is refused in any case
                 Some(rate)

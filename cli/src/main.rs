@@ -6,6 +6,7 @@
 
 mod arguments;
 mod commands;
+mod context;
 mod failure;
 mod inspect;
 mod limiter;
@@ -20,10 +21,10 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use arguments::Arguments;
+use clap::{CommandFactory, Parser};
+use commands::Command;
 use tokio::runtime::Builder;
-
-use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -36,13 +37,18 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let is_json = arguments.json;
-    let mut runtime = match arguments.command {
+    let mut runtime = match &arguments.command {
         Command::Serve(_) => Builder::new_multi_thread(),
         _ => Builder::new_current_thread(),
     };
     let executed = match runtime.enable_all().build() {
         Ok(runtime) => {
-            let executed = runtime.block_on(commands::execute(arguments));
+            let executed = runtime.block_on(commands::execute(
+                arguments.command,
+                arguments.store,
+                is_json,
+                Arguments::command(),
+            ));
             // It does not wait for a line of the standard input that is still being read.
             runtime.shutdown_background();
             executed

@@ -7,9 +7,11 @@
 
 mod admin;
 mod arguments;
+mod connection;
 mod credentials;
 mod door;
 mod grpc;
+mod grpc_health;
 mod http;
 mod joint;
 mod log;
@@ -37,7 +39,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 pub(crate) use arguments::ServeArguments;
 use credentials::Credentials;
 use door::{Door, Protocol};
-use grpc::GrpcHealth;
+use grpc_health::GrpcHealth;
 use rules::RulesFile;
 use service::{Service, StoreState};
 use usage::Usage;

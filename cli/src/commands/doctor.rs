@@ -12,9 +12,10 @@ mod unproven;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use finding::{Code, Finding, Fix, Severity};
 use serde_json::json;
 
-use super::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::scan::is_pattern;
 use crate::inspect::tally::Place;
@@ -22,7 +23,7 @@ use crate::output::Output;
 use crate::rate::duration;
 use crate::report::{Report, millis, number_of};
 use crate::terminal::{Color, shown};
-use finding::{Code, Finding, Fix, Severity};
+
 pub(crate) use places::as_pattern;
 use places::{Found, Places};
 use progress::Progress;
@@ -224,7 +225,7 @@ impl Doctor<'_> {
     /// Looks at the key of this one name, under which no limiter was found: it was not looked for,
     /// or there is none.
     async fn one(&mut self, name: &str) -> Result<(), Failure> {
-        let kind = match super::kind_of(self.context, name).await {
+        let kind = match self.context.kind_of(name).await {
             // What the user may not do is told after this.
             Err(failure) if failure.is_not_permitted() => return Ok(()),
             kind => kind?,
@@ -263,7 +264,7 @@ impl Doctor<'_> {
 
     /// Whether a hash is a limiter's. One that may not be read is counted.
     async fn is_limiter(&mut self, place: &Place) -> Result<bool, Failure> {
-        match super::is_limiter(self.context, &place.name).await {
+        match self.context.is_limiter(&place.name).await {
             Err(failure) if failure.is_not_permitted() => {
                 self.unread += 1;
                 Ok(false)

@@ -7,9 +7,9 @@ use clap::Args;
 use redisson_rate_limiter::Decision;
 use serde_json::json;
 
-use super::Context;
 use super::show::grants::{Noted, PARTS};
 use super::show::in_words;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::grants::read;
 use crate::inspect::health::Health;
@@ -61,8 +61,8 @@ pub(super) async fn explain(
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
     let name = limiter.name();
-    super::refuse_other(context, name).await?;
-    let settings = super::settings(context, name).await?;
+    context.refuse_other(name).await?;
+    let settings = context.settings(name).await?;
     if !settings.are_a_limiters() {
         return Ok(Report::missing(name, json!({ "name": name, "rate": null })));
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use redisson_rate_limiter::RateLimiter;
 use serde_json::json;
 
-use super::Context;
 use super::doctor::mend::{Which, remove};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::sample::sample;
 use crate::inspect::scan::clients_of;
@@ -50,13 +50,13 @@ async fn delete_rate(
     command: &str,
 ) -> Result<Report, Failure> {
     let name = limiter.name();
-    super::refuse_other(context, name).await?;
-    let settings = super::settings(context, name).await?;
+    context.refuse_other(name).await?;
+    let settings = context.settings(name).await?;
     if !settings.are_a_limiters() {
         refuse_siblings_of_others(context, name).await?;
     }
     let clients = match settings.is_per_client() {
-        true => clients_of(context, name, usize::MAX).await?.0,
+        true => clients_of(&context.client, name, usize::MAX).await?.0,
         false => BTreeSet::new(),
     };
     if !yes {
@@ -109,7 +109,7 @@ async fn remove_client(
     place: &Place,
     rate: i64,
 ) -> Result<Vec<String>, Failure> {
-    let (reading, tally) = read_tally(context, place).await?;
+    let (reading, tally) = read_tally(&context.client, place).await?;
     let stored = &reading.stored;
     let siblings = stored.keys.iter().zip(&stored.types).skip(1);
     let siblings = siblings.filter(|(_, found)| *found != "none");
@@ -127,7 +127,7 @@ async fn refuse_siblings_of_others(context: &Context, name: &str) -> Result<(), 
         name: name.to_owned(),
         client: None,
     };
-    let (reading, tally) = read_tally(context, &place).await?;
+    let (reading, tally) = read_tally(&context.client, &place).await?;
     if tally.is_possible(&reading.stored) {
         return Ok(());
     }
@@ -140,7 +140,7 @@ async fn refuse_siblings_of_others(context: &Context, name: &str) -> Result<(), 
 
 /// Fails if the key is there, and is none that this algorithm counts in.
 async fn refuse_uncounted(context: &Context, key: &str, algorithm: &str) -> Result<(), Failure> {
-    let Some(kind) = super::kind_of(context, key).await? else {
+    let Some(kind) = context.kind_of(key).await? else {
         return Ok(());
     };
     let found = sample(&context.client, key, None, i64::MAX).await?;
@@ -190,7 +190,7 @@ pub(super) async fn expire(
     yes: bool,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(name);
-    super::refuse_other(context, limiter.name()).await?;
+    context.refuse_other(limiter.name()).await?;
     if time == Some(Duration::ZERO) {
         return delete_rate(context, &limiter, yes, "expire").await;
     }
@@ -216,8 +216,8 @@ pub(super) async fn hold(
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(name);
     let name = limiter.name();
-    super::refuse_other(context, name).await?;
-    let settings = super::settings(context, name).await?;
+    context.refuse_other(name).await?;
+    let settings = context.settings(name).await?;
     let not_held = json!({ "held": false });
     if !settings.are_a_limiters() {
         return Ok(Report::missing(name, not_held));

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures_util::stream::{self, StreamExt};
+use layout::{Column, Layout, column};
+use top::Top;
 
-use super::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::health::Health;
 use crate::inspect::sample::{Kind, RateSample, Sample, sample};
@@ -17,8 +19,6 @@ use crate::inspect::scan::Scan;
 use crate::output::Output;
 use crate::report::{Report, number_of};
 use crate::terminal::{Color, Terminal, compact};
-use layout::{Column, Layout, column};
-use top::Top;
 
 /// How many keys are looked at at the same time.
 const AT_ONCE: usize = 32;
@@ -96,7 +96,7 @@ pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result
     let mut of_clients = Vec::new();
     let pattern = context.store.full_name(&arguments.pattern);
     let of_type = (!arguments.policies).then_some("hash");
-    let mut scan = Scan::new(context, &pattern, of_type)?;
+    let mut scan = Scan::new(&context.client, &pattern, of_type)?;
     while let Some(keys) = scan.next().await? {
         let names = keys
             .into_iter()

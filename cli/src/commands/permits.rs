@@ -2,14 +2,29 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use redisson_rate_limiter::RateLimiter;
 use serde_json::json;
 
-use super::Context;
-use crate::arguments::PermitArguments;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, SetUpArguments};
+use crate::policy::PolicyArguments;
 use crate::report::{Report, millis};
+
+#[derive(Debug, Args)]
+pub(crate) struct PermitArguments {
+    /// A limiter, or the key that a policy counts for
+    pub(crate) name: String,
+    /// How many permits
+    #[arg(default_value_t = 1)]
+    pub(crate) permits: u32,
+    #[command(flatten)]
+    pub(crate) set_up: SetUpArguments,
+    // Last, as its heading stands before all that follow.
+    #[command(flatten)]
+    pub(crate) policy: PolicyArguments,
+}
 
 pub(super) async fn try_acquire(
     context: &Context,
@@ -92,7 +107,7 @@ async fn with_client(
 
 /// The permits are taken, or not, whatever comes of this question.
 async fn is_per_client(context: &Context, limiter: &RateLimiter) -> bool {
-    let settings = super::settings(context, limiter.name()).await;
+    let settings = context.settings(limiter.name()).await;
     settings.is_ok_and(|it| it.is_per_client())
 }
 

@@ -1,21 +1,47 @@
 //! `set`, `update`, `config`.
 
+use clap::Args;
 use redisson_rate_limiter::{PermitsInUse, Rate, RateLimiter, TimeToLive};
 use serde_json::{Value, json};
 
-use super::{Context, life, settings};
-use crate::arguments::{ChangeArguments, RateArguments, RateKind};
+use super::life;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::settings::Settings;
-use crate::limiter::rate_of;
+use crate::limiter::{RateKind, rate_of};
+use crate::rate::RateArgument;
 use crate::report::{Report, time_to_live_as_json, time_to_live_as_text};
+
+#[derive(Debug, Args)]
+pub(crate) struct RateArguments {
+    /// A limiter
+    pub(crate) name: String,
+    /// PERMITS/INTERVAL, such as 5/s, 100/10m or 20/500ms
+    pub(crate) rate: RateArgument,
+    #[command(flatten)]
+    pub(crate) kind: RateKind,
+}
+
+/// What of a limiter that has a rate changes besides it.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArguments {
+    /// All clients together have the rate, not each
+    #[arg(long, conflicts_with = "per_client")]
+    pub(crate) overall: bool,
+    /// The limiter does not expire any more
+    #[arg(long, conflicts_with = "keep_alive")]
+    pub(crate) no_keep_alive: bool,
+    /// Forget the permits in use
+    #[arg(long)]
+    pub(crate) reset: bool,
+}
 
 pub(super) async fn set_if_missing(
     context: &Context,
     arguments: &RateArguments,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
-    super::refuse_other(context, limiter.name()).await?;
+    context.refuse_other(limiter.name()).await?;
     let rate = rate_of(arguments.rate, &arguments.kind);
     match limiter.try_set_rate(rate).await? {
         true => Ok(created(&limiter, rate)),
@@ -32,8 +58,8 @@ pub(super) async fn set(
     yes: bool,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
-    super::refuse_other(context, limiter.name()).await?;
-    let before = settings(context, limiter.name()).await?;
+    context.refuse_other(limiter.name()).await?;
+    let before = context.settings(limiter.name()).await?;
     if !before.are_a_limiters() {
         let rate = rate_of(arguments.rate, &arguments.kind);
         return match limiter.try_set_rate(rate).await? {
@@ -63,7 +89,7 @@ pub(super) async fn set(
                 json(false, &before, &planned),
             ));
         }
-        if settings(context, limiter.name()).await? != before {
+        if context.settings(limiter.name()).await? != before {
             let text = format!(
                 "{} has another rate by now: nothing is set",
                 escaped(&limiter)
@@ -80,8 +106,8 @@ pub(super) async fn update(
     change: &ChangeArguments,
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
-    super::refuse_other(context, limiter.name()).await?;
-    let before = settings(context, limiter.name()).await?;
+    context.refuse_other(limiter.name()).await?;
+    let before = context.settings(limiter.name()).await?;
     if !before.are_a_limiters() {
         return Ok(Report::missing(limiter.name(), json!({ "set": false })));
     }
@@ -92,8 +118,8 @@ pub(super) async fn update(
 /// The settings as they are stored.
 pub(super) async fn config(context: &Context, name: &str) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(name);
-    super::refuse_other(context, limiter.name()).await?;
-    let settings = settings(context, limiter.name()).await?;
+    context.refuse_other(limiter.name()).await?;
+    let settings = context.settings(limiter.name()).await?;
     if !settings.are_a_limiters() {
         return Ok(Report::missing(limiter.name(), json!({ "rate": null })));
     }

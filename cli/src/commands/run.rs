@@ -1,17 +1,47 @@
 //! `run`: the command takes this program's place once it has its permits, so that signals, the
 //! terminal and the exit code are its own.
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::Duration;
 
+use clap::Args;
 use serde_json::json;
 
-use super::Context;
-use crate::arguments::RunArguments;
+use crate::context::Context;
 use crate::failure::Failure;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, SetUpArguments};
+use crate::policy::PolicyArguments;
+use crate::rate::duration;
 use crate::report::Report;
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// A limiter, or the key that a policy counts for
+    pub(crate) name: String,
+    /// How many permits a run of the command takes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) permits: u32,
+    /// How long to wait for them at most; exit code 1 if they did not come
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Run the command for each line of the standard input, with the line in place of {}, or as the
+    /// last argument
+    #[arg(long)]
+    pub(crate) each: bool,
+    /// How many of these commands run at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "each", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) jobs: u16,
+    /// The command with its arguments
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) set_up: SetUpArguments,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArguments,
+}
 
 /// What shells return for a command that cannot be executed, and for one that cannot be found.
 const CANNOT_EXECUTE: u8 = 126;

@@ -15,8 +15,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use super::{Context, run};
-use crate::arguments::RunArguments;
+use super::run;
+use super::run::RunArguments;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::limiter::Limiter;
 use crate::report::Report;

@@ -5,16 +5,17 @@ mod print;
 mod timeline;
 
 use clap::Args;
+use grants::Noted;
 use serde_json::{Value, json};
 
-use super::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::grants::{Reading, read};
 use crate::inspect::scan::clients_of;
 use crate::inspect::settings::number;
 use crate::output::Output;
 use crate::report::Report;
-use grants::Noted;
+
 pub(crate) use print::in_words;
 
 /// The most clients of a rate for each that are shown in full.
@@ -46,14 +47,14 @@ pub(super) async fn show(context: &Context, arguments: &ShowArguments) -> Result
     let name = context.store.full_name(&arguments.name);
     let overall = read_one(context, &name, None).await?;
     if !overall.reading.stored.settings.are_a_limiters() {
-        super::refuse_other(context, &name).await?;
+        context.refuse_other(&name).await?;
         let json = json!({ "name": name, "rate": null });
         return Ok(Report::missing(&name, json));
     }
     let mut all = vec![overall];
     let mut more_clients = 0;
     if all[0].reading.stored.settings.is_per_client() {
-        let (clients, more) = clients_of(context, &name, MOST_CLIENTS).await?;
+        let (clients, more) = clients_of(&context.client, &name, MOST_CLIENTS).await?;
         more_clients = more;
         for client in clients {
             all.push(read_one(context, &name, Some(client)).await?);

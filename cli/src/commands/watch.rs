@@ -18,22 +18,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
+use history::{History, Watched};
+use sampling::Sampler;
+use screen::{Ended, Input, Screen};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::Context;
 use super::doctor::as_pattern;
 use super::list::layout::{self, Column, HEALTH, Layout, column};
 use super::list::{percent, share_in_use};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::rate::duration;
 use crate::report::{Report, lasting, millis};
 use crate::signals::{HANGUP, or_signal};
 use crate::terminal::{Terminal, compact};
-use history::{History, Watched};
-use sampling::Sampler;
-use screen::{Ended, Input, Screen};
 
 /// A server is not sampled more often.
 const SHORTEST: Duration = Duration::from_millis(50);

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use redisson_rate_limiter::Server;
+use redisson_rate_limiter::{RedissonClient, Server};
 
 use super::reply::{bytes, list, text};
-use crate::commands::Context;
 use crate::failure::Failure;
 
 /// How many keys are asked for at the same time.
@@ -29,12 +28,12 @@ pub(crate) struct Scan {
 impl Scan {
     /// Keys that the pattern matches, of this type if one is given.
     pub(crate) fn new(
-        context: &Context,
+        client: &RedissonClient,
         pattern: &str,
         of_type: Option<&'static str>,
     ) -> Result<Self, Failure> {
         Ok(Self {
-            servers: context.client.servers()?,
+            servers: client.servers()?,
             cursor: b"0".to_vec(),
             pattern: pattern.as_bytes().to_vec(),
             of_type,
@@ -128,22 +127,22 @@ pub(crate) fn is_pattern(text: &str) -> bool {
 /// whichever are more. Each is looked for on all servers, because the names of a limiter that
 /// should not be on a cluster may be anywhere.
 pub(crate) async fn clients_of(
-    context: &Context,
+    client: &RedissonClient,
     name: &str,
     most: usize,
 ) -> Result<(BTreeSet<String>, usize), Failure> {
-    let limiter = context.client.rate_limiter(name);
+    let limiter = client.rate_limiter(name);
     let [_, value, _, permits, _] = limiter.keys();
     let (mut first, mut is_all, mut largest) = (BTreeSet::new(), true, 0);
     for key in [value, permits] {
         let start = format!("{key}:");
-        let mut scan = Scan::new(context, &format!("{}*", literally(&start)), None)?;
+        let mut scan = Scan::new(client, &format!("{}*", literally(&start)), None)?;
         let mut found = 0;
         while let Some(keys) = scan.next().await? {
             let keys = { keys.into_iter() }.filter_map(|key| String::from_utf8(key).ok());
-            for client in keys.filter_map(|key| key.strip_prefix(&start).map(str::to_owned)) {
+            for id in keys.filter_map(|key| key.strip_prefix(&start).map(str::to_owned)) {
                 found += 1;
-                first.insert(client);
+                first.insert(id);
                 if first.len() > most {
                     first.pop_last();
                     is_all = false;

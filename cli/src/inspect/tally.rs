@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use redisson_rate_limiter::RedissonClient;
+
 use super::grants::{Grant, Reading, Stored, read};
 use super::member::Generation;
-use crate::commands::Context;
 use crate::failure::Failure;
 
 /// The keys that are looked at: a limiter's, or those of one client of it.
@@ -33,12 +34,11 @@ pub(crate) struct Tally {
 }
 
 pub(crate) async fn read_tally(
-    context: &Context,
+    client: &RedissonClient,
     place: &Place,
 ) -> Result<(Reading, Tally), Failure> {
-    let client = place.client.as_deref();
-    let (client_of_redis, name) = (&context.client, &place.name);
-    read(client_of_redis, name, client, Tally::new, Tally::note).await
+    let of = place.client.as_deref();
+    read(client, &place.name, of, Tally::new, Tally::note).await
 }
 
 impl Tally {

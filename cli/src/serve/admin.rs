@@ -15,7 +15,7 @@ use hyper::header::{
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 
-use super::door::{Io, drive};
+use super::connection::{Io, drive};
 use super::http::{Answer, READ, content, health, http1, is_read};
 use super::service::Service;
 

@@ -3,17 +3,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::GracefulConnection;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
 use super::service::Service;
@@ -34,9 +31,6 @@ pub(super) enum Protocol {
     Grpc,
     Admin,
 }
-
-/// A connection, as hyper takes it.
-pub(super) type Io = TokioIo<Either<TimedIo, TlsStream<TimedIo>>>;
 
 impl Door {
     pub(super) async fn open(
@@ -118,16 +112,4 @@ async fn connection(
         Protocol::Grpc => super::grpc::serve(io, service).await,
     }
     Ok(())
-}
-
-/// Drives a connection to its end; when the server closes, to the end of what is in flight. It ends
-/// as its client or a timeout has it end.
-pub(super) async fn drive(connection: impl GracefulConnection, mut closing: watch::Receiver<bool>) {
-    let mut connection = pin!(connection);
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = closing.wait_for(|is_closing| *is_closing) => {}
-    }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
 }

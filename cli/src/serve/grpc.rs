@@ -2,7 +2,6 @@
 //! service, by gRPC.
 
 mod asked;
-mod health;
 mod messages;
 mod should_rate_limit;
 
@@ -22,9 +21,7 @@ use tonic::codegen::Service as _;
 use tonic::server::Grpc;
 use tonic::{Code, Status};
 
-pub(super) use health::GrpcHealth;
-
-use super::door::{Io, drive};
+use super::connection::{Io, drive};
 use super::service::Service;
 use should_rate_limit::{Lenient, ShouldRateLimit};
 

@@ -18,7 +18,7 @@ use hyper_util::rt::TokioTimer;
 pub(super) use answer::{Answer, READ, content, health, is_read};
 pub(super) use asked::read_part;
 
-use super::door::{Io, drive};
+use super::connection::{Io, drive};
 use super::service::Service;
 
 /// The longest head of a request, and as many header fields.

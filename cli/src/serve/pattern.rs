@@ -141,6 +141,9 @@ impl Pattern {
 
     /// What a part is counted by, for people.
     pub(super) fn label(&self, part: &Part) -> String {
+        if self.entries.is_empty() {
+            return "all requests".to_owned();
+        }
         let mut label = String::new();
         for (place, entry) in self.entries.iter().enumerate() {
             let separator = if place == 0 { "" } else { ", " };

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::arguments::ServeArguments;
 use super::credentials::Credentials;
-use super::grpc::GrpcHealth;
+use super::grpc_health::GrpcHealth;
 use super::joint::denies;
 use super::log;
 use super::part::Part;

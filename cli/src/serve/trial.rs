@@ -43,10 +43,7 @@ pub(super) async fn decide(path: &Path, request: &str) -> Result<Report, Failure
     let applying = shown.rules.iter().filter(|it| it.pattern.applies_to(&part));
     let (mut text, mut rules) = (String::new(), Vec::new());
     for rule in applying {
-        let mut key = rule.pattern.label(&part);
-        if key.is_empty() {
-            key.push_str("all requests");
-        }
+        let key = rule.pattern.label(&part);
         line(&mut text, rule, &key);
         let is_shadow = rule.config.shadow || shown.is_shadow;
         let name = &rule.config.name;

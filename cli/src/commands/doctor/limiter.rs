@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::finding::{Code, Finding, Fix};
 use super::{Legacy, Options};
-use crate::commands::Context;
 use crate::commands::show::in_words;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::grants::{Reading, Stored};
 use crate::inspect::member::Generation;
@@ -41,7 +41,7 @@ pub(super) async fn examine(
     options: Options,
 ) -> Result<Vec<Finding>, Failure> {
     let spread = spread(&place.name);
-    let (reading, tally) = match read_tally(context, place).await {
+    let (reading, tally) = match read_tally(&context.client, place).await {
         Ok(read) => read,
         Err(failure) if failure.is_not_permitted() => {
             let text = format!("the user of this connection may not read it: {failure}");

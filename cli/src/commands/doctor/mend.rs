@@ -7,7 +7,7 @@ use super::Legacy;
 use super::finding::Fix;
 use super::limiter::settled;
 use super::places::namesake;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::grants::{Seen, Stored, read};
 use crate::inspect::member::{Generation, Member};
@@ -111,7 +111,7 @@ pub(super) async fn mend_value(
 async fn settle(context: &Context, place: &Place) -> Result<bool, Failure> {
     let (mut tries, mut grants) = (0, u64::MAX);
     while tries < TRIES {
-        let (reading, tally) = read_tally(context, place).await?;
+        let (reading, tally) = read_tally(&context.client, place).await?;
         let stored = &reading.stored;
         // One that holds many that were given back takes many calls.
         tries += u32::from(stored.grants >= grants);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redisson_rate_limiter::{Error, Rate, Reply};
 
 use super::finding::{Code, Finding};
-use crate::commands::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::reply::text;
 

@@ -3,7 +3,7 @@
 
 use redisson_rate_limiter::Reply;
 
-use crate::commands::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::scan::{Scan, is_pattern, literally};
 use crate::inspect::tally::Place;
@@ -77,7 +77,7 @@ impl Places {
     pub(super) fn new(context: &Context, pattern: &str) -> Result<Self, Failure> {
         Ok(Self {
             pattern: pattern.to_owned(),
-            scan: Scan::new(context, pattern, Some("hash"))?,
+            scan: Scan::new(&context.client, pattern, Some("hash"))?,
             of_siblings: None,
         })
     }
@@ -100,7 +100,7 @@ impl Places {
             let Some(next) = left.pop() else {
                 return Ok(None);
             };
-            self.scan = Scan::new(context, &next, None)?;
+            self.scan = Scan::new(&context.client, &next, None)?;
         }
     }
 

@@ -1,7 +1,8 @@
 //! Removes keys that may be a limiter's and may be another program's, after a question for each.
 
 use super::mend::{Which, remove};
-use crate::commands::{Context, life};
+use crate::commands::life;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::tally::{Place, read_tally};
 use crate::report::number_of;
@@ -11,7 +12,7 @@ use crate::terminal::shown;
 pub(super) async fn ask_and_remove(context: &Context, place: &Place) -> Result<bool, Failure> {
     let mut is_all = true;
     for (key, which) in [(1, Which::Value), (2, Which::Permits)] {
-        let (reading, tally) = read_tally(context, place).await?;
+        let (reading, tally) = read_tally(&context.client, place).await?;
         let stored = &reading.stored;
         if stored.types[key] == "none" {
             continue;

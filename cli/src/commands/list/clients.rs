@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use futures_util::stream::{self, StreamExt};
 
 use super::AT_ONCE;
-use crate::commands::Context;
 use crate::commands::doctor::places::place_of;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::sample::{Clients, Kind, RateSample, Sample, sample};
 use crate::inspect::scan::Scan;
@@ -23,7 +23,7 @@ pub(super) async fn look_for(context: &Context, samples: &mut [Sample]) -> Resul
             by_name.insert(it.name.clone(), (&mut **rate, HashSet::new()));
         }
     }
-    let mut scan = Scan::new(context, "*:permits:*", Some("zset"))?;
+    let mut scan = Scan::new(&context.client, "*:permits:*", Some("zset"))?;
     while let Some(keys) = scan.next().await? {
         let mut found = Vec::new();
         for key in keys.into_iter().filter_map(|it| String::from_utf8(it).ok()) {

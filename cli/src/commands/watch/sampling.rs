@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::stream::{self, StreamExt};
 
 use super::history::Round;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::sample::{Kind, sample};
 use crate::inspect::scan::{Scan, is_pattern};
@@ -118,7 +118,11 @@ impl<'a> Sampler<'a> {
             .walked
             .is_none_or(|walked| walked.elapsed() >= WALK_EVERY);
         if self.walk.is_none() && is_due {
-            self.walk = Some(Scan::new(self.context, &self.pattern, Some("hash"))?);
+            self.walk = Some(Scan::new(
+                &self.context.client,
+                &self.pattern,
+                Some("hash"),
+            )?);
             self.walked = Some(Instant::now());
         }
         let Some(walk) = &mut self.walk else {

@@ -29,7 +29,6 @@ use crate::serve::joint::{denies, state_limits};
 use crate::serve::part::Part;
 use crate::serve::service::{Service, is_caused_by_request, unavailable};
 
-pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 #[derive(Clone)]

@@ -6,17 +6,17 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-use super::should_rate_limit::SERVICE;
+pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
 /// It knows the server as a whole, and the rate limit service.
-pub(in crate::serve) struct GrpcHealth {
+pub(super) struct GrpcHealth {
     reporter: HealthReporter,
     pub(super) server: HealthServer<HealthService>,
     is_serving: AtomicBool,
 }
 
 impl GrpcHealth {
-    pub(in crate::serve) async fn new(is_serving: bool) -> Self {
+    pub(super) async fn new(is_serving: bool) -> Self {
         let reporter = HealthReporter::new();
         let service = HealthService::from_health_reporter(reporter.clone());
         let health = Self {
@@ -29,7 +29,7 @@ impl GrpcHealth {
     }
 
     /// Tells those who watch that nothing is decided any more, and ends their streams.
-    pub(in crate::serve) async fn end(&self) {
+    pub(super) async fn end(&self) {
         self.set(false).await;
         let mut reporter = self.reporter.clone();
         for service in ["", SERVICE] {
@@ -38,7 +38,7 @@ impl GrpcHealth {
     }
 
     /// Those who watch are told of changes only.
-    pub(in crate::serve) async fn set(&self, is_serving: bool) {
+    pub(super) async fn set(&self, is_serving: bool) {
         if self.is_serving.swap(is_serving, Ordering::Relaxed) == is_serving {
             return;
         }
