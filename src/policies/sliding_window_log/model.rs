@@ -267,7 +267,11 @@ impl Model for SlidingWindowLog {
                 window: self.window_millis(),
                 remaining,
                 retry_after: 0,
-                available_in: if remaining == 0 { until_gone(1) } else { 0 },
+                available_in: match remaining {
+                    // What it takes itself is older than what is ahead of now.
+                    0 => until_gone(1).min(self.window_millis()),
+                    _ => 0,
+                },
                 reset: until_over(newest.unwrap_or(at.now).max(at.now)),
                 delay: 0,
             });
