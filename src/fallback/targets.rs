@@ -63,8 +63,8 @@ type Decided<G> = Result<(Vec<Decision>, G)>;
 /// makes `call`, or by their failure policies. With the decisions of the store comes what `asking`
 /// returns beside them.
 ///
-/// If the future is dropped while the call is in flight, the call ends all the same, and what it
-/// returns is dropped then.
+/// If the future is dropped while a call is in flight whose charge can be given back, the call ends
+/// all the same, and what it returns is dropped then.
 pub(crate) async fn check_together<G: Send + 'static>(
     store: &Arc<dyn Store>,
     local: &Arc<LocalStore>,
@@ -76,14 +76,18 @@ pub(crate) async fn check_together<G: Send + 'static>(
     let key = requests.first().map_or("", |first| &first.target.key);
     requests.iter().for_each(|it| local.note_use(&it.policy));
     let asking = async {
-        if call.purpose != Purpose::Decide {
-            return asking.await;
+        let decides = call.purpose == Purpose::Decide;
+        let counts = decides && local.share().is_some();
+        let gives_back = decides && requests.iter().any(TargetRequest::is_given_back);
+        match (counts, gives_back) {
+            (false, false) => asking.await,
+            (true, false) => counted(local, requests, call, asking).await,
+            (false, true) => to_its_end(store, requests, call, asking).await,
+            (true, true) => {
+                let counted = counted(local, requests, call, asking);
+                to_its_end(store, requests, call, counted).await
+            }
         }
-        if local.share().is_some() {
-            let counted = counted(local, requests, call, asking);
-            return to_its_end(store, requests, call, counted).await;
-        }
-        to_its_end(store, requests, call, asking).await
     };
     let asking = over_store(&**store, key, is_error, asking);
     let answer = wherever_polled(store.call_deadline(), false, asking).await;
@@ -308,6 +312,11 @@ impl TargetRequest {
             (ShareOf::Unknown, Some(queue)) => queue.note_granted(self.cost),
             (ShareOf::Unknown, None) | (ShareOf::Costs, _) => {}
         }
+    }
+
+    /// Whether what it was charged can be given back.
+    fn is_given_back(&self) -> bool {
+        self.target.model.properties().is_on_the_window
     }
 
     /// Refuses a cost that the store would refuse, as far as is known.
