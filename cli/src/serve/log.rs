@@ -21,7 +21,11 @@ pub(super) enum LogFormat {
 }
 
 pub(super) fn start(format: LogFormat) {
-    let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        // The reader may have gone, and a line that says so would panic.
+        .log_internal_errors(false);
     let lines = match format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

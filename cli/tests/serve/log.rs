@@ -1,10 +1,15 @@
 //! The log: lines with time and level, as text or as JSON.
 
-use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 
 use crate::http::RULES;
-use crate::support::Serve;
 use crate::support::servers::Server;
+use crate::support::{Serve, command};
 
 #[tokio::test]
 async fn each_line_has_its_time_and_level() {
@@ -51,4 +56,52 @@ async fn it_is_not_said_to_be_ready_while_the_store_is_away() {
     let with = |part: &str| lines.iter().filter(|it| it.contains(part)).count();
     assert_eq!(with("not ready: the store is away: "), 1, "{lines:?}");
     assert_eq!(with("rratelimiter: ready: "), 1, "{lines:?}");
+}
+
+#[tokio::test]
+async fn it_goes_on_when_nobody_reads_its_log_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, RULES).unwrap();
+    let mut ended = Ended(command(&rules).stderr(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(ended.0.stderr.take().unwrap()).lines();
+    let mut admin = String::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        if let Some((_, address)) = line.split_once("admin at ") {
+            admin = address.to_owned();
+        }
+        if line.contains(": ready: ") {
+            break;
+        }
+    }
+    drop(lines);
+    let alerts = async || -> Value {
+        let status = reqwest::get(format!("http://{admin}/status.json"));
+        let status: Value = status.await.unwrap().json().await.unwrap();
+        status["alerts"].clone()
+    };
+    // Each is a line of the log, and the second one is read by what wrote the first.
+    for (text, alerted) in [("rules = 1", 1), (RULES, 0)] {
+        fs::write(&rules, text).unwrap();
+        let start = Instant::now();
+        loop {
+            let alerts = alerts().await;
+            if alerts.as_array().map(Vec::len) == Some(alerted) {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(120), "{alerts}");
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(alerts().await, json!([]));
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
