@@ -45,7 +45,7 @@ use service::{Service, StoreState};
 use usage::Usage;
 
 use crate::failure::Failure;
-use crate::report::Report;
+use crate::report::{Report, number_of};
 use crate::store::StoreArguments;
 
 /// The share of a limit from which on a key counts as near it.
@@ -171,10 +171,7 @@ fn warn(service: &Service) {
     if is_open(settings.admin) {
         log::warning("anyone who reaches the admin address sees the keys");
     }
-    let rules = match service.rules.shown().rules.len() {
-        1 => "1 rule".to_owned(),
-        rules => format!("{rules} rules"),
-    };
+    let rules = number_of(service.rules.shown().rules.len() as u64, "rule");
     let store = if service.client.health().servers.is_empty() {
         "in memory"
     } else {

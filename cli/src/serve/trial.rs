@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::http::read_part;
 use super::rules::{RulesFile, Shown, ShownRule};
 use crate::failure::Failure;
-use crate::report::Report;
+use crate::report::{Report, number_of};
 
 /// Reads the rules, and lists them with what may not be meant.
 pub(super) fn check(path: &Path) -> Result<Report, Failure> {
@@ -18,7 +18,11 @@ pub(super) fn check(path: &Path) -> Result<Report, Failure> {
     let file = RulesFile::open(&client, path.to_owned()).map_err(Failure::usage)?;
     let shown = file.shown();
     let warnings = warnings(&shown);
-    let mut text = format!("{}: {}", path.display(), number_of(shown.rules.len()));
+    let mut text = format!(
+        "{}: {}",
+        path.display(),
+        number_of(shown.rules.len() as u64, "rule")
+    );
     for rule in &shown.rules {
         line(&mut text, rule, &rule.config.key);
     }
@@ -60,7 +64,7 @@ pub(super) async fn decide(path: &Path, request: &str) -> Result<Report, Failure
     };
     let head = format!(
         "{}, of which {} apply",
-        number_of(shown.rules.len()),
+        number_of(shown.rules.len() as u64, "rule"),
         rules.len()
     );
     let json = json!({ "granted": is_granted, "denied_by": by, "rules": rules });
@@ -69,13 +73,6 @@ pub(super) async fn decide(path: &Path, request: &str) -> Result<Report, Failure
         format!("{head}{text}\n{said}"),
         json,
     ))
-}
-
-fn number_of(rules: usize) -> String {
-    match rules {
-        1 => "1 rule".to_owned(),
-        rules => format!("{rules} rules"),
-    }
 }
 
 fn line(text: &mut String, rule: &ShownRule, by: &str) {
@@ -102,7 +99,8 @@ fn warnings(shown: &Shown) -> Vec<String> {
         if let Some(entry) = rule.pattern.repeated() {
             let (name, entry) = (rule.config.name.escape_debug(), entry.escape_debug());
             warnings.push(format!(
-                "`key` of `{name}` has `{entry}` twice: it applies to descriptors of Envoy's protocol that have it twice, and to nothing else"
+                "`key` of `{name}` has `{entry}` twice: it applies to descriptors of Envoy's \
+                 protocol that have it twice, and to nothing else"
             ));
         }
     }

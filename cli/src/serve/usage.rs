@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use redisson_rate_limiter::Event;
 use serde::Serialize;
-use sketches_ddsketch::{Config, DDSketch};
+use sketches_ddsketch::DDSketch;
 
 use self::keys::Keys;
 pub(super) use self::keys::Seen;
@@ -100,18 +100,18 @@ impl Usage {
             state.times.note(*took);
         }
         for limiter in limiters.iter().filter(|it| it.is_deciding) {
-            state.rule(limiter.name).series.note(counts);
+            state.with_rule(limiter.name, |rule| rule.series.note(counts));
         }
     }
 
     /// Counts a request for a key.
     pub(super) fn note(&self, rule: &str, key: &str, is_granted: bool) {
-        let mut state = self.state();
-        let rule = state.rule(rule);
-        if !is_granted {
-            rule.denied.note(key);
-        }
-        rule.asking.note(key);
+        self.state().with_rule(rule, |rule| {
+            if !is_granted {
+                rule.denied.note(key);
+            }
+            rule.asking.note(key);
+        });
     }
 
     /// Counts a request that no rule matched, by what it came from.
@@ -182,8 +182,12 @@ impl Usage {
 }
 
 impl State {
-    fn rule(&mut self, name: &str) -> &mut Rule {
-        self.rules.entry(name.to_owned()).or_default()
+    /// The name is copied for a new rule only.
+    fn with_rule(&mut self, name: &str, note: impl FnOnce(&mut Rule)) {
+        match self.rules.get_mut(name) {
+            Some(rule) => note(rule),
+            None => note(self.rules.entry(name.to_owned()).or_default()),
+        }
     }
 }
 
@@ -193,7 +197,7 @@ impl Times {
     }
 
     fn next(&mut self) {
-        self.before = std::mem::replace(&mut self.now, DDSketch::new(Config::defaults()));
+        self.before = std::mem::take(&mut self.now);
     }
 
     fn p99_ms(&self) -> Option<f64> {
@@ -214,7 +218,8 @@ mod tests {
         let usage = Usage::new();
         for name in ["old", "kept"] {
             let failed = Counts::of(RequestResult::TimedOut);
-            usage.state().rule(name).series.note(failed);
+            let mut state = usage.state();
+            state.with_rule(name, |rule| rule.series.note(failed));
         }
         usage.keep(|name| name == "kept");
         assert_eq!(usage.of_rule("kept").total.failed, 1);

@@ -19,7 +19,7 @@ const HOSTILE: [&str; 5] = [
     "\u{202e}\u{0}\u{1b}[31m",
 ];
 
-/// All that the page is seen on: a desk and a phone, by day and by night.
+/// The widths and whether the colours are dark: a desktop and a phone, each in both.
 const SCREENS: [(u32, bool); 4] = [(1280, false), (1280, true), (390, false), (390, true)];
 
 /// With all answers, once a rule has been used.
