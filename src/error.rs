@@ -99,12 +99,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A file of rules cannot be read, or has a mistake: see `RulesFile`. Nothing was sent, and the
-    /// rules in force stay.
-    #[error("invalid rules file `{}`{}: {}", Escaped(.path.display()), Line(.line), Escaped(.reason))]
-    InvalidRulesFile {
-        /// The file.
-        path: PathBuf,
+    /// A configuration of rules cannot be read, or has a mistake: see `RulesConfig`. Nothing was
+    /// sent, and the rules in force stay.
+    #[error("invalid rules{}{}: {}", File(.path), Line(.line), Escaped(.reason))]
+    InvalidRules {
+        /// The file that they are from.
+        path: Option<PathBuf>,
         /// The line of the mistake, from 1, if it is in one.
         line: Option<usize>,
         /// What is wrong, with the name of the field.
@@ -112,12 +112,12 @@ pub enum Error {
     },
     /// A [`Rule`](crate::Rule) cannot be one of these rules. Nothing was sent, and the rules in
     /// force stay.
-    #[error("invalid rule `{}`: it {reason}", Escaped(.rule))]
+    #[error("invalid rule `{}`: it {}", Escaped(.rule), Escaped(.reason))]
     InvalidRule {
         /// The rule's name, or that of the limiter of its plan.
         rule: String,
         /// What is wrong with it.
-        reason: &'static str,
+        reason: String,
     },
     /// The call was sent, and no answer came within the response timeout, or only a refusal of a
     /// later attempt: it may have had its effect or not.
@@ -276,6 +276,18 @@ impl Error {
 
 /// The line of a file in an error's message.
 struct Line<'a>(&'a Option<usize>);
+
+/// A file in an error's message.
+struct File<'a>(&'a Option<PathBuf>);
+
+impl std::fmt::Display for File<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(path) => write!(f, " file `{}`", Escaped(path.display())),
+            None => Ok(()),
+        }
+    }
+}
 
 impl std::fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,10 +1,13 @@
 //! Types as fields with names: with the feature `serde`.
 
+mod text;
+
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 use crate::error::{Error, Result};
+pub(crate) use text::{TimeText, read_rate, read_time, read_time_of_rate};
 
 /// Writes and reads a type as its fields, once `validate` has found it good. `names` has the field
 /// of each argument that `validate` names.
@@ -20,7 +23,8 @@ macro_rules! as_fields {
 
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let read = Self::from(<$fields>::deserialize(deserializer)?);
+                let read = Self::try_from(<$fields>::deserialize(deserializer)?);
+                let read = read.map_err(serde::de::Error::custom)?;
                 crate::fields::by_field($validate(&read), &$names)
                     .map_err(serde::de::Error::custom)?;
                 Ok(read)
@@ -36,8 +40,8 @@ macro_rules! field_types {
             #[expect(non_camel_case_types, reason = "it has the name of the field")]
             #[derive(serde::Serialize)]
             #[serde(transparent)]
-            struct $field {
-                value: $Type,
+            pub(super) struct $field {
+                pub(super) value: $Type,
             }
 
             impl<'de> serde::Deserialize<'de> for $field {
@@ -81,12 +85,13 @@ pub(crate) fn by_field<T>(validated: Result<T>, names: &[(&str, &'static str)]) 
 }
 
 /// A number as the value of a field.
-pub(crate) trait Field {
+pub(crate) trait Field: Sized {
     type Written;
 
     fn written(self) -> Self::Written;
 
-    fn read(written: Self::Written) -> Self;
+    /// Fails with the reason.
+    fn read(written: Self::Written) -> std::result::Result<Self, String>;
 }
 
 impl Field for u32 {
@@ -96,20 +101,43 @@ impl Field for u32 {
         self
     }
 
-    fn read(written: Self) -> Self {
-        written
+    fn read(written: Self) -> std::result::Result<Self, String> {
+        Ok(written)
     }
 }
 
-/// Whole milliseconds.
+/// A [text](read_time).
 impl Field for Duration {
-    type Written = u64;
+    type Written = String;
 
-    fn written(self) -> u64 {
-        u64::try_from(self.as_millis()).unwrap_or(u64::MAX)
+    fn written(self) -> String {
+        TimeText(self).to_string()
     }
 
-    fn read(written: u64) -> Self {
-        Self::from_millis(written)
+    fn read(written: String) -> std::result::Result<Self, String> {
+        read_time(&written)
     }
+}
+
+/// A policy with a quantity in each period, which the field `rate` holds as one text.
+pub(crate) trait OfRate: Sized {
+    fn rate_parts(&self) -> (u32, Duration);
+
+    /// Fails with the reason.
+    fn of_rate(quantity: u32, period: Duration) -> std::result::Result<Self, String>;
+
+    fn rate_text(&self) -> String {
+        let (quantity, period) = self.rate_parts();
+        format!("{quantity}/{}", TimeText(period))
+    }
+
+    fn read(text: &str) -> std::result::Result<Self, String> {
+        let (quantity, time) = read_rate(text)?;
+        Self::of_rate(small(quantity)?, read_time_of_rate(time)?)
+    }
+}
+
+/// A number that policies take.
+pub(crate) fn small(number: u64) -> std::result::Result<u32, String> {
+    u32::try_from(number).map_err(|_| format!("`{number}` is more than 4294967295"))
 }

@@ -12,7 +12,7 @@
 //! | `cluster` | Redis Cluster; implies `redis` |
 //! | `tls` | `rediss://` URLs and `TlsConfig`; implies `redis` |
 //! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and `RulesConfig` |
-//! | `rules-file` | rules from files in TOML and YAML: `RulesFile`; implies `serde` |
+//! | `toml`, `yaml` | rules from text and files: `RulesConfig::from_file`; both imply `serde` |
 //! | `test-util` | for tests: `MemoryStore::advance` moves its clock, and `Faults` have the store of a client fail, stall or deny |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -95,14 +95,13 @@ pub use failure_policy::{FailurePolicy, LocalShare};
 pub use grant::Grant;
 pub use health::{BreakerState, Health, ServerHealth};
 pub use limiter_options::LimiterOptions;
-#[cfg(feature = "rules-file")]
-pub use limiters::RulesFile;
 pub use limiters::{
-    Charge, Chargeable, Job, JointDecision, KeyedRateLimiter, Lease, Limiter, Plan, PolicyLimiter,
-    RRateLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange, RulesGrant, Verdict, Worker,
+    Attributes, Charge, Chargeable, Job, JointDecision, KeyedRateLimiter, Lease, Limiter, Plan,
+    PolicyLimiter, RRateLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange, RulesGrant,
+    Verdict, Worker,
 };
 #[cfg(feature = "serde")]
-pub use limiters::{RuleConfig, RulesConfig};
+pub use limiters::{RuleConfig, RuleCost, RuleLimit, RulesConfig};
 pub use policies::{AnyPolicy, Policy};
 pub use quota::Quota;
 pub use rate::{Rate, RateType};

@@ -32,12 +32,10 @@ pub use policy_limiter::PolicyLimiter;
 pub use rate_limiter::{Job, Lease, RateLimiter, Reservation, Worker};
 pub(crate) use registry::{NameMapper, Registry};
 pub use rrate_limiter::RRateLimiter;
-#[cfg(feature = "rules-file")]
-pub use rules::RulesFile;
+pub use rules::{Attributes, Plan, Rule, Rules, RulesChange, RulesGrant, Verdict};
 use rules::{Names, Targets};
-pub use rules::{Plan, Rule, Rules, RulesChange, RulesGrant, Verdict};
 #[cfg(feature = "serde")]
-pub use rules::{RuleConfig, RulesConfig};
+pub use rules::{RuleConfig, RuleCost, RuleLimit, RulesConfig};
 
 /// A limiter that decides by a key and a cost: those of this crate, and your own. The limiters of
 /// this crate have [`check`](PolicyLimiter::check) as an inherent method, so that only code for any

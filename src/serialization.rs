@@ -1,8 +1,7 @@
 //! Rates, policies and failure policies as fields with names, for configuration files: with the
 //! feature `serde`.
 //!
-//! Durations are whole milliseconds. Invalid values are refused, both when writing and when
-//! reading.
+//! Rates and times are text. Invalid values are refused, both when writing and when reading.
 
 mod failure_policy;
 mod rate;
@@ -38,29 +37,20 @@ mod tests {
 
     #[test]
     fn all_that_can_be_configured_round_trips() {
-        round_trips(
-            Rate::overall(5, MINUTE),
-            r#"{"permits":5,"interval_ms":60000}"#,
-        );
+        round_trips(Rate::overall(5, MINUTE), r#"{"rate":"5/1m"}"#);
         round_trips(
             Rate::per_client(1, MINUTE).keep_alive(2 * MINUTE),
-            r#"{"rate_type":"per_client","permits":1,"interval_ms":60000,"keep_alive_ms":120000}"#,
+            r#"{"rate":"1/1m","rate_type":"per_client","keep_alive":"2m"}"#,
         );
-        round_trips(
-            FixedWindow::new(100, MINUTE),
-            r#"{"limit":100,"window_ms":60000}"#,
-        );
-        round_trips(
-            FixedWindow::calendar_year(100),
-            r#"{"limit":100,"calendar":"year"}"#,
-        );
+        round_trips(FixedWindow::new(100, MINUTE), r#"{"rate":"100/1m"}"#);
+        round_trips(FixedWindow::calendar_year(100), r#"{"rate":"100/year"}"#);
         round_trips(
             AnyPolicy::from(FixedWindow::calendar_month(1_000).with_utc_offset_minutes(540)),
-            r#"{"algorithm":"fixed_window","limit":1000,"calendar":"month","utc_offset":"+09:00"}"#,
+            r#"{"algorithm":"fixed_window","rate":"1000/month","utc_offset":"+09:00"}"#,
         );
         round_trips(
             AnyPolicy::from(TokenBucket::per_second(10)),
-            r#"{"algorithm":"token_bucket","per_second":10,"capacity":10}"#,
+            r#"{"algorithm":"token_bucket","rate":"10/1s","capacity":10}"#,
         );
         round_trips(FailurePolicy::Error, r#""error""#);
         round_trips(FailurePolicy::Wait, r#""wait""#);
@@ -72,9 +62,9 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_what_the_constructors_give() {
-        let read = serde_json::from_str::<TokenBucket>(r#"{"per_second":10}"#);
+        let read = serde_json::from_str::<TokenBucket>(r#"{"rate":"10/s"}"#);
         assert_eq!(read.unwrap(), TokenBucket::per_second(10));
-        let read = serde_json::from_str(r#"{"limit":9,"window_ms":60000}"#);
+        let read = serde_json::from_str(r#"{"rate":"9/m"}"#);
         assert_eq!(
             read.ok(),
             Some(SlidingWindowCounter::new(9, MINUTE)),
@@ -84,65 +74,63 @@ mod tests {
 
     #[test]
     fn what_no_limiter_takes_is_refused() {
-        is_refused::<Rate>(r#"{"permits":0,"interval_ms":1000}"#, "between 1 and 2^53");
-        is_refused::<Rate>(r#"{"permits":-1,"interval_ms":1000}"#, "invalid value");
-        is_refused::<Rate>(r#"{"permits":1,"interval_ms":0}"#, "at least 1 ms");
+        is_refused::<Rate>(r#"{"rate":"0/s"}"#, "`rate` must be between 1 and 2^53");
+        is_refused::<Rate>(r#"{"rate":"-1/s"}"#, "`rate`: `-1` is not a whole number");
+        is_refused::<Rate>(r#"{"rate":5}"#, "`rate`: invalid type");
+        is_refused::<Rate>(r#"{"rate":"1/0s"}"#, "`rate` must be at least 1 ms");
         is_refused::<Rate>(
-            r#"{"permits":1,"interval_ms":1000,"keep_alive_ms":999}"#,
-            "shorter than the interval",
+            r#"{"rate":"1/s","keep_alive":"999ms"}"#,
+            "`keep_alive` must not be shorter than the interval",
         );
         is_refused::<Rate>(
-            r#"{"permits":1,"interval_ms":1000,"keep_alive":9999}"#,
-            "unknown field",
+            r#"{"rate":"1/s","keep_alive":"1y"}"#,
+            "`keep_alive`: `1y` is not a time",
         );
-        is_refused::<AnyPolicy>(r#"{"limit":1,"window_ms":1000}"#, "`algorithm`");
+        is_refused::<Rate>(r#"{"rate":"1/s","keepalive":"9s"}"#, "unknown field");
+        is_refused::<AnyPolicy>(r#"{"rate":"1/s"}"#, "`algorithm`");
         is_refused::<AnyPolicy>(
-            r#"{"algorithm":"fixed","limit":1,"window_ms":1000}"#,
+            r#"{"algorithm":"fixed","rate":"1/s"}"#,
             "unknown variant `fixed`, expected one of `fixed_window`",
         );
+        is_refused::<AnyPolicy>(r#"{"algorithm":"fixed_window"}"#, "missing field `rate`");
         is_refused::<AnyPolicy>(
-            r#"{"algorithm":"fixed_window","limit":0,"window_ms":1000}"#,
-            "`limit` must be",
-        );
-        is_refused::<AnyPolicy>(
-            r#"{"algorithm":"fixed_window","limit":1,"window":1000}"#,
+            r#"{"algorithm":"fixed_window","rate":"1/s","window":1000}"#,
             "unknown field `window`",
         );
         is_refused::<AnyPolicy>(
-            r#"{"algorithm":"shared_rate","permits":1,"interval_ms":0}"#,
+            r#"{"algorithm":"shared_rate","rate":"1/0ms"}"#,
             "at least 1 ms",
         );
-        is_refused::<FixedWindow>(r#"{"limit":0,"window_ms":1000}"#, "`limit`");
+        is_refused::<AnyPolicy>(
+            r#"{"algorithm":"sliding_window_log","rate":"9/month"}"#,
+            "`rate`: `1month` is not a time",
+        );
+        is_refused::<TokenBucket>(r#"{"rate":"600/m"}"#, "`rate`: must be of a second");
+        is_refused::<SlidingWindowCounter>(
+            r#"{"rate":"9/m","period":"x"}"#,
+            "`period`: `x` is not a time",
+        );
         for (json, reason) in [
-            (r#"{"limit":1}"#, "missing field `window_ms`"),
+            (r#"{"rate":"0/s"}"#, "`rate` must be"),
+            (r#"{"rate":"4294967296/s"}"#, "is more than 4294967295"),
+            (r#"{"rate":"1/decade"}"#, "`1decade` is not a time"),
             (
-                r#"{"limit":1,"window_ms":1,"calendar":"day"}"#,
+                r#"{"rate":"1/day","aligned_to_clock":true}"#,
                 "exclude each other",
             ),
             (
-                r#"{"limit":1,"calendar":"decade"}"#,
-                "unknown variant `decade`",
+                r#"{"rate":"1/1d","utc_offset":"+09:00"}"#,
+                "needs a `rate` such as",
             ),
+            (r#"{"rate":"1/day","utc_offset":"9"}"#, "must be like"),
             (
-                r#"{"limit":1,"calendar":"day","aligned_to_clock":true}"#,
-                "exclude each other",
-            ),
-            (
-                r#"{"limit":1,"window_ms":1,"utc_offset":"+09:00"}"#,
-                "needs a `calendar`",
-            ),
-            (
-                r#"{"limit":1,"calendar":"day","utc_offset":"9"}"#,
-                "must be like",
+                r#"{"rate":"1/1500ms","aligned_to_clock":true}"#,
+                "must be a whole number of seconds",
             ),
         ] {
             is_refused::<FixedWindow>(json, reason);
         }
-        is_refused::<QuotaBucket>(r#"{"quantity":0,"period_ms":1000}"#, "`quantity`");
-        is_refused::<FixedWindow>(
-            r#"{"limit":1,"window_ms":1500,"aligned_to_clock":true}"#,
-            "must be a whole number of seconds",
-        );
+        is_refused::<QuotaBucket>(r#"{"rate":"0/s"}"#, "`rate`");
         is_refused::<FailurePolicy>(r#"{"local_one_of":0}"#, "nonzero");
     }
 

@@ -45,11 +45,11 @@ impl Subscriber for Warnings {
 }
 
 /// Rules of these names, each for two requests an hour.
-fn rules(client: &RedissonClient, names: impl Iterator<Item = String>) -> Vec<Rule<u32, ()>> {
+fn rules(client: &RedissonClient, names: impl Iterator<Item = String>) -> Vec<Rule> {
     let rule = |name: String| {
         let limiter = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
         let limiter = limiter.with_prefix(format!("{name}:")).with_name(name);
-        Rule::new(limiter, |_: &u32| Some("alice".to_owned()), |_, _| ()).cost(|cost| *cost)
+        Rule::new(limiter)
     };
     names.map(rule).collect()
 }
@@ -62,7 +62,10 @@ fn named(names: &[&str]) -> impl Iterator<Item = String> {
 fn a_rule_that_can_never_grant_a_request_is_warned_of_once() {
     let warnings = Warnings::default();
     let said = || std::mem::take(&mut *warnings.0.lock().unwrap());
-    let ask = |rules: &Rules<u32, ()>, cost| rules.check_now(&cost).unwrap().map(|_| ());
+    let ask = |rules: &Rules, cost: u32| {
+        let request = [("cost", cost.to_string())];
+        rules.check_now(&request).unwrap().map(|_| ())
+    };
     tracing::subscriber::with_default(warnings.clone(), || {
         let client = RedissonClient::in_memory();
         let too_much =

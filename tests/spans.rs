@@ -136,7 +136,7 @@ async fn each_request_is_a_span_that_says_how_it_ended() {
     let strict = |name: &str| {
         let limiter = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
         let limiter = limiter.with_prefix(format!("{name}:")).with_name(name);
-        Rule::new(limiter, |_: &()| Some("bob".to_owned()), |_, _| ())
+        Rule::new(limiter)
     };
     let rules = [strict("one"), strict("other"), strict("shadow").in_shadow()];
     let rules = client.rules(rules).unwrap();

@@ -20,7 +20,7 @@ Examples:
   rratelimiter try orders:api && curl …                only if a permit is there
   rratelimiter run orders:api -- curl …                wait for a permit, then run
   rratelimiter run orders:api --each -- curl -s < urls one command a line, at the limiter's pace
-  rratelimiter try alice --policy token-bucket --per-second 2 --capacity 100
+  rratelimiter try alice --policy token-bucket --rate 2/s --capacity 100
 
 Exit codes:
   0  granted, or done

@@ -30,7 +30,7 @@ use self::watch::WatchArguments;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::policy::PolicyArguments;
-use crate::rate::duration;
+use crate::rate::{RateArgument, duration};
 use crate::report::Report;
 use crate::serve::ServeArguments;
 use crate::store::StoreArguments;
@@ -117,7 +117,7 @@ What is not named stays: for whom the rate is, the keep alive, and the permits i
 Examples:
   rratelimiter try orders:api && curl …
   rratelimiter try orders:api 3 --rate 5/s             makes the limiter if it is missing
-  rratelimiter try alice --policy fixed-window --limit 100 --window 1m
+  rratelimiter try alice --policy fixed-window --rate 100/1m
   rratelimiter try orders:api --json | jq .retry_after_ms")]
     Try(PermitArguments),
     /// Wait for permits, and take them
@@ -156,7 +156,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   rratelimiter peek orders:api 3
-  rratelimiter peek alice --policy token-bucket --per-second 2 --capacity 100")]
+  rratelimiter peek alice --policy token-bucket --rate 2/s --capacity 100")]
     Peek(PermitArguments),
     /// Print the rate and the time to live
     #[command(after_help = "\
@@ -172,13 +172,16 @@ Examples:
 Examples:
   rratelimiter delete orders:api                       asks on a terminal
   rratelimiter delete orders:api --yes
-  rratelimiter delete alice --yes --policy fixed-window --limit 100 --window 1m")]
+  rratelimiter delete alice --yes --policy fixed-window --rate 100/1m")]
     Delete {
         /// A limiter, or the key of a policy
         name: String,
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+        /// The rate of the policy
+        #[arg(long, value_name = "RATE", requires = "policy")]
+        rate: Option<RateArgument>,
         #[command(flatten)]
         policy: PolicyArguments,
     },
@@ -281,7 +284,12 @@ async fn execute_on(context: &Context, command: OnStore) -> Result<Report, Failu
         OnStore::Release { name, permits } => permits::release(context, &name, permits).await,
         OnStore::Available { name } => permits::available(context, &name).await,
         OnStore::Peek(permits) => permits::peek(context, &permits).await,
-        OnStore::Delete { name, yes, policy } => life::delete(context, &name, yes, &policy).await,
+        OnStore::Delete {
+            name,
+            yes,
+            rate,
+            policy,
+        } => life::delete(context, &name, yes, policy.policy(rate.as_ref())?).await,
         OnStore::Expire {
             name, time, yes, ..
         } => life::expire(context, &name, time, yes).await,

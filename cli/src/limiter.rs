@@ -13,8 +13,8 @@ use crate::rate::{RateArgument, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct SetUpArguments {
-    /// The rate that the limiter gets if it has none
-    #[arg(long, value_name = "RATE", conflicts_with = "policy")]
+    /// The rate that the limiter gets if it has none, or that of the policy
+    #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<RateArgument>,
     #[command(flatten)]
     pub(crate) kind: RateKind,
@@ -28,6 +28,12 @@ pub(crate) struct RateKind {
     /// The limiter is removed when nobody has taken permits for so long
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) keep_alive: Option<Duration>,
+}
+
+impl RateKind {
+    fn is_some(&self) -> bool {
+        self.per_client || self.keep_alive.is_some()
+    }
 }
 
 pub(crate) enum Limiter {
@@ -44,24 +50,26 @@ impl Limiter {
         context: &Context,
         name: &str,
         policy: &PolicyArguments,
-        set_up: Option<&SetUpArguments>,
+        set_up: &SetUpArguments,
     ) -> std::result::Result<Self, Failure> {
-        if let Some(policy) = policy.policy()? {
+        let rate = set_up.rate.as_ref();
+        if let Some(policy) = policy.policy(rate)? {
+            if set_up.kind.is_some() {
+                let message = "--per-client and --keep-alive are not of a --policy";
+                return Err(Failure::usage(message));
+            }
             let limiter = context.client.policy_limiter(policy)?;
             return Ok(Self::Policy(limiter, context.store.full_name(name)));
         }
         let limiter = context.rate_limiter(name);
-        let Some(set_up) = set_up else {
-            return Ok(Self::Rate(limiter, None));
-        };
-        let rate = match set_up.rate {
+        let rate = match rate {
             Some(rate) => {
                 context.refuse_other(limiter.name()).await?;
                 let rate = rate_of(rate, &set_up.kind);
                 limiter.clone().with_rate(rate)?; // a wrong one is refused in any case
                 Some(rate)
             }
-            None if set_up.kind.per_client || set_up.kind.keep_alive.is_some() => {
+            None if set_up.kind.is_some() => {
                 let message =
                     "--per-client and --keep-alive say more of a --rate, which is missing";
                 return Err(Failure::usage(message));
@@ -179,7 +187,7 @@ async fn ask_until_granted(
     }
 }
 
-pub(crate) fn rate_of(rate: RateArgument, kind: &RateKind) -> Rate {
+pub(crate) fn rate_of(rate: &RateArgument, kind: &RateKind) -> Rate {
     let of_type = match kind.per_client {
         true => Rate::per_client,
         false => Rate::overall,

@@ -9,8 +9,7 @@ use redisson_rate_limiter::AnyPolicy;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
-use crate::rate::duration;
-use crate::report::millis;
+use crate::rate::{RateArgument, as_argument, duration};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Another algorithm than RRateLimiter")]
@@ -18,43 +17,20 @@ pub(crate) struct PolicyArguments {
     /// The algorithm; NAME is then the key that it counts for
     #[arg(long, value_name = "ALGORITHM", value_parser = algorithms())]
     policy: Option<String>,
-    /// The most that a window holds
-    #[arg(long, value_name = "N", requires = "policy")]
-    limit: Option<u64>,
-    /// The length of a window
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "policy")]
-    window: Option<Duration>,
-    /// The time in which the quantity flows or comes back, or by which a window slides
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "policy")]
-    period: Option<Duration>,
-    /// How many permits come back in a period
-    #[arg(long, value_name = "N", requires = "policy")]
-    quantity: Option<u64>,
-    /// How many permits of a quota bucket come back in a period
-    #[arg(long, value_name = "N", requires = "policy")]
-    quota: Option<u64>,
-    /// How many permits of a token bucket come back in a second
-    #[arg(long, value_name = "N", requires = "policy")]
-    per_second: Option<u64>,
     /// The most that a bucket holds
     #[arg(long, value_name = "N", requires = "policy")]
     capacity: Option<u64>,
     /// The most that is granted at once after a pause
     #[arg(long, value_name = "N", requires = "policy")]
     burst: Option<u64>,
-    /// The windows are those of the calendar: hour, day, week, month or year
-    #[arg(
-        long,
-        value_name = "UNIT",
-        requires = "policy",
-        conflicts_with = "window"
-    )]
-    calendar: Option<String>,
+    /// By how much a window slides
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "policy")]
+    period: Option<Duration>,
     /// By how much the calendar's clock is ahead of UTC, such as +09:00
     #[arg(
         long,
         value_name = "OFFSET",
-        requires = "calendar",
+        requires = "policy",
         allow_hyphen_values = true
     )]
     utc_offset: Option<String>,
@@ -72,33 +48,26 @@ fn algorithms() -> PossibleValuesParser {
 }
 
 impl PolicyArguments {
-    pub(crate) fn policy(&self) -> Result<Option<AnyPolicy>, Failure> {
+    /// The policy with this rate; `None` if the arguments name none.
+    pub(crate) fn policy(&self, rate: Option<&RateArgument>) -> Result<Option<AnyPolicy>, Failure> {
         let Some(algorithm) = &self.policy else {
             return Ok(None);
         };
         let mut fields = Map::new();
-        fields.insert("algorithm".to_owned(), algorithm.replace('-', "_").into());
-        let numbers = [
-            ("limit", self.limit),
-            ("window_ms", self.window.map(millis)),
-            ("period_ms", self.period.map(millis)),
-            ("quantity", self.quantity),
-            ("quota", self.quota),
-            ("per_second", self.per_second),
-            ("capacity", self.capacity),
-            ("burst", self.burst),
+        let texts = [
+            ("algorithm", Some(algorithm.replace('-', "_"))),
+            ("rate", rate.map(RateArgument::of_policy)),
+            ("period", self.period.map(as_argument)),
+            ("utc_offset", self.utc_offset.clone()),
         ];
-        for (field, number) in numbers {
-            if let Some(number) = number {
-                fields.insert(field.to_owned(), number.into());
+        for (field, text) in texts {
+            if let Some(text) = text {
+                fields.insert(field.to_owned(), text.into());
             }
         }
-        for (field, text) in [
-            ("calendar", &self.calendar),
-            ("utc_offset", &self.utc_offset),
-        ] {
-            if let Some(text) = text {
-                fields.insert(field.to_owned(), text.as_str().into());
+        for (field, number) in [("capacity", self.capacity), ("burst", self.burst)] {
+            if let Some(number) = number {
+                fields.insert(field.to_owned(), number.into());
             }
         }
         if self.aligned_to_clock {
@@ -106,7 +75,7 @@ impl PolicyArguments {
         }
         let policy = serde_json::from_value(Value::Object(fields));
         policy.map(Some).map_err(|error| {
-            let error = error.to_string().replace("_ms`", "`").replace('_', "-");
+            let error = error.to_string().replace('_', "-");
             Failure::usage(format!("--policy {algorithm}: {error}"))
         })
     }

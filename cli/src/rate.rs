@@ -3,10 +3,21 @@
 use std::time::Duration;
 
 /// How many permits in which time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RateArgument {
     pub(crate) permits: u64,
     pub(crate) interval: Duration,
+    /// A unit of the calendar, if the time is one of these words.
+    calendar: Option<String>,
+}
+
+impl RateArgument {
+    /// As policies are configured.
+    pub(crate) fn of_policy(&self) -> String {
+        let time = self.calendar.clone();
+        let time = time.unwrap_or_else(|| as_argument(self.interval));
+        format!("{}/{time}", self.permits)
+    }
 }
 
 impl std::str::FromStr for RateArgument {
@@ -22,11 +33,15 @@ impl std::str::FromStr for RateArgument {
             .map_err(|_| format!("`{permits}` is not a whole number of permits"))?;
         let interval = interval.trim();
         let has_number = interval.starts_with(|c: char| c.is_ascii_digit());
-        let interval = match has_number {
-            true => duration(interval)?,
-            false => duration(&format!("1{interval}"))?,
-        };
-        Ok(Self { permits, interval })
+        let is_of_calendar = ["hour", "day", "week", "month", "year"].contains(&interval);
+        Ok(Self {
+            permits,
+            interval: match has_number {
+                true => duration(interval)?,
+                false => duration(&format!("1{interval}"))?,
+            },
+            calendar: is_of_calendar.then(|| interval.to_owned()),
+        })
     }
 }
 
@@ -68,6 +83,19 @@ mod tests {
         assert_eq!(parsed("100/10m"), Ok((100, Duration::from_secs(600))));
         assert_eq!(parsed("20 / 500ms"), Ok((20, Duration::from_millis(500))));
         assert_eq!(parsed("1/1h 30m"), Ok((1, Duration::from_secs(5_400))));
+    }
+
+    #[test]
+    fn a_policys_rate_is_of_a_time_or_of_a_unit_of_the_calendar() {
+        for (text, of_policy) in [
+            ("5/s", "5/1s"),
+            ("1/1h 30m", "1/90m"),
+            ("9/month", "9/month"),
+            ("9/1day", "9/1d"),
+        ] {
+            let rate: RateArgument = text.parse().unwrap();
+            assert_eq!(rate.of_policy(), of_policy);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! protocol.
 //!
 //! A connection enters by a `door`, which counts, encrypts and times it, and is served by `http`,
-//! `grpc` or `admin`. These read a request into the parts that `rules` decide (`part`, `pattern`),
+//! `grpc` or `admin`. These read a request into the parts that `rules` decide (`part`),
 //! and ask the `service`. A `trial` decides without a server.
 
 mod admin;
@@ -15,9 +15,7 @@ mod grpc_health;
 mod http;
 mod joint;
 mod log;
-mod meaning;
 mod part;
-mod pattern;
 mod rules;
 mod service;
 mod timed_io;

@@ -40,11 +40,7 @@ async fn requests_are_counted_by_limiter_result_source_and_mode() {
         let _ = logins.check("alice@example.com", 1).await.unwrap();
     }
     let strict = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
-    let rule = Rule::new(
-        strict.with_name("strict"),
-        |_: &()| Some("all".to_owned()),
-        |_, _| (),
-    );
+    let rule = Rule::new(strict.with_name("strict"));
     let rules = client.rules([rule.in_shadow()]).unwrap();
     for _ in 0..2 {
         let _ = rules.check(&()).await.unwrap();

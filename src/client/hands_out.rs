@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use super::RedissonClient;
-#[cfg(feature = "serde")]
-use crate::decision::Decision;
 use crate::error::Result;
 #[cfg(feature = "serde")]
-use crate::limiters::RuleConfig;
-#[cfg(feature = "rules-file")]
-use crate::limiters::RulesFile;
+use crate::limiters::RulesConfig;
 use crate::limiters::{
     Charge, JointDecision, KeyedRateLimiter, Mode, PolicyLimiter, RateLimiter, Rule, Rules,
     check_all, peek_all, refund_all,
@@ -214,27 +210,8 @@ impl RedissonClient {
         refund_all(&self.0, decision).await
     }
 
-    /// A rule that a configuration file describes: with the feature `serde`. Its requests count for
-    /// the target that `target` returns, and a denied one gets what `rejection` returns, as in
-    /// [`Rule::new`]. Sends nothing.
-    ///
-    /// See [`RulesConfig`](crate::RulesConfig) for the fields and an example.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if a number of a policy is out of
-    /// its range, which a configuration that was read from a file has checked.
-    #[cfg(feature = "serde")]
-    pub fn rule<R, E>(
-        &self,
-        config: &RuleConfig,
-        target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
-        rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
-    ) -> Result<Rule<R, E>> {
-        config.rule(&self.0, target, rejection)
-    }
-
-    /// [`Rules`] for requests of type `R`. Their limiters must be this client's, and have different
-    /// names.
+    /// [`Rules`] that decide requests together. Their limiters must be this client's, and have
+    /// different names.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -243,34 +220,31 @@ impl RedissonClient {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
+    /// let rules = client.rules([Rule::new(logins).by(["user"])])?;
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Denied(_)));
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidRule`](crate::Error::InvalidRule) for a rule that has the name of another
-    /// one, a limiter of another client, one whose keys no cluster could keep in one slot, or one
-    /// that may have the keys of another algorithm. There may be any number of rules; if more than
-    /// 32 of them apply to a request, [`Rules::check`] fails, with the same error and a warning.
-    pub fn rules<R, E>(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<Rules<R, E>> {
+    /// [`Error::InvalidRule`](crate::Error::InvalidRule) for a rule that was made wrongly, such as
+    /// with an empty value, or has the name of another one, a limiter of another client, one whose
+    /// keys no cluster could keep in one slot, or one that may have the keys of another algorithm.
+    /// There may be any number of rules; if more than 32 of them apply to a request,
+    /// [`Rules::check`] fails, with the same error and a warning.
+    pub fn rules(&self, rules: impl Into<Arc<[Rule]>>) -> Result<Rules> {
         Rules::new(Arc::clone(&self.0), rules.into())
     }
 
-    /// [`Rules`] that a file describes: with the feature `rules-file`. [`RulesFile`] shows how.
-    /// Sends nothing.
+    /// [`Rules`] that a configuration describes: with the feature `serde`. [`RulesConfig`] shows
+    /// how. Sends nothing.
     ///
     /// # Errors
-    /// [`Error::InvalidRulesFile`](crate::Error::InvalidRulesFile) if the file cannot be read or
-    /// has a mistake, and those of [`rules`](Self::rules).
-    #[cfg(feature = "rules-file")]
-    pub fn rules_from<R: 'static, E: 'static>(
-        &self,
-        file: &RulesFile<R, E>,
-    ) -> Result<Rules<R, E>> {
+    /// Those of [`rules`](Self::rules).
+    #[cfg(feature = "serde")]
+    pub fn rules_from(&self, config: &RulesConfig) -> Result<Rules> {
         let rules = self.rules([])?;
-        rules.replace_from(file)?;
+        rules.replace_from(config)?;
         Ok(rules)
     }
 }

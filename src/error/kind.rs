@@ -35,7 +35,7 @@ pub enum ErrorKind {
     InvalidArgument,
     /// [`Error::InvalidName`].
     InvalidName,
-    /// [`Error::InvalidRule`], or [`Error::InvalidRulesFile`].
+    /// [`Error::InvalidRule`], or [`Error::InvalidRules`].
     InvalidRule,
     /// [`Error::Indeterminate`].
     Indeterminate,
@@ -100,7 +100,7 @@ impl Error {
                 ErrorKind::InvalidArgument
             }
             Self::InvalidName { .. } => ErrorKind::InvalidName,
-            Self::InvalidRule { .. } | Self::InvalidRulesFile { .. } => ErrorKind::InvalidRule,
+            Self::InvalidRule { .. } | Self::InvalidRules { .. } => ErrorKind::InvalidRule,
             Self::Indeterminate { .. } => ErrorKind::Indeterminate,
             Self::StoreUnavailable { .. } => ErrorKind::StoreUnavailable,
             Self::NoRuntime => ErrorKind::NoRuntime,
@@ -145,7 +145,7 @@ mod tests {
             },
             Error::InvalidRule {
                 rule: name(),
-                reason: "",
+                reason: String::new(),
             },
             Error::Indeterminate { source: None },
             Error::not_sent(),

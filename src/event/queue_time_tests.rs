@@ -221,12 +221,12 @@ async fn without_a_call_all_of_the_time_until_the_decision_is() {
     let (builder, told) = telling();
     let client = builder.in_memory(&MemoryStore::new());
     let bucket = client.policy_limiter(LeakyBucket::new(1, SECOND)).unwrap();
-    let rule = Rule::new(bucket.clone(), |_: &()| Some("a".to_owned()), |_, _| ());
+    let rule = Rule::new(bucket.clone()).by(["key"]);
     let rules = client.rules([rule]).unwrap();
     for _ in 0..2 {
         assert!(bucket.check("a", 1).await.unwrap().is_granted());
     }
-    let _ = rules.check(&()).await.unwrap();
+    let _ = rules.check(&[("key", "a")]).await.unwrap();
     let charges = [bucket.charge("a", 1).unwrap()];
     assert!(client.check_all(charges).await.unwrap().is_granted());
     let limiter = of_rate(&client, 1).await;

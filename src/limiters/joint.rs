@@ -645,12 +645,6 @@ impl JointDecision {
     pub fn into_decisions(self) -> Vec<Decision> {
         self.decisions.into_vec()
     }
-
-    /// The place of the answer that decides.
-    pub(super) fn deciding_place(&self) -> usize {
-        self.deciding
-    }
-
     /// The answer of the limiter that [decides](Self::deciding).
     ///
     /// ```

@@ -1,15 +1,20 @@
-//! Rules of a service: which requests are limited, whom each counts for, and what a denied one
-//! gets.
+//! Rules of a service: which requests are limited, by what they are counted, and how much they may
+//! have.
 
+mod attributes;
 mod change;
+mod condition;
 #[cfg(feature = "serde")]
 mod config;
 mod deciding;
-#[cfg(feature = "rules-file")]
-mod file;
 mod in_force;
+#[cfg(feature = "serde")]
+mod raw;
+#[cfg(any(feature = "toml", feature = "yaml"))]
+mod read;
 mod rule;
 mod targets;
+mod values;
 mod verdict;
 
 use std::fmt;
@@ -19,11 +24,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::joint::{refund_all, settle_all};
 use super::{Limiter, Registry};
 use crate::error::Result;
+pub use attributes::Attributes;
 pub use change::RulesChange;
 #[cfg(feature = "serde")]
-pub use config::{RuleConfig, RulesConfig};
-#[cfg(feature = "rules-file")]
-pub use file::RulesFile;
+pub use config::{RuleConfig, RuleCost, RuleLimit, RulesConfig};
 use in_force::InForce;
 pub use rule::{Plan, Rule};
 pub(super) use targets::{Names, Targets};
@@ -39,8 +43,6 @@ const ANY_KEY: &str = "key";
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, TokenBucket, Verdict};
 /// use std::time::Duration;
 ///
-/// struct Request { user: Option<String>, address: String, bytes: u32 }
-///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
@@ -50,42 +52,30 @@ const ANY_KEY: &str = "key";
 ///     .with_prefix("login:")
 ///     .with_penalty(Duration::from_secs(600))?;
 /// let traffic = client.policy_limiter(TokenBucket::per_second(100).with_capacity(1_000))?;
-/// let rules = client.rules(vec![
-///     Rule::new(
-///         logins,
-///         |request: &Request| request.user.clone(),
-///         |_, _| "too many logins".to_owned(),
-///     )
-///     .and_by(|request| Some(request.address.clone())),
-///     Rule::new(
-///         traffic.with_name("traffic").with_prefix("traffic:"),
-///         |request: &Request| Some(request.address.clone()),
-///         |_, denied| format!("ask again in {:?}", denied.retry_after().unwrap_or_default()),
-///     )
-///     .cost(|request| request.bytes),
+/// let traffic = traffic.with_name("traffic").with_prefix("traffic:");
+/// let rules = client.rules([
+///     Rule::new(logins).when("path", ["/login"]).by(["user", "address"]),
+///     Rule::new(traffic).by(["address"]).cost_from("bytes"),
 /// ])?;
 ///
-/// let request = |user: Option<&str>, bytes| Request {
-///     user: user.map(str::to_owned),
-///     address: "192.0.2.1".to_owned(),
-///     bytes,
-/// };
-/// assert!(matches!(rules.check(&request(Some("alice"), 500)).await?, Verdict::Granted(_)));
-/// let Verdict::Rejected(why, _) = rules.check(&request(Some("alice"), 1)).await? else { panic!() };
-/// assert_eq!(why, "too many logins");
+/// let login = |bytes| [("path", "/login"), ("user", "alice"), ("address", "192.0.2.1"), ("bytes", bytes)];
+/// let order = |bytes| [("path", "/orders"), ("address", "192.0.2.1"), ("bytes", bytes)];
+/// assert!(matches!(rules.check(&login("500")).await?, Verdict::Granted(_)));
+/// let Verdict::Denied(by) = rules.check(&login("1")).await? else { panic!() };
+/// assert_eq!(by.deciding().0, "logins");
 /// // The denied login was not charged to the address.
-/// assert!(matches!(rules.check(&request(None, 500)).await?, Verdict::Granted(_)));
-/// let Verdict::Rejected(why, _) = rules.check(&request(None, 100)).await? else { panic!() };
-/// assert_eq!(why, "ask again in 1s");
+/// assert!(matches!(rules.check(&order("500")).await?, Verdict::Granted(_)));
+/// let Verdict::Denied(by) = rules.check(&order("100")).await? else { panic!() };
+/// assert_eq!(by.deciding().1.retry_after(), Some(Duration::from_secs(1)));
 /// # Ok(()) }
 /// ```
-pub struct Rules<R, E> {
+pub struct Rules {
     registry: Arc<Registry>,
-    in_force: RwLock<Arc<InForce<R, E>>>,
+    in_force: RwLock<Arc<InForce>>,
 }
 
-impl<R, E> Rules<R, E> {
-    pub(crate) fn new(registry: Arc<Registry>, rules: Arc<[Rule<R, E>]>) -> Result<Self> {
+impl Rules {
+    pub(crate) fn new(registry: Arc<Registry>, rules: Arc<[Rule]>) -> Result<Self> {
         let in_force = InForce::none().replaced_by(&registry.store, rules, false)?;
         Ok(Self {
             registry,
@@ -102,8 +92,8 @@ impl<R, E> Rules<R, E> {
     ///
     /// No limiter may have the keys of another algorithm that these rules have had since they were
     /// made, because what is stored there cannot be read. So give a limiter another prefix with
-    /// another algorithm; rules from a file have the algorithm in their prefixes. To change the
-    /// numbers of a limiter, see also
+    /// another algorithm; those of a configuration have the algorithm in their prefixes. To change
+    /// the numbers of a limiter, see also
     /// [`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy).
     ///
     /// ```
@@ -113,26 +103,22 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// let none: [Rule<&str, i32>; 0] = [];
-    /// let change = rules.replace(none)?;
+    /// let rules = client.rules([Rule::new(logins).by(["user"])])?;
+    /// let change = rules.replace([])?;
     /// assert_eq!(change.removed.len(), 1);
-    /// assert_eq!(rules.check(&"alice").await?, Verdict::Granted(RulesGrant::default()));
+    /// assert_eq!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(RulesGrant::default()));
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// As [`RedissonClient::rules`](crate::RedissonClient::rules); the old rules stay.
-    pub fn replace(&self, rules: impl Into<Arc<[Rule<R, E>]>>) -> Result<RulesChange> {
+    pub fn replace(&self, rules: impl Into<Arc<[Rule]>>) -> Result<RulesChange> {
         let store = &self.registry.store;
         self.change(|before| before.replaced_by(store, rules.into(), before.is_shadow))
     }
 
     /// Puts rules in force, made of those before, in one step: no request is decided in between.
-    fn change(
-        &self,
-        next: impl FnOnce(&InForce<R, E>) -> Result<InForce<R, E>>,
-    ) -> Result<RulesChange> {
+    fn change(&self, next: impl FnOnce(&InForce) -> Result<InForce>) -> Result<RulesChange> {
         // If a name mapper panics, the old ones stay.
         let mut in_force = self
             .in_force
@@ -144,21 +130,44 @@ impl<R, E> Rules<R, E> {
         Ok(change)
     }
 
-    /// [Replaces](Self::replace) the rules by those of a file, read again, and in the same step
-    /// [sets the shadow mode](Self::set_shadow) that it says: with the feature `rules-file`.
-    /// [`RulesFile`] shows how.
+    /// [Replaces](Self::replace) the rules by those of a configuration, and in the same step [sets
+    /// the shadow mode](Self::set_shadow) that it says: with the feature `serde`.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = |limit: &str| -> serde_json::Result<RulesConfig> {
+    ///     serde_json::from_str(&format!(r#"{{ "rules": [{{ "name": "all", "limit": {limit} }}] }}"#))
+    /// };
+    /// let rules = RedissonClient::in_memory().rules_from(&config(r#""block""#)?)?;
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Denied(_)));
+    /// let change = rules.replace_from(&config(r#""allow""#)?)?; // such as at SIGHUP
+    /// assert_eq!(change.changed, ["all"]);
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`RedissonClient::rules_from`](crate::RedissonClient::rules_from); the old rules stay.
-    #[cfg(feature = "rules-file")]
-    pub fn replace_from(&self, file: &RulesFile<R, E>) -> Result<RulesChange>
-    where
-        R: 'static,
-        E: 'static,
-    {
-        let (rules, is_shadow) = file.read(&self.registry)?;
+    #[cfg(feature = "serde")]
+    pub fn replace_from(&self, config: &RulesConfig) -> Result<RulesChange> {
+        let rules = config.rules(&self.registry)?;
         let store = &self.registry.store;
-        self.change(|before| before.replaced_by(store, rules.into(), is_shadow))
+        self.change(|before| before.replaced_by(store, rules.into(), config.shadow))
+    }
+
+    /// The rules in force.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<()> {
+    /// let rules = RedissonClient::in_memory().rules([Rule::block("banned").by(["user"])])?;
+    /// assert_eq!(rules.in_force()[0].name(), "banned");
+    /// # Ok(()) }
+    /// ```
+    pub fn in_force(&self) -> Arc<[Rule]> {
+        Arc::clone(&self.current().rules)
     }
 
     /// Sets all rules in [shadow mode](Rule::in_shadow), or ends that: nothing is enforced, and
@@ -172,13 +181,13 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
+    /// let rules = client.rules([Rule::new(logins).by(["user"])])?;
     /// rules.set_shadow(true);
     /// for _ in 0..2 {
-    ///     assert_eq!(rules.check(&"alice").await?.decision(), None); // nothing is enforced
+    ///     assert_eq!(rules.check(&[("user", "alice")]).await?.decision(), None); // nothing is enforced
     /// }
     /// rules.set_shadow(false);
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Denied(_)));
     /// # Ok(()) }
     /// ```
     pub fn set_shadow(&self, is_shadow: bool) {
@@ -199,10 +208,10 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// let verdict = rules.check(&"alice").await?;
+    /// let rules = client.rules([Rule::new(logins).by(["user"])])?;
+    /// let verdict = rules.check(&[("user", "alice")]).await?;
     /// assert_eq!(verdict.decision().expect("a rule applies").deciding().1.remaining(), 0);
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Denied(_)));
     /// # Ok(()) }
     /// ```
     ///
@@ -211,7 +220,7 @@ impl<R, E> Rules<R, E> {
     ///
     /// # Cancel safety
     /// As [`RedissonClient::check_all`](crate::RedissonClient::check_all).
-    pub async fn check(&self, request: &R) -> Result<Verdict<E>> {
+    pub async fn check(&self, request: &impl Attributes) -> Result<Verdict> {
         self.check_all(slice::from_ref(request)).await
     }
 
@@ -227,10 +236,10 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// let Verdict::Granted(granted) = rules.check(&"alice").await? else { panic!() };
+    /// let rules = client.rules([Rule::new(mails).by(["user"])])?;
+    /// let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
     /// assert_eq!(rules.refund(granted).await?, 1);
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
     /// # Ok(()) }
     /// ```
     ///
@@ -261,10 +270,10 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// let Verdict::Granted(granted) = rules.check(&"alice").await? else { panic!() };
+    /// let rules = client.rules([Rule::new(mails).by(["user"])])?;
+    /// let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
     /// rules.refund_in_background(granted);
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
     /// # Ok(()) }
     /// ```
     pub fn refund_in_background(&self, granted: impl Into<RulesGrant>) {
@@ -293,12 +302,11 @@ impl<R, E> Rules<R, E> {
     /// let requests = client.policy_limiter(FixedWindow::new(10, minute))?.with_name("requests");
     /// let requests = requests.with_prefix("requests:");
     /// let tokens = client.keyed_rate_limiter("tokens:", Rate::overall(1_000, minute))?.with_name("tokens");
-    /// let user = |user: &&str| Some(user.to_string());
     /// let rules = client.rules([
-    ///     Rule::new(requests, user, |_, _| 429),
-    ///     Rule::new(tokens.clone(), user, |_, _| 429).cost(|_| 500),
+    ///     Rule::new(requests).by(["user"]),
+    ///     Rule::new(tokens.clone()).by(["user"]).cost(500),
     /// ])?;
-    /// let Verdict::Granted(granted) = rules.check(&"alice").await? else { panic!() };
+    /// let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
     /// rules.settle(granted, |rule, _| (rule == "tokens").then_some(120)).await?;
     /// assert_eq!(tokens.rate_limiter("alice").available_permits().await?, 880);
     /// # Ok(()) }
@@ -324,7 +332,7 @@ impl<R, E> Rules<R, E> {
     }
 }
 
-impl<R, E> fmt::Debug for Rules<R, E> {
+impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rules")
             .field("rules", &self.in_force)

@@ -18,20 +18,20 @@ macro_rules! any_policy {
         /// limiter with it has all that [`PolicyLimiter`](crate::PolicyLimiter) has.
         ///
         /// With the feature `serde` it is read from and written as the name of the algorithm,
-        /// `algorithm`, and the fields that the policy's page shows. Times are whole milliseconds.
-        /// A field that is left out has the value that the policy's constructor gives it. An
-        /// unknown field is an error, and so is a number that the policy refuses. The same in TOML:
+        /// `algorithm`, and the fields that the policy's page shows. `rate` is how much in which
+        /// time, such as `5/1m` or `10/s`; times are whole numbers of `ms`, `s`, `m`, `h` or `d`. A
+        /// field that is left out has the value that the policy's constructor gives it. An unknown
+        /// field is an error, and so is a number that the policy refuses. The same in TOML:
         ///
         /// ```toml
         /// [per-user]
         /// algorithm = "token_bucket"
-        /// per_second = 10
+        /// rate = "10/s"
         /// capacity = 100
         ///
         /// [orders] # RRateLimiters, which Java services share; one that exists keeps its own rate
         /// algorithm = "shared_rate"
-        /// permits = 5
-        /// interval_ms = 1000
+        /// rate = "5/s"
         /// ```
         ///
         /// ```
@@ -65,8 +65,8 @@ macro_rules! any_policy {
             /// [`RateLimiter::with_rate`](crate::RateLimiter::with_rate) does. It expires only with
             /// a keep alive: give one where keys come and go, or use a
             /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), whose limiters are its own. In JSON:
-            /// `{"algorithm":"shared_rate","rate_type":"per_client","permits":5,"interval_ms":1000,"keep_alive_ms":60000}`.
-            /// `rate_type` and `keep_alive_ms` may be left out.
+            /// `{"algorithm":"shared_rate","rate":"5/1s","rate_type":"per_client","keep_alive":"1m"}`.
+            /// `rate_type` and `keep_alive` may be left out.
             SharedRate(Rate),
         }
 

@@ -1,14 +1,15 @@
 //! What follows from the numbers of a policy.
 
 /// For a policy, from the text that it is printed as and its numbers: getters, `Display`, and with
-/// the feature `serde` its fields. `new` has those of the constructor of this name, `with` those
-/// that it sets otherwise unless they are left out, each by a method. A number stands with its
-/// name, its type and the name of its field. The last line is for a policy that can be aligned to
-/// the clock: what starts then, and what is a whole number of seconds.
+/// the feature `serde` its fields. `new` has those of the constructor of this name, which the field
+/// `rate` holds, and `with` those that it sets otherwise unless they are left out, each by a
+/// method. A number stands with its name and its type, and one of `with` with the name of its
+/// field. The last line is for a policy that can be aligned to the clock: what starts then, and
+/// what is a whole number of seconds.
 macro_rules! numbers {
     (
         $Policy:ident, $text:literal;
-        $new:ident { $($(#[$doc:meta])* $number:ident: $Number:ty = $field:ident,)* }
+        $new:ident { $($(#[$doc:meta])* $number:ident: $Number:ty,)* }
         with { $($(#[$more_doc:meta])* $more:ident: $More:ty = $more_field:ident by $with:ident,)* }
         $($aligned:ident, $is_aligned:ident = $starts:ident: $what:literal, $length:literal;)?
     ) => {
@@ -66,18 +67,21 @@ macro_rules! numbers {
         }
 
         #[cfg(feature = "serde")]
+        numbers!(@of_rate $Policy $new $($number)*);
+
+        #[cfg(feature = "serde")]
         const _: () = {
-            use crate::fields::Field;
+            use crate::fields::OfRate;
 
             field_types! {
-                $($field: <$Number as Field>::Written,)*
-                $($more_field: <$More as Field>::Written,)*
+                rate: String,
+                $($more_field: <$More as crate::fields::Field>::Written,)*
             }
 
             #[derive(serde::Serialize, serde::Deserialize)]
             #[serde(deny_unknown_fields)]
             struct Fields {
-                $($field: $field,)*
+                rate: rate,
                 $($more_field: Option<$more_field>,)*
                 $(
                     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -88,25 +92,31 @@ macro_rules! numbers {
             impl From<&$Policy> for Fields {
                 fn from(policy: &$Policy) -> Self {
                     Self {
-                        $($field: $field { value: policy.$number().written() },)*
-                        $($more_field: Some($more_field { value: policy.$more().written() }),)*
+                        rate: rate { value: policy.rate_text() },
+                        $($more_field: Some($more_field { value: crate::fields::Field::written(policy.$more()) }),)*
                         $($aligned: policy.$is_aligned(),)?
                     }
                 }
             }
 
-            impl From<Fields> for $Policy {
-                fn from(fields: Fields) -> Self {
-                    let policy = Self::$new($(Field::read(fields.$field.value),)*);
+            impl TryFrom<Fields> for $Policy {
+                type Error = String;
+
+                fn try_from(fields: Fields) -> std::result::Result<Self, String> {
+                    let in_field = |name| move |reason| format!("`{name}`: {reason}");
+                    let policy: Self = OfRate::read(&fields.rate.value).map_err(in_field("rate"))?;
                     $(let policy = match fields.$more_field {
-                        Some(written) => policy.$with(Field::read(written.value)),
+                        Some(written) => {
+                            let read = crate::fields::Field::read(written.value);
+                            policy.$with(read.map_err(in_field(stringify!($more_field)))?)
+                        }
                         None => policy,
                     };)*
                     $(let policy = match fields.$aligned {
                         true => policy.$aligned(),
                         false => policy,
                     };)?
-                    policy
+                    Ok(policy)
                 }
             }
 
@@ -115,10 +125,35 @@ macro_rules! numbers {
                 Fields,
                 crate::policies::algorithm::Model::validate,
                 [
-                    $((stringify!($number), stringify!($field)),)*
+                    $((stringify!($number), "rate"),)*
                     $((stringify!($more), stringify!($more_field)),)*
                 ]
             );
         };
+    };
+    (@of_rate $Policy:ident new $quantity:ident $period:ident) => {
+        impl crate::fields::OfRate for $Policy {
+            fn rate_parts(&self) -> (u32, std::time::Duration) {
+                (self.$quantity, self.$period)
+            }
+
+            fn of_rate(quantity: u32, period: std::time::Duration) -> Result<Self, String> {
+                Ok(Self::new(quantity, period))
+            }
+        }
+    };
+    (@of_rate $Policy:ident per_second $quantity:ident) => {
+        impl crate::fields::OfRate for $Policy {
+            fn rate_parts(&self) -> (u32, std::time::Duration) {
+                (self.$quantity, std::time::Duration::from_secs(1))
+            }
+
+            fn of_rate(quantity: u32, period: std::time::Duration) -> Result<Self, String> {
+                match period == std::time::Duration::from_secs(1) {
+                    true => Ok(Self::per_second(quantity)),
+                    false => Err("must be of a second, such as \"10/s\": a `gcra` has any period".to_owned()),
+                }
+            }
+        }
     };
 }

@@ -2,24 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::fields::Field;
+use crate::fields::{Field, TimeText, read_rate, read_time_of_rate};
 use crate::rate::{Rate, RateType};
 
 field_types! {
-    permits: u64,
-    interval_ms: u64,
-    keep_alive_ms: u64,
+    rate: String,
+    keep_alive: String,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RateFields {
+    rate: rate,
     #[serde(default, skip_serializing_if = "is_overall")]
     rate_type: RateTypeName,
-    permits: permits,
-    interval_ms: interval_ms,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    keep_alive_ms: Option<keep_alive_ms>,
+    keep_alive: Option<keep_alive>,
 }
 
 #[derive(Serialize, Deserialize, Default, PartialEq)]
@@ -35,36 +33,40 @@ fn is_overall(name: &RateTypeName) -> bool {
 }
 
 impl From<&Rate> for RateFields {
-    fn from(rate: &Rate) -> Self {
+    fn from(given: &Rate) -> Self {
         Self {
-            rate_type: match rate.rate_type() {
+            rate: rate {
+                value: format!("{}/{}", given.permits(), TimeText(given.interval())),
+            },
+            rate_type: match given.rate_type() {
                 RateType::Overall => RateTypeName::Overall,
                 RateType::PerClient => RateTypeName::PerClient,
             },
-            permits: permits {
-                value: rate.permits(),
-            },
-            interval_ms: interval_ms {
-                value: rate.interval().written(),
-            },
-            keep_alive_ms: rate.keep_alive_time().map(|time| keep_alive_ms {
+            keep_alive: given.keep_alive_time().map(|time| keep_alive {
                 value: time.written(),
             }),
         }
     }
 }
 
-impl From<RateFields> for Rate {
-    fn from(fields: RateFields) -> Self {
-        let (permits, interval) = (fields.permits.value, Field::read(fields.interval_ms.value));
+impl TryFrom<RateFields> for Rate {
+    type Error = String;
+
+    fn try_from(fields: RateFields) -> Result<Self, String> {
+        let of_rate = |reason| format!("`rate`: {reason}");
+        let (permits, interval) = read_rate(&fields.rate.value).map_err(of_rate)?;
+        let interval = read_time_of_rate(interval).map_err(of_rate)?;
         let rate = match fields.rate_type {
             RateTypeName::Overall => Self::overall(permits, interval),
             RateTypeName::PerClient => Self::per_client(permits, interval),
         };
-        match fields.keep_alive_ms {
-            Some(millis) => rate.keep_alive(Field::read(millis.value)),
+        Ok(match fields.keep_alive {
+            Some(time) => {
+                let time = Field::read(time.value);
+                rate.keep_alive(time.map_err(|reason| format!("`keep_alive`: {reason}"))?)
+            }
             None => rate,
-        }
+        })
     }
 }
 
@@ -72,5 +74,5 @@ as_fields!(
     Rate,
     RateFields,
     Rate::validate,
-    [("interval", "interval_ms"), ("keep_alive", "keep_alive_ms")]
+    [("permits", "rate"), ("interval", "rate")]
 );

@@ -39,17 +39,11 @@ pub async fn rules_in_memory_decide_at_once_where_none_gives_turns(fixture: Fixt
         .policy_limiter(LeakyBucket::new(9, 60 * SECOND))
         .unwrap();
     let bucket = bucket.with_prefix(format!("{}:bucket:", fixture.name()));
-    let by_user = |user: &&str| Some((*user).to_owned());
-    let alone = || {
-        vec![Rule::new(
-            window.clone(),
-            by_user,
-            |_: &&str, _: &Decision| (),
-        )]
-    };
+    let alone = || vec![Rule::new(window.clone()).by(["user"])];
+    let of = |user| [("user", user)];
     let rules = client.rules(alone()).unwrap();
     for expected in [true, true, false] {
-        let decided = rules.check_now(&"alice");
+        let decided = rules.check_now(&of("alice"));
         assert_eq!(decided.is_some(), fixture.is_in_memory());
         if let Some(verdict) = decided {
             assert_eq!(matches!(verdict.unwrap(), Verdict::Granted(_)), expected);
@@ -57,13 +51,13 @@ pub async fn rules_in_memory_decide_at_once_where_none_gives_turns(fixture: Fixt
     }
     // Nothing is charged where it may have to wait for its turn.
     let mut both = alone();
-    both.push(Rule::new(bucket.clone(), by_user, |_, _| ()));
+    both.push(Rule::new(bucket.clone()).by(["user"]));
     rules.replace(both).unwrap();
-    assert!(rules.check_now(&"bob").is_none());
+    assert!(rules.check_now(&of("bob")).is_none());
     rules.replace(alone()).unwrap();
     for (verdict, is_granted) in [(2, true), (1, false)] {
         for _ in 0..verdict {
-            let verdict = rules.check(&"bob").await.unwrap();
+            let verdict = rules.check(&of("bob")).await.unwrap();
             assert_eq!(matches!(verdict, Verdict::Granted(_)), is_granted);
         }
     }

@@ -19,14 +19,8 @@ pub async fn a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_wa
         .unwrap();
     let policy = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
     let key = format!("{{{}}}policy", fixture.name());
-    let rule_key = key.clone();
-    let rules = client
-        .rules([Rule::new(
-            policy.clone(),
-            move |(): &()| Some(rule_key.clone()),
-            |_, _| (),
-        )])
-        .unwrap();
+    let of_rule = policy.clone().with_prefix(&*key);
+    let rules = client.rules([Rule::new(of_rule)]).unwrap();
     let grant = limiter.check(2).await.unwrap().into_grant().unwrap();
     assert!(keyed.try_acquire("alice", 1).await.unwrap());
     assert!(matches!(

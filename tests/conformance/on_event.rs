@@ -162,24 +162,21 @@ pub async fn a_joint_decision_is_told_once_with_each_of_its_limiters(fixture: Fi
 
     // Rules: none applies, one does, two do, and the cost of one is above its limit.
     let rules = client.rules([
-        Rule::new(
-            users,
-            |it: &(u32, u32)| (it.0 < 9).then(|| "bob".to_owned()),
-            |_, _| (),
-        )
-        .cost(|it| it.0),
-        Rule::new(
-            whole_by_key(&client, &slot).with_name("keys"),
-            |it: &(u32, u32)| (it.1 < 9).then(|| "a".to_owned()),
-            |_, _| (),
-        )
-        .cost(|it| it.1),
+        Rule::new(users).by(["user"]).cost_from("users"),
+        Rule::new(whole_by_key(&client, &slot).with_name("keys"))
+            .by(["key"])
+            .cost_from("keys"),
     ]);
     let rules = rules.unwrap();
-    for request in [(9, 9), (2, 9), (1, 3)] {
+    for request in [
+        &[][..],
+        &[("user", "bob"), ("users", "2")],
+        &[("user", "bob"), ("key", "a"), ("keys", "3")],
+    ] {
         let _ = rules.check(&request).await.unwrap();
     }
-    rules.check(&(0, 4)).await.unwrap_err();
+    let too_much = [("user", "bob"), ("users", "0"), ("key", "a"), ("keys", "4")];
+    rules.check(&too_much).await.unwrap_err();
     let expected = [
         format!("*{slot}users: 2 granted: granted by store"),
         format!("*{slot}users: 1 granted, *keys 3 granted: granted by store"),

@@ -1,10 +1,11 @@
-//! Rules: which target a request counts for, what it costs, and what a denied request gets.
+//! Rules: which requests they apply to, by what they count, and what a request costs.
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use redisson_rate_limiter::{
-    AnyPolicy, Chargeable, Decision, DecisionSource, Denied, Error, FixedWindow, JointDecision,
-    Plan, Rate, RedissonClient, Rule, RulesGrant, SlidingWindowCounter, SlidingWindowLog,
-    TokenBucket, Verdict,
+    AnyPolicy, Attributes, Chargeable, Decision, DecisionSource, Error, FixedWindow, JointDecision,
+    Plan, PolicyLimiter, Rate, RedissonClient, Rule, Rules, RulesGrant, SlidingWindowCounter,
+    SlidingWindowLog, TokenBucket, Verdict,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND};
@@ -14,39 +15,74 @@ use crate::told::Told;
 struct Request {
     user: Option<&'static str>,
     address: &'static str,
+    plan: &'static str,
     size: u32,
 }
 
-type Rules = redisson_rate_limiter::Rules<Request, &'static str>;
+impl Attributes for Request {
+    fn attribute(&self, name: &str) -> Option<Cow<'_, str>> {
+        match name {
+            "user" => self.user.map(Cow::from),
+            "address" => Some(self.address.into()),
+            "plan" => Some(self.plan.into()),
+            "size" => Some(self.size.to_string().into()),
+            _ => None,
+        }
+    }
+}
 
 const ALICE: Request = Request {
     user: Some("alice"),
-    address: "::1",
+    address: "192.0.2.1",
+    plan: "",
     size: 1,
 };
 
-fn window(client: &RedissonClient, limit: u32) -> impl Chargeable + use<> {
-    let limiter = client.policy_limiter(FixedWindow::new(limit, HOUR));
-    limiter.unwrap().with_name(format!("{limit} an hour"))
+const NOBODY: Request = Request {
+    user: None,
+    ..ALICE
+};
+
+/// A limiter of this name, whose keys are in the slot of the fixture's name.
+fn limiter(
+    fixture: &Fixture,
+    client: &RedissonClient,
+    name: &str,
+    policy: impl Into<AnyPolicy>,
+) -> PolicyLimiter<AnyPolicy> {
+    let limiter = client.policy_limiter(policy.into()).unwrap();
+    let prefix = format!("{{{}}}{name}:", fixture.name());
+    limiter.with_prefix(prefix).with_name(name)
+}
+
+/// So much an hour for each value of the attribute of this name, which is the rule's name too.
+fn by(fixture: &Fixture, client: &RedissonClient, name: &'static str, limit: u32) -> Rule {
+    Rule::new(limiter(
+        fixture,
+        client,
+        name,
+        FixedWindow::new(limit, HOUR),
+    ))
+    .by([name])
+}
+
+/// So much an hour for each user.
+fn of_users(fixture: &Fixture, client: &RedissonClient, name: &str, limit: u32) -> Rule {
+    Rule::new(limiter(
+        fixture,
+        client,
+        name,
+        FixedWindow::new(limit, HOUR),
+    ))
+    .by(["user"])
 }
 
 fn limit(limiter: impl Chargeable + 'static) -> Plan {
     Plan::Limit(Arc::new(limiter))
 }
 
-/// Whom a request counts for by its user, in the slot of the fixture's name.
-fn by_user(fixture: &Fixture) -> impl Fn(&Request) -> Option<String> + use<> {
-    let tag = fixture.name().to_owned();
-    move |request| request.user.map(|user| format!("{{{tag}}}user-{user}"))
-}
-
-fn by_address(fixture: &Fixture) -> impl Fn(&Request) -> Option<String> + use<> {
-    let tag = fixture.name().to_owned();
-    move |request| Some(format!("{{{tag}}}address-{}", request.address))
-}
-
 /// The decision on a request that is granted.
-fn granted(verdict: Verdict<&'static str>) -> JointDecision {
+fn granted(verdict: Verdict) -> JointDecision {
     match verdict {
         Verdict::Granted(granted) => granted.into_decision().unwrap(),
         other => panic!("{other:?}"),
@@ -54,14 +90,15 @@ fn granted(verdict: Verdict<&'static str>) -> JointDecision {
 }
 
 /// Whether no rule has charged a request.
-fn is_free(verdict: Verdict<&'static str>) -> bool {
+fn is_free(verdict: Verdict) -> bool {
     verdict == Verdict::Granted(RulesGrant::default())
 }
 
-async fn says(rules: &Rules, request: &Request) -> Option<&'static str> {
+/// The rule that denies a request.
+async fn denies(rules: &Rules, request: &impl Attributes) -> Option<String> {
     match rules.check(request).await.unwrap() {
         Verdict::Granted(_) => None,
-        Verdict::Rejected(why, _) => Some(why),
+        Verdict::Denied(by) => Some(by.deciding().0.to_owned()),
     }
 }
 
@@ -69,164 +106,124 @@ pub async fn all_rules_that_apply_grant_or_none_is_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let rules = client
         .rules(vec![
-            Rule::new(window(&client, 2), by_user(&fixture), |_, _| "user"),
-            Rule::new(window(&client, 3), by_address(&fixture), |_, _| "address"),
+            by(&fixture, &client, "user", 2),
+            by(&fixture, &client, "address", 3),
         ])
         .unwrap();
-    let nobody = Request {
-        user: None,
-        ..ALICE
-    };
-    assert_eq!(says(&rules, &ALICE).await, None);
-    assert_eq!(says(&rules, &ALICE).await, None);
-    assert_eq!(says(&rules, &ALICE).await, Some("user")); // the address is not charged
-    assert_eq!(says(&rules, &nobody).await, None); // only the address's rule applies
-    assert_eq!(says(&rules, &nobody).await, Some("address"));
+    assert_eq!(denies(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user")); // the address is not charged
+    assert_eq!(denies(&rules, &NOBODY).await, None); // only the address's rule applies
+    assert_eq!(denies(&rules, &NOBODY).await.as_deref(), Some("address"));
     let elsewhere = Request {
-        address: "::2",
+        address: "192.0.2.2",
         ..ALICE
     };
-    assert_eq!(says(&rules, &elsewhere).await, Some("user"));
+    assert_eq!(denies(&rules, &elsewhere).await.as_deref(), Some("user"));
 }
 
 pub async fn a_request_that_no_rule_applies_to_is_granted(fixture: Fixture) {
     let client = fixture.client("client").await;
     let rules = client
-        .rules(vec![Rule::new(
-            window(&client, 1),
-            by_user(&fixture),
-            |_, _| "user",
-        )])
+        .rules(vec![by(&fixture, &client, "user", 1)])
         .unwrap();
-    let nobody = Request {
-        user: None,
-        ..ALICE
-    };
     for _ in 0..3 {
-        assert!(is_free(rules.check(&nobody).await.unwrap()));
+        assert!(is_free(rules.check(&NOBODY).await.unwrap()));
     }
 }
 
 pub async fn targets_together_are_one_target_and_no_two_of_them_meet(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let tag = fixture.name().to_owned();
-    let rule = Rule::new(
-        window(&client, 1),
-        move |request: &Request| Some(format!("{{{tag}}}{}", request.user?)),
-        |_, _| "both",
-    );
+    let both = limiter(&fixture, &client, "both", FixedWindow::new(1, HOUR));
     let rules = client
-        .rules(vec![
-            rule.and_by(|request| Some(request.address.to_owned())),
-        ])
+        .rules([Rule::new(both).by(["user", "from"])])
         .unwrap();
-    let request = |user, address| Request {
-        user: Some(user),
-        address,
-        size: 1,
-    };
-    for (user, address) in [("a", "b:c"), ("a:b", "c"), ("a%3Ab", "c"), ("a", "b%3Ac")] {
-        assert_eq!(
-            says(&rules, &request(user, address)).await,
-            None,
-            "{user} {address}"
-        );
-        assert_eq!(says(&rules, &request(user, address)).await, Some("both"));
+    for (user, from) in [("a", "b:c"), ("a:b", "c"), ("a%3Ab", "c"), ("a", "b%3Ac")] {
+        let request = [("user", user), ("from", from)];
+        assert_eq!(denies(&rules, &request).await, None, "{user} {from}");
+        let denied = denies(&rules, &request).await;
+        assert_eq!(denied.as_deref(), Some("both"));
     }
 }
 
-pub async fn a_request_costs_what_its_rule_says_and_a_rejection_has_the_decision(fixture: Fixture) {
+pub async fn a_request_costs_what_its_rule_says_and_a_denial_has_the_decision(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let bucket = client
-        .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
-        .unwrap();
-    let rule = Rule::new(
-        bucket,
-        by_user(&fixture),
-        |request: &Request, decision: &Decision| match decision {
-            Decision::Denied(Denied { retry_after, .. })
-                if *retry_after == 2 * SECOND && request.size == 5 =>
-            {
-                "in 2 s"
-            }
-            _ => "else",
-        },
-    );
-    let rules = client
-        .rules(vec![rule.cost(|request| request.size)])
-        .unwrap();
-    assert_eq!(says(&rules, &Request { size: 7, ..ALICE }).await, None);
-    assert_eq!(
-        says(&rules, &Request { size: 5, ..ALICE }).await,
-        Some("in 2 s")
-    );
-    assert_eq!(says(&rules, &Request { size: 3, ..ALICE }).await, None);
-    let refused = rules.check(&Request { size: 11, ..ALICE }).await;
-    assert!(matches!(refused, Err(Error::ExceedsLimit { .. })));
+    let bucket = TokenBucket::per_second(1).with_capacity(10);
+    let rule = Rule::new(limiter(&fixture, &client, "bucket", bucket));
+    let rules = client.rules([rule.by(["user"]).cost_from("size")]).unwrap();
+    let check = async |size| rules.check(&Request { size, ..ALICE }).await;
+    assert!(matches!(check(7).await, Ok(Verdict::Granted(_))));
+    let Ok(Verdict::Denied(by)) = check(5).await else {
+        panic!("it is granted");
+    };
+    assert_eq!(by.deciding().1.retry_after(), Some(2 * SECOND));
+    assert!(matches!(check(3).await, Ok(Verdict::Granted(_))));
+    assert!(matches!(check(11).await, Err(Error::ExceedsLimit { .. })));
+    for size in ["many", "-1", "1.5", "4294967296", "99999999999999999999"] {
+        let refused = rules.check(&[("user", "bob"), ("size", size)]).await;
+        let argument = match refused {
+            Err(Error::InvalidArgument { argument, .. }) => argument,
+            other => panic!("{size}: {other:?}"),
+        };
+        assert_eq!(argument, "cost");
+    }
+    assert!(matches!(
+        rules.check(&[("user", "bob"), ("size", "")]).await, // costs 1
+        Ok(Verdict::Granted(_))
+    ));
 }
 
 pub async fn a_rule_does_not_apply_to_a_request_that_costs_it_nothing(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let user = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user");
-    let address = Rule::new(window(&client, 4), by_address(&fixture), |_, _| "address");
-    let rules = client.rules([user.cost(|request| request.size), address]);
+    let user = by(&fixture, &client, "user", 1);
+    let address = by(&fixture, &client, "address", 4);
+    let rules = client.rules([user.cost_from("size"), address]);
     let rules = rules.unwrap();
     let free = Request { size: 0, ..ALICE };
     for expected in [None, None] {
-        assert_eq!(says(&rules, &free).await, expected);
+        assert_eq!(denies(&rules, &free).await.as_deref(), expected);
     }
     for expected in [None, Some("user")] {
-        assert_eq!(says(&rules, &ALICE).await, expected);
+        assert_eq!(denies(&rules, &ALICE).await.as_deref(), expected);
     }
     for expected in [None, Some("address")] {
-        assert_eq!(says(&rules, &free).await, expected);
+        assert_eq!(denies(&rules, &free).await.as_deref(), expected);
     }
 }
 
 pub async fn a_plan_that_blocks_does_so_whatever_a_request_costs(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let user = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user")
+    let user = by(&fixture, &client, "user", 1)
         .with_plan("blocked", Plan::Block)
-        .plan_of(|_, _| Some("blocked".to_owned()))
-        .cost(|request| request.size);
+        .key("alice", "blocked")
+        .cost_from("size");
     let rules = client.rules([user]).unwrap();
     for size in [0, 1] {
         let request = Request { size, ..ALICE };
-        assert_eq!(says(&rules, &request).await, Some("user"));
+        assert_eq!(denies(&rules, &request).await.as_deref(), Some("user"));
     }
 }
 
 pub async fn rules_are_replaced_while_requests_come_in(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let rule = |limit, why| {
-        vec![Rule::new(
-            window(&client, limit),
-            by_user(&fixture),
-            move |_, _| why,
-        )]
-    };
-    let rules = client.rules(rule(1, "one")).unwrap();
-    assert_eq!(says(&rules, &ALICE).await, None);
-    assert_eq!(says(&rules, &ALICE).await, Some("one"));
-    rules.replace(rule(2, "two")).unwrap();
-    assert_eq!(says(&rules, &ALICE).await, None); // what was used counts on
-    assert_eq!(says(&rules, &ALICE).await, Some("two"));
+    let rule = |limit| vec![by(&fixture, &client, "user", limit)];
+    let rules = client.rules(rule(1)).unwrap();
+    assert_eq!(denies(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
+    rules.replace(rule(2)).unwrap();
+    assert_eq!(denies(&rules, &ALICE).await, None); // what was used counts on
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
     rules.replace(vec![]).unwrap();
-    assert_eq!(says(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await, None);
 }
 
 pub async fn a_verdict_has_the_decision_of_each_limiter_by_its_name(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let users = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
-    let addresses = client.policy_limiter(FixedWindow::new(3, HOUR)).unwrap();
+    let addresses = limiter(&fixture, &client, "addresses", FixedWindow::new(3, HOUR));
     let rules = client
         .rules(vec![
-            Rule::new(users.with_name("users"), by_user(&fixture), |_, _| "user"),
-            Rule::new(
-                addresses.with_name("addresses"),
-                by_address(&fixture),
-                |_, _| "address",
-            ),
+            of_users(&fixture, &client, "users", 2),
+            Rule::new(addresses).by(["address"]),
         ])
         .unwrap();
     let named = |joint: &JointDecision| -> Vec<_> {
@@ -241,14 +238,10 @@ pub async fn a_verdict_has_the_decision_of_each_limiter_by_its_name(fixture: Fix
         [owned("users", true, 1), owned("addresses", true, 2)]
     );
     assert_eq!(both.deciding().0, "users");
-    let nobody = Request {
-        user: None,
-        ..ALICE
-    };
-    let one = granted(rules.check(&nobody).await.unwrap());
+    let one = granted(rules.check(&NOBODY).await.unwrap());
     assert_eq!(named(&one), [owned("addresses", true, 1)]);
-    assert_eq!(says(&rules, &nobody).await, None);
-    let Verdict::Rejected("address", denied) = rules.check(&ALICE).await.unwrap() else {
+    assert_eq!(denies(&rules, &NOBODY).await, None);
+    let Verdict::Denied(denied) = rules.check(&ALICE).await.unwrap() else {
         panic!("it is not denied by the address");
     };
     assert_eq!(
@@ -256,7 +249,7 @@ pub async fn a_verdict_has_the_decision_of_each_limiter_by_its_name(fixture: Fix
         [owned("users", false, 1), owned("addresses", false, 0)]
     );
     assert_eq!(denied.deciding().0, "addresses");
-    let Verdict::Rejected(_, denied) = rules.check(&nobody).await.unwrap() else {
+    let Verdict::Denied(denied) = rules.check(&NOBODY).await.unwrap() else {
         panic!("it is granted");
     };
     assert_eq!(named(&denied), [owned("addresses", false, 0)]);
@@ -270,92 +263,118 @@ pub async fn an_rratelimiter_is_part_of_a_rule_as_any_other(fixture: Fixture) {
     let keyed = client.keyed_rate_limiter(&prefix, Rate::overall(9, HOUR));
     let rules = client
         .rules(vec![
-            Rule::new(
-                shared.clone(),
-                |_: &Request| Some(String::new()),
-                |_, _| "all",
-            ),
-            Rule::new(
-                keyed.unwrap(),
-                |request: &Request| request.user.map(str::to_owned),
-                |_, _| "user",
-            ),
+            Rule::new(shared.clone()),
+            Rule::new(keyed.unwrap()).by(["user"]),
         ])
         .unwrap();
-    let nobody = Request {
-        user: None,
-        ..ALICE
-    };
     let mut decisions = Vec::new();
-    for request in [&ALICE, &ALICE, &nobody] {
+    for request in [&ALICE, &ALICE, &NOBODY] {
         let joint = granted(rules.check(request).await.unwrap());
         decisions.push(joint);
     }
     let names: Vec<_> = decisions[0].by_limiter().map(|(name, _)| name).collect();
     assert_eq!(names, [fixture.name(), &prefix]);
-    assert_eq!(says(&rules, &ALICE).await, Some("all"));
+    let name = Some(fixture.name());
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), name);
     // Every grant is given back, of one rule and of several.
     for (joint, permits) in decisions.into_iter().zip([2, 2, 1]) {
         assert_eq!(client.refund_all(joint.clone()).await.unwrap(), permits);
         assert_eq!(client.refund_all(joint).await.unwrap(), 0);
     }
     assert_eq!(shared.available_permits().await.unwrap(), 3);
-    for expected in [None, None, None, Some("all")] {
-        assert_eq!(says(&rules, &ALICE).await, expected);
+    for expected in [None, None, None, name] {
+        assert_eq!(denies(&rules, &ALICE).await.as_deref(), expected);
     }
 }
 
 pub async fn rules_that_cannot_decide_together_are_refused_when_made(fixture: Fixture) {
     let client = fixture.client("client").await;
     let other = fixture.client("other").await;
-    let rule = |limiter| Rule::new(limiter, by_user(&fixture), |_, _| "denied");
-    let few = || vec![rule(window(&client, 1))];
+    let rule = |client: &RedissonClient, name, limit| of_users(&fixture, client, name, limit);
+    let few = || vec![rule(&client, "one", 1)];
     let rules = client.rules(few()).unwrap();
     let error = |refused: Vec<_>| rules.replace(refused).unwrap_err().to_string();
     assert_eq!(
-        error(vec![rule(window(&other, 1))]),
-        "invalid rule `1 an hour`: it has a limiter of another client"
+        error(vec![rule(&other, "one", 1)]),
+        "invalid rule `one`: it has a limiter of another client"
     );
-    let twins = vec![rule(window(&client, 7)), rule(window(&client, 7))];
+    let twins = vec![rule(&client, "seven", 7), rule(&client, "seven", 7)];
     assert_eq!(
         error(twins),
-        "invalid rule `7 an hour`: it has the name of another rule"
+        "invalid rule `seven`: it has the name of another rule"
     );
-    let of_a_plan = rule(window(&client, 8)).with_plan("paid", limit(window(&client, 7)));
+    let seven = limiter(&fixture, &client, "seven", FixedWindow::new(7, HOUR));
+    let of_a_plan = rule(&client, "eight", 8).with_plan("paid", limit(seven));
     assert_eq!(
-        error(vec![rule(window(&client, 7)), of_a_plan]),
-        "invalid rule `7 an hour`: it has the name of another rule"
+        error(vec![rule(&client, "seven", 7), of_a_plan]),
+        "invalid rule `seven`: it has the name of another rule"
     );
-    assert!(client.rules(vec![rule(window(&other, 1))]).is_err());
+    for (mistake, reason) in [
+        (
+            Rule::block("a").when("user", []),
+            "has a wrong `when`: `user` has no value",
+        ),
+        (
+            Rule::block("a").when("user", [""]),
+            "has a wrong `when`: an empty value is none",
+        ),
+        (
+            Rule::block("a").by(["address/129"]),
+            "has a wrong `by`: `address/129`: the bits of a network are 1 to 128",
+        ),
+        (
+            Rule::block("a").by(["user"]).key("x", "paid"),
+            "has a key with the plan `paid`, which is none of its plans",
+        ),
+        (
+            Rule::block("a").key("x", "paid"),
+            "has wrong `keys`: all requests count together: there are no keys",
+        ),
+        (
+            Rule::block("a").instead_of(["b"]),
+            "is `instead_of` `b`, which is no other rule",
+        ),
+        (
+            Rule::block("a").instead_of(["a"]),
+            "is `instead_of` `a`, which is no other rule",
+        ),
+    ] {
+        let expected = format!("invalid rule `a`: it {reason}");
+        assert_eq!(error(vec![mistake]), expected);
+    }
+    assert!(client.rules(vec![rule(&other, "one", 1)]).is_err());
     // The old ones stay.
-    assert_eq!(says(&rules, &ALICE).await, None);
-    assert_eq!(says(&rules, &ALICE).await, Some("denied"));
+    assert_eq!(denies(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("one"));
 }
 
 pub async fn a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced(fixture: Fixture) {
     let told = Told::default();
     let builder = RedissonClient::builder().response_timeout(60 * SECOND);
     let client = fixture.build(told.by(builder)).await;
-    let user = Rule::new(window(&client, 3), by_user(&fixture), |_, _| "user");
-    let address = Rule::new(window(&client, 2), by_address(&fixture), |_, _| "address");
-    let address = address.cost(|request| request.size).in_shadow();
+    let user = by(&fixture, &client, "user", 3);
+    let address = by(&fixture, &client, "address", 2);
+    let address = address.cost_from("size").in_shadow();
     let rules = client.rules(vec![address, user]).unwrap();
     let decision = granted(rules.check(&ALICE).await.unwrap());
     let names: Vec<_> = decision.by_limiter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["3 an hour"]);
+    assert_eq!(names, ["user"]);
     for (size, expected) in [(2, None), (5, None), (1, Some("user"))] {
-        assert_eq!(says(&rules, &Request { size, ..ALICE }).await, expected);
+        assert_eq!(
+            denies(&rules, &Request { size, ..ALICE }).await.as_deref(),
+            expected
+        );
     }
     assert_eq!(
         told.take_requests(),
         [
-            "*3 an hour 1 granted: granted by store",
-            "shadow *2 an hour 1 granted: granted by store",
-            "*3 an hour 1 granted: granted by store",
-            "shadow *2 an hour 2 denied: denied by store",
-            "*3 an hour 1 granted: granted by store",
-            "shadow *2 an hour 5: exceeds_limit",
-            "*3 an hour 1 denied: denied by store", // the rule in shadow mode is not asked
+            "*user 1 granted: granted by store",
+            "shadow *address 1 granted: granted by store",
+            "*user 1 granted: granted by store",
+            "shadow *address 2 denied: denied by store",
+            "*user 1 granted: granted by store",
+            "shadow *address 5: exceeds_limit",
+            "*user 1 denied: denied by store", // the rule in shadow mode is not asked
         ]
     );
 }
@@ -364,75 +383,62 @@ pub async fn rules_are_set_in_shadow_mode_while_requests_come_in(fixture: Fixtur
     let told = Told::default();
     let builder = RedissonClient::builder().response_timeout(60 * SECOND);
     let client = fixture.build(told.by(builder)).await;
-    let user = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user");
-    let address = Rule::new(window(&client, 3), by_address(&fixture), |_, _| "address");
-    let address = address
-        .with_plan("blocked", Plan::Block)
-        .plan_of(|request, _| (request.size == 9).then(|| "blocked".to_owned()));
+    let user = by(&fixture, &client, "user", 1);
+    let address = by(&fixture, &client, "address", 3);
+    let address = address.with_plan("blocked", Plan::Block);
     let rules = client.rules(vec![user, address]).unwrap();
     rules.set_shadow(true);
-    let blocked = Request { size: 9, ..ALICE };
+    let blocked = Request {
+        plan: "blocked",
+        ..ALICE
+    };
     for request in [&ALICE, &ALICE, &blocked] {
         assert_eq!(rules.check(request).await.unwrap().decision(), None);
     }
     rules.set_shadow(false);
-    assert_eq!(says(&rules, &ALICE).await, Some("user"));
-    assert_eq!(says(&rules, &blocked).await, Some("address"));
-    let nobody = Request {
-        user: None,
-        ..ALICE
-    };
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
+    assert_eq!(denies(&rules, &blocked).await.as_deref(), Some("address"));
     for expected in [None, None, Some("address")] {
-        assert_eq!(says(&rules, &nobody).await, expected, "one was charged");
+        assert_eq!(
+            denies(&rules, &NOBODY).await.as_deref(),
+            expected,
+            "one was charged"
+        );
     }
     assert_eq!(
         told.take_requests()[..5],
         [
-            "shadow *1 an hour 1 granted, *3 an hour 1 granted: granted by store",
-            "shadow *1 an hour 1 denied, 3 an hour 1 denied: denied by store",
-            "shadow *3 an hour 1 denied: denied by rule",
-            "*1 an hour 1 denied, 3 an hour 1 denied: denied by store",
-            "*3 an hour 1 denied: denied by rule",
+            "shadow *user 1 granted, *address 1 granted: granted by store",
+            "shadow *user 1 denied, address 1 denied: denied by store",
+            "shadow *address 1 denied: denied by rule",
+            "*user 1 denied, address 1 denied: denied by store",
+            "*address 1 denied: denied by rule",
         ]
     );
 }
 
 pub async fn a_plan_has_a_limiter_of_its_own_or_allows_or_blocks(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let tag = format!("{{{}}}", fixture.name());
-    let paid = client.policy_limiter(TokenBucket::per_second(2)).unwrap();
-    let paid = paid.with_prefix(format!("{tag}paid:"));
-    let all = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
-    let all = all.with_prefix(format!("{tag}all:")).with_name("all");
-    let free = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
-    let free = free.with_prefix(format!("{tag}free:"));
-    let user = Rule::new(
-        free.with_name("1 an hour"),
-        |request: &Request| request.user.map(str::to_owned),
-        |_, denied: &Decision| match denied.source() {
-            DecisionSource::Rule => "blocked",
-            _ => "user",
-        },
-    );
-    let user = user
+    let paid = limiter(&fixture, &client, "paid", TokenBucket::per_second(2));
+    let all = Rule::new(limiter(&fixture, &client, "all", FixedWindow::new(9, HOUR)));
+    let user = by(&fixture, &client, "user", 1)
         .with_plan("paid", limit(paid))
         .with_plan("allowed", Plan::Allow)
-        .with_plan("blocked", Plan::Block)
-        .plan_of(|request, _| Some(request.address.to_owned()));
-    let all = Rule::new(all, |_| Some("all".to_owned()), |_, _| "all");
+        .with_plan("blocked", Plan::Block);
     let rules = client.rules(vec![all, user]).unwrap();
-    let on = |address| Request { address, ..ALICE };
+    let on = |plan| Request { plan, ..ALICE };
     for (plan, expected) in [
         ("free", None),
         ("free", Some("user")),
         ("paid", None),
         ("paid", None),
-        ("paid", Some("user")),
+        ("paid", Some("paid")),
         ("allowed", None),
         ("allowed", None),
-        ("blocked", Some("blocked")),
+        ("blocked", Some("user")),
     ] {
-        assert_eq!(says(&rules, &on(plan)).await, expected, "{plan}");
+        let denied = denies(&rules, &on(plan)).await;
+        assert_eq!(denied.as_deref(), expected, "{plan}");
     }
     let all = granted(rules.check(&on("allowed")).await.unwrap());
     // Five of nine were granted, and this one; what was denied was charged to nobody.
@@ -440,16 +446,15 @@ pub async fn a_plan_has_a_limiter_of_its_own_or_allows_or_blocks(fixture: Fixtur
         (all.by_limiter().count(), all.deciding().1.remaining()),
         (1, 3)
     );
-    let Verdict::Rejected(_, blocked) = rules.check(&on("blocked")).await.unwrap() else {
+    let Verdict::Denied(blocked) = rules.check(&on("blocked")).await.unwrap() else {
         panic!("it is granted");
     };
-    assert_eq!(blocked.deciding().0, "1 an hour");
+    assert_eq!(blocked.deciding().1.source(), DecisionSource::Rule);
 }
 
 /// A rule for users with this limiter.
-fn of_users(limiter: impl Chargeable + 'static) -> Vec<Rule<Request, &'static str>> {
-    let to = |request: &Request| request.user.map(str::to_owned);
-    vec![Rule::new(limiter, to, |_, _| "user")]
+fn user_rules(limiter: impl Chargeable + 'static) -> Vec<Rule> {
+    vec![Rule::new(limiter).by(["user"])]
 }
 
 pub async fn a_rule_with_another_algorithm_starts_anew_and_says_so(fixture: Fixture) {
@@ -459,26 +464,26 @@ pub async fn a_rule_with_another_algorithm_starts_anew_and_says_so(fixture: Fixt
     let limiter = |policy: AnyPolicy, prefix| {
         let limiter = client.policy_limiter(policy).unwrap();
         let prefix = format!("{tag}{prefix}");
-        of_users(limiter.with_prefix(prefix).with_name("user"))
+        user_rules(limiter.with_prefix(prefix).with_name("user"))
     };
     let fixed = |prefix, limit| limiter(FixedWindow::new(limit, HOUR).into(), prefix);
     let bucket = |prefix| limiter(TokenBucket::per_second(1).into(), prefix);
     let rules = client.rules(fixed("fixed:", 2)).unwrap();
-    assert_eq!(says(&rules, &ALICE).await, None);
-    assert_eq!(says(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await, None);
     let change = rules.replace(bucket("bucket:")).unwrap();
     assert_eq!(change.started_anew, ["user"]);
     let one = granted(rules.check(&ALICE).await.unwrap());
     assert_eq!(one.by_limiter().count(), 1); // the one before does not decide
-    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
     let change = rules.replace(fixed("fixed:", 3)).unwrap();
     assert_eq!(change.started_anew, ["user"]);
-    assert_eq!(says(&rules, &ALICE).await, None); // what its keys still hold counts
-    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    assert_eq!(denies(&rules, &ALICE).await, None); // what its keys still hold counts
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
     let change = rules.replace(fixed("fixed:", 4)).unwrap();
     assert_eq!((change.changed.len(), change.started_anew.len()), (1, 0));
-    assert_eq!(says(&rules, &ALICE).await, None);
-    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    assert_eq!(denies(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
     assert!(rules.replace(fixed("fixed:", 4)).unwrap().is_empty());
     drop(stopped);
 }
@@ -489,14 +494,14 @@ pub async fn limiters_that_may_have_keys_of_another_algorithm_are_refused(fixtur
     let bucket = |prefix: &str, name: &str| {
         let limiter = client.policy_limiter(TokenBucket::per_second(1)).unwrap();
         let limiter = limiter.with_prefix(format!("{tag}{prefix}"));
-        of_users(limiter.with_name(name))
+        user_rules(limiter.with_name(name))
     };
     let fixed = |prefix: &str, name: &str| {
         let limiter = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
         let limiter = limiter.with_prefix(format!("{tag}{prefix}"));
-        of_users(limiter.with_name(name))
+        user_rules(limiter.with_name(name))
     };
-    let shared = || of_users(client.rate_limiter(&format!("{tag}a:orders")));
+    let shared = || user_rules(client.rate_limiter(&format!("{tag}a:orders")));
     let together = |mut one: Vec<_>, other: Vec<_>| {
         one.extend(other);
         client.rules(one).map(|_| ())
@@ -518,8 +523,8 @@ pub async fn limiters_that_may_have_keys_of_another_algorithm_are_refused(fixtur
     assert!(client.rules([with_plan]).is_err());
 
     // Also those that rules had before, whatever their names are.
-    let rules = client.rules(fixed("a:", "a")).unwrap();
-    assert_eq!(says(&rules, &ALICE).await, None);
+    let rules = client.rules(fixed("a:", "user")).unwrap();
+    assert_eq!(denies(&rules, &ALICE).await, None);
     let refuse = |refused: Vec<_>| {
         let error = rules.replace(refused).unwrap_err().to_string();
         assert_eq!(
@@ -529,12 +534,12 @@ pub async fn limiters_that_may_have_keys_of_another_algorithm_are_refused(fixtur
         );
     };
     refuse(bucket("a:", "b"));
-    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
     rules.replace([]).unwrap();
     refuse(bucket("a:", "b"));
-    assert_eq!(says(&rules, &ALICE).await, None);
-    rules.replace(fixed("a:", "b")).unwrap();
-    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    assert_eq!(denies(&rules, &ALICE).await, None);
+    rules.replace(fixed("a:", "user")).unwrap();
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
 }
 
 pub async fn rules_that_swap_their_prefixes_go_on_deciding(fixture: Fixture) {
@@ -543,16 +548,15 @@ pub async fn rules_that_swap_their_prefixes_go_on_deciding(fixture: Fixture) {
     let rule = |name, prefix, limit| {
         let limiter = client.policy_limiter(FixedWindow::new(limit, HOUR));
         let limiter = limiter.unwrap().with_prefix(format!("{tag}{prefix}"));
-        let to = |request: &Request| request.user.map(str::to_owned);
-        Rule::new(limiter.with_name(name), to, move |_, _| name)
+        Rule::new(limiter.with_name(name)).by(["user"])
     };
     let rules = client.rules([rule("one", "a:", 9), rule("other", "b:", 9)]);
     let rules: Rules = rules.unwrap();
-    assert_eq!(says(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await, None);
     let change = rules.replace([rule("one", "b:", 9), rule("other", "a:", 2)]);
     assert_eq!(change.unwrap().started_anew, ["one", "other"]);
-    assert_eq!(says(&rules, &ALICE).await, None); // the second of the targets of both
-    assert_eq!(says(&rules, &ALICE).await, Some("other"));
+    assert_eq!(denies(&rules, &ALICE).await, None); // the second of the targets of both
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("other"));
 }
 
 /// Each of them would be asked too, if a limiter decided because a rule had it once: more than one
@@ -565,14 +569,13 @@ pub async fn rules_may_be_replaced_as_often_as_one_likes(fixture: Fixture) {
             let counter = SlidingWindowCounter::new(9, HOUR).with_period(HOUR / 500);
             let limiter = client.policy_limiter(counter).unwrap();
             let limiter = limiter.with_prefix(format!("{tag}{of}-{place}:"));
-            let to = |request: &Request| request.user.map(str::to_owned);
-            Rule::new(limiter.with_name(format!("{place}")), to, |_, _| "")
+            Rule::new(limiter.with_name(format!("{place}"))).by(["user"])
         };
         (0..3).map(rule).collect::<Vec<_>>()
     };
     let rules = client.rules(with_prefixes(0)).unwrap();
     for of in 1..=40 {
-        assert_eq!(says(&rules, &ALICE).await, None);
+        assert_eq!(denies(&rules, &ALICE).await, None);
         let change = rules.replace(with_prefixes(of)).unwrap();
         assert_eq!(change.started_anew.len(), 3);
     }
@@ -583,16 +586,16 @@ pub async fn rules_may_be_replaced_as_often_as_one_likes(fixture: Fixture) {
 
 pub async fn replaced_rules_stay_in_shadow_mode(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let rule = || Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user");
+    let rule = || by(&fixture, &client, "user", 1);
     let rules = client.rules([rule()]).unwrap();
     rules.set_shadow(true);
     rules.replace([rule()]).unwrap();
     for _ in 0..2 {
-        assert_eq!(says(&rules, &ALICE).await, None);
+        assert_eq!(denies(&rules, &ALICE).await, None);
     }
     rules.set_shadow(false);
     rules.replace([rule()]).unwrap();
-    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
 }
 
 pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixture) {
@@ -606,10 +609,9 @@ pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixt
     let rules_with = |prefix: &str| {
         let calls = client.policy_limiter(FixedWindow::new(20, HOUR)).unwrap();
         let calls = calls.with_prefix(format!("{tag}calls:"));
-        let user = |request: &Request| request.user.map(str::to_owned);
         vec![
-            Rule::new(calls.with_name("calls"), user, |_, _| "calls"),
-            Rule::new(tokens(prefix), user, |_, _| "tokens").cost(|_| 5),
+            Rule::new(calls.with_name("calls")).by(["user"]),
+            Rule::new(tokens(prefix)).by(["user"]).cost(5),
         ]
     };
     let rules = client.rules(rules_with("before:")).unwrap();
@@ -630,7 +632,7 @@ pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixt
         assert_eq!(rules.refund(decision).await.unwrap(), 0);
         assert_eq!(left("before:").await, expected, "{cost}");
     }
-    assert_eq!(says(&rules, &ALICE).await, Some("tokens"));
+    assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("tokens"));
     tokens("before:").reset("alice").await.unwrap();
 
     // Also after the rules were replaced.
@@ -653,8 +655,7 @@ pub async fn shadow_rules_are_charged_settled_and_given_back_as_others(fixture: 
         let limiter = client.keyed_rate_limiter(&format!("{tag}{name}:"), Rate::overall(20, HOUR));
         limiter.unwrap().with_name(name)
     };
-    let user = |request: &Request| request.user.map(str::to_owned);
-    let rule = |name| Rule::new(tokens(name), user, move |_, _| name).cost(|_| 5);
+    let rule = |name| Rule::new(tokens(name)).by(["user"]).cost(5);
     let left = async || {
         let mut left = Vec::new();
         for name in ["enforced", "shadow"] {
@@ -728,8 +729,8 @@ pub async fn events_name_the_rules_that_refuse_a_request(fixture: Fixture) {
     let rule = |name: String| {
         let limiter = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
         let limiter = limiter.with_prefix(format!("{tag}{name}:"));
-        let to = |request: &Request| request.user.map(str::to_owned);
-        Rule::new(limiter.with_name(name), to, |_, _| "").cost(|request| request.size)
+        let rule = Rule::new(limiter.with_name(name));
+        rule.by(["user"]).cost_from("size")
     };
     let names = (0..33).map(|place| format!("rule {place:02}"));
     let rules = client.rules(names.clone().map(rule).collect::<Vec<_>>());
@@ -744,16 +745,12 @@ pub async fn events_name_the_rules_that_refuse_a_request(fixture: Fixture) {
     let expected = format!("{}: invalid_rule", all.join(", "));
     assert_eq!(told.take_requests(), [&*expected]);
     rules.set_shadow(true);
-    assert_eq!(says(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await, None);
     assert_eq!(told.take_requests(), [format!("shadow {expected}")]);
 
     let limiter = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     let limiter = limiter.with_prefix(format!("{tag}wide:")).with_name("wide");
-    let wide = Rule::new(
-        limiter,
-        |request: &Request| request.user.map(str::to_owned),
-        |_, _| "",
-    );
+    let wide = Rule::new(limiter).by(["user"]);
     let rules: Rules = client.rules([wide, rule("narrow".to_owned())]).unwrap();
     let request = Request { size: 3, ..ALICE };
     let error = rules.check(&request).await.unwrap_err();
@@ -765,13 +762,12 @@ pub async fn events_name_the_rules_that_refuse_a_request(fixture: Fixture) {
         let counter = SlidingWindowCounter::new(9, HOUR).with_period(HOUR / 500);
         let limiter = client.policy_limiter(counter).unwrap();
         let limiter = limiter.with_prefix(format!("{tag}counter{place}:"));
-        let to = |request: &Request| request.user.map(str::to_owned);
-        Rule::new(limiter.with_name(format!("{place}")), to, |_, _| "")
+        Rule::new(limiter.with_name(format!("{place}"))).by(["user"])
     };
     let rules = client
         .rules((0..4).map(counter).collect::<Vec<_>>())
         .unwrap();
-    assert_eq!(says(&rules, &ALICE).await, None);
+    assert_eq!(denies(&rules, &ALICE).await, None);
     let rules = client
         .rules((0..5).map(counter).collect::<Vec<_>>())
         .unwrap();
@@ -779,16 +775,102 @@ pub async fn events_name_the_rules_that_refuse_a_request(fixture: Fixture) {
     assert!(matches!(too_many, Error::InvalidRule { rule, .. } if rule == "4"));
 }
 
-/// Of several functions that choose a plan, those that name none of the rule's do not count.
-pub async fn a_plan_that_a_rule_does_not_have_leaves_the_choice_to_others(fixture: Fixture) {
+pub async fn the_plan_of_a_key_is_before_that_of_a_request(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let rule = Rule::new(window(&client, 1), by_user(&fixture), |_, _| "user")
+    let rule = by(&fixture, &client, "user", 1)
+        .with_plan("free", Plan::Allow)
         .with_plan("blocked", Plan::Block)
-        .plan_of(|_, _| Some("no such plan".to_owned()))
-        .plan_of(|_, _| None)
-        .plan_of(|_, _| Some("blocked".to_owned()));
+        .key("alice", "free");
     let rules = client.rules([rule]).unwrap();
-    assert_eq!(says(&rules, &ALICE).await, Some("user"));
+    let on = |user, plan| [("user", user), ("plan", plan)];
+    for _ in 0..2 {
+        assert_eq!(denies(&rules, &on("alice", "blocked")).await, None);
+    }
+    let denied = denies(&rules, &on("bob", "blocked")).await;
+    assert_eq!(denied.as_deref(), Some("user"));
+    // A plan that the rule does not have leaves its own limiter.
+    for expected in [None, Some("user")] {
+        let denied = denies(&rules, &on("bob", "no such")).await;
+        assert_eq!(denied.as_deref(), expected);
+    }
+}
+
+pub async fn a_rule_applies_where_all_of_its_conditions_match(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let logins = limiter(&fixture, &client, "logins", FixedWindow::new(1, HOUR));
+    let logins = Rule::new(logins)
+        .when("method", ["POST"])
+        .when("path", ["/login*", "/signup"])
+        .by(["address"]);
+    let rules = client.rules([logins]).unwrap();
+    let request =
+        |method, path, address| [("method", method), ("path", path), ("address", address)];
+    for (method, path, address, expected) in [
+        ("POST", "/login", "2001:db8::1", None),
+        ("GET", "/login", "2001:db8::1", None),
+        ("POST", "/orders", "2001:db8::1", None),
+        ("POST", "/login?next=/", "2001:db8::2", Some("logins")), // of one network
+        ("POST", "/login/now", "2001:db8::3", Some("logins")),
+        ("POST", "/signup", "2001:db8:0:1::1", None),
+        ("POST", "/signup", "192.0.2.1", None),
+        ("POST", "/signup", "::ffff:192.0.2.1", Some("logins")),
+    ] {
+        let denied = denies(&rules, &request(method, path, address)).await;
+        assert_eq!(denied.as_deref(), expected, "{method} {path} {address}");
+    }
+    assert!(is_free(rules.check(&[("path", "/login")]).await.unwrap()));
+}
+
+pub async fn where_a_rule_applies_instead_of_another_that_one_does_not(fixture: Fixture) {
+    let told = Told::default();
+    let builder = RedissonClient::builder().response_timeout(60 * SECOND);
+    let client = fixture.build(told.by(builder)).await;
+    let rules = |shadow: bool| {
+        let user = by(&fixture, &client, "user", 1);
+        let office = Rule::allow("office").when("address", ["192.0.2.0/24"]);
+        let banned = Rule::block("banned").when("user", ["mallory"]);
+        let office = office.instead_of(["user"]);
+        let office = if shadow { office.in_shadow() } else { office };
+        [user, office, banned.instead_of(["user", "office"])]
+    };
+    let at = |user, address| Request {
+        user: Some(user),
+        address,
+        ..ALICE
+    };
+    let made = client.rules(rules(false)).unwrap();
+    for (user, address, expected) in [
+        ("alice", "192.0.2.7", None),
+        ("alice", "192.0.2.7", None),
+        ("alice", "198.51.100.1", None),
+        ("alice", "198.51.100.1", Some("user")),
+        ("mallory", "192.0.2.7", Some("banned")),
+    ] {
+        let denied = denies(&made, &at(user, address)).await;
+        assert_eq!(denied.as_deref(), expected, "{user} {address}");
+    }
+    assert_eq!(
+        told.take_requests(),
+        [
+            "*office 1: granted by rule",
+            "*office 1: granted by rule",
+            "*user 1 granted: granted by store",
+            "*user 1 denied: denied by store",
+            "*banned 1 denied: denied by rule",
+        ]
+    );
+    // One in shadow mode replaces none that is enforced.
+    made.replace(rules(true)).unwrap();
+    let denied = denies(&made, &at("alice", "192.0.2.7")).await;
+    assert_eq!(denied.as_deref(), Some("user"));
+    // What replaces another one does so also where it is replaced itself.
+    let both = [
+        by(&fixture, &client, "user", 1),
+        by(&fixture, &client, "address", 9).instead_of(["user"]),
+        Rule::allow("all").instead_of(["address"]),
+    ];
+    made.replace(both).unwrap();
+    assert!(is_free(made.check(&ALICE).await.unwrap()));
 }
 
 /// On a cluster they are in two slots, and asked one after another.
@@ -832,14 +914,13 @@ pub async fn requests_that_one_limit_denies_are_not_charged_to_another(fixture: 
 /// On a cluster their keys are in several slots.
 pub async fn rules_per_user_and_per_address_need_no_common_hash_tag(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let limited = |name: &'static str, limit, key: fn(&Request) -> Option<String>| {
+    let limited = |name: &'static str, limit| {
         let limiter = client.policy_limiter(FixedWindow::new(limit, HOUR));
         let prefix = format!("{}-{name}:", fixture.name());
         let limiter = limiter.unwrap().with_prefix(prefix);
-        Rule::new(limiter.with_name(name), key, move |_, _| name)
+        Rule::new(limiter.with_name(name)).by([name])
     };
-    let user = limited("user", 2, |request| request.user.map(str::to_owned));
-    let address = limited("address", 3, |request| Some(request.address.to_owned()));
+    let (user, address) = (limited("user", 2), limited("address", 3));
     let rules = client.rules(vec![user, address]).unwrap();
     let bob = Request {
         user: Some("bob"),
@@ -852,12 +933,12 @@ pub async fn rules_per_user_and_per_address_need_no_common_hash_tag(fixture: Fix
         (&bob, None),
         (&bob, Some("address")), // nor is bob
     ] {
-        assert_eq!(says(&rules, request).await, expected);
+        assert_eq!(denies(&rules, request).await.as_deref(), expected);
     }
     let elsewhere = Request {
-        address: "::2",
+        address: "192.0.2.2",
         ..bob
     };
-    assert_eq!(says(&rules, &elsewhere).await, None);
-    assert_eq!(says(&rules, &elsewhere).await, Some("user"));
+    assert_eq!(denies(&rules, &elsewhere).await, None);
+    assert_eq!(denies(&rules, &elsewhere).await.as_deref(), Some("user"));
 }

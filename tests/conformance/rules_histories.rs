@@ -1,13 +1,14 @@
 //! Random histories of rules: they are replaced, put in shadow mode and asked, and what they charge
 //! is settled, given back or dropped. An oracle keeps every grant for ever; no time passes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use redisson_rate_limiter::{
-    AnyPolicy, Error, FixedWindow, Plan, Rate, RedissonClient, Rule, Rules, RulesGrant,
+    AnyPolicy, Attributes, Error, FixedWindow, Plan, Rate, RedissonClient, Rule, Rules, RulesGrant,
     SlidingWindowLog, Verdict,
 };
 
@@ -54,6 +55,16 @@ struct Request {
     cost: u32,
 }
 
+impl Attributes for Request {
+    fn attribute(&self, name: &str) -> Option<Cow<'_, str>> {
+        match name {
+            "user" => Some(self.user.into()),
+            "cost" => Some(self.cost.to_string().into()),
+            _ => None,
+        }
+    }
+}
+
 /// What a rule has charged, and what it charged for.
 #[derive(Debug, Clone)]
 struct Charge {
@@ -67,7 +78,7 @@ struct History<'a> {
     fixture: &'a Fixture,
     random: Seeded,
     client: RedissonClient,
-    rules: Arc<Rules<Request, &'static str>>,
+    rules: Arc<Rules>,
     /// Begins the names of all targets.
     start: &'a str,
     ruled: Vec<Ruled>,
@@ -161,11 +172,9 @@ impl History<'_> {
         limiter.with_prefix(&*limit.prefix)
     }
 
-    fn rule(&self, ruled: &Ruled) -> Rule<Request, &'static str> {
-        let user = |request: &Request| Some(request.user.to_owned());
+    fn rule(&self, ruled: &Ruled) -> Rule {
         let limiter = self.limiter(&ruled.limit).with_name(ruled.name);
-        let name = ruled.name;
-        let mut rule = Rule::new(limiter, user, move |_, _| name).cost(|request| request.cost);
+        let mut rule = Rule::new(limiter).by(["user"]);
         if let Some(planned) = &ruled.plan {
             let plan = match planned {
                 Planned::To(limit) => {
@@ -175,10 +184,7 @@ impl History<'_> {
                 Planned::Allow => Plan::Allow,
                 Planned::Block => Plan::Block,
             };
-            let planned = |user: &str| (user == USERS[1]).then(|| "plan".to_owned());
-            rule = rule
-                .with_plan("plan", plan)
-                .plan_of(move |_, user| planned(user));
+            rule = rule.with_plan("plan", plan).key(USERS[1], "plan");
         }
         if ruled.is_shadow {
             rule.in_shadow()
@@ -317,7 +323,7 @@ impl History<'_> {
                 self.take(&charges);
                 self.kept.push((granted, charges));
             }
-            (Verdict::Rejected(..), None) => {}
+            (Verdict::Denied(..), None) => {}
             (verdict, expected) => panic!("{request:?}: {verdict:?}, and not {expected:?}"),
         }
     }
@@ -372,7 +378,7 @@ impl History<'_> {
                     prefix: prefix.clone(),
                     permits: SHARED,
                 });
-                Rule::new(limiter, |_: &Request| None, |_, _| "")
+                Rule::new(limiter.with_name(&**prefix)).by(["nothing"])
             })
             .collect();
         self.rules = Arc::new(self.client.rules(known).unwrap());

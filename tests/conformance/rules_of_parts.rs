@@ -1,70 +1,99 @@
 //! Rules that decide a request of several parts, such as the descriptors of Envoy's protocol.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Chargeable, Decision, Error, FixedWindow, JointDecision, LeakyBucket, Plan, Rate,
+    Attributes, Chargeable, Decision, Error, FixedWindow, JointDecision, LeakyBucket, Plan, Rate,
     RedissonClient, Rule, Rules, Verdict,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 
 /// What a part counts for, and how much.
-type Part = (&'static str, u32);
+#[derive(Debug, Clone, Copy)]
+struct Part(&'static str, u32);
 
-fn rule(
-    limiter: impl Chargeable + 'static,
-    fixture: &Fixture,
-    kind: &'static str,
-) -> Rule<Part, &'static str> {
-    let tag = fixture.name().to_owned();
-    let target = move |part: &Part| {
-        let of_kind = part.0.starts_with(kind);
-        of_kind.then(|| format!("{{{tag}}}{}", part.0))
-    };
-    Rule::new(limiter, target, |part, _| part.0).cost(|part| part.1)
+impl Attributes for Part {
+    fn attribute(&self, name: &str) -> Option<Cow<'_, str>> {
+        match name {
+            "cost" => Some(self.1.to_string().into()),
+            _ => self.0.starts_with(name).then(|| self.0.into()),
+        }
+    }
 }
 
-fn window(client: &RedissonClient, limit: u32, name: &str) -> impl Chargeable + use<> {
+/// A part with a bound on its turn.
+struct Waits(Part, Duration);
+
+impl Attributes for Waits {
+    fn attribute(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.0.attribute(name)
+    }
+
+    fn longest_turn(&self) -> Option<Duration> {
+        Some(self.1)
+    }
+}
+
+fn rule(limiter: impl Chargeable + 'static, kind: &'static str) -> Rule {
+    Rule::new(limiter).by([kind])
+}
+
+fn window(
+    fixture: &Fixture,
+    client: &RedissonClient,
+    limit: u32,
+    name: &str,
+) -> impl Chargeable + use<> {
     let limiter = client.policy_limiter(FixedWindow::new(limit, HOUR));
-    limiter.unwrap().with_name(name)
+    let prefix = format!("{{{}}}{name}:", fixture.name());
+    limiter.unwrap().with_prefix(prefix).with_name(name)
 }
 
 /// Two for each user, three for each path.
-async fn rules(fixture: &Fixture) -> Rules<Part, &'static str> {
+async fn rules(fixture: &Fixture) -> Rules {
     let client = fixture.client("client").await;
-    let users = rule(window(&client, 2, "users"), fixture, "user");
-    let paths = rule(window(&client, 3, "paths"), fixture, "path")
+    let users = rule(window(fixture, &client, 2, "users"), "user");
+    let paths = rule(window(fixture, &client, 3, "paths"), "path")
         .with_plan("blocked", Plan::Block)
-        .plan_of(|part, _| (part.0 == "path-closed").then(|| "blocked".to_owned()));
+        .key("path-closed", "blocked");
     client.rules([users, paths]).unwrap()
 }
 
 /// The decision on a request that is granted.
-fn granted(verdict: Verdict<&'static str>) -> JointDecision {
+fn granted(verdict: Verdict) -> JointDecision {
     match verdict {
         Verdict::Granted(granted) => granted.into_decision().unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
-async fn rejects(rules: &Rules<Part, &'static str>, parts: &[Part]) -> Option<&'static str> {
-    match rules.check_all(parts).await.unwrap() {
-        Verdict::Granted(_) => None,
-        Verdict::Rejected(why, _) => Some(why),
-    }
+/// What the part counts for that is denied.
+async fn denies(rules: &Rules, parts: &[Part]) -> Option<&'static str> {
+    let Verdict::Denied(joint) = rules.check_all(parts).await.unwrap() else {
+        return None;
+    };
+    let deciding = joint.deciding();
+    let mut places = 0..parts.len();
+    let place = places.find(|it| joint.of_part(*it).any(|it| std::ptr::eq(it.1, deciding.1)));
+    Some(parts[place.unwrap()].0)
 }
 
 pub async fn all_parts_of_a_request_are_granted_or_none_is_charged(fixture: Fixture) {
     let rules = rules(&fixture).await;
-    let parts = [("user-alice", 1), ("user-bob", 2), ("path-a", 1)];
-    assert_eq!(rejects(&rules, &parts).await, None);
-    assert_eq!(rejects(&rules, &parts).await, Some("user-bob"));
-    assert_eq!(rejects(&rules, &parts[..1]).await, None); // alice was charged once
-    assert_eq!(rejects(&rules, &[("path-a", 2)]).await, None);
-    assert_eq!(rejects(&rules, &[("path-a", 1)]).await, Some("path-a"));
-    assert_eq!(rejects(&rules, &[("other", 9)]).await, None);
-    assert_eq!(rejects(&rules, &[]).await, None);
+    let parts = [
+        Part("user-alice", 1),
+        Part("user-bob", 2),
+        Part("path-a", 1),
+    ];
+    assert_eq!(denies(&rules, &parts).await, None);
+    assert_eq!(denies(&rules, &parts).await, Some("user-bob"));
+    assert_eq!(denies(&rules, &parts[..1]).await, None); // alice was charged once
+    assert_eq!(denies(&rules, &[Part("path-a", 2)]).await, None);
+    assert_eq!(denies(&rules, &[Part("path-a", 1)]).await, Some("path-a"));
+    assert_eq!(denies(&rules, &[Part("other", 9)]).await, None);
+    assert_eq!(denies(&rules, &[]).await, None);
 }
 
 fn of_part(joint: &JointDecision, part: usize) -> Vec<(String, u64, bool)> {
@@ -76,13 +105,13 @@ fn of_part(joint: &JointDecision, part: usize) -> Vec<(String, u64, bool)> {
 
 pub async fn limiters_say_which_part_of_a_request_they_decided_on(fixture: Fixture) {
     let rules = rules(&fixture).await;
-    let parts = [("other", 1), ("path-a", 1), ("user-alice", 2)];
+    let parts = [Part("other", 1), Part("path-a", 1), Part("user-alice", 2)];
     let joint = granted(rules.check_all(&parts).await.unwrap());
     assert_eq!(of_part(&joint, 0), []);
     assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 2, true)]);
     assert_eq!(of_part(&joint, 2), [("users".to_owned(), 0, true)]);
     // Also where there is one only.
-    let one = [("other", 1), ("path-a", 1)];
+    let one = [Part("other", 1), Part("path-a", 1)];
     let joint = granted(rules.check_all(&one).await.unwrap());
     assert_eq!(of_part(&joint, 0), []);
     assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 1, true)]);
@@ -90,50 +119,54 @@ pub async fn limiters_say_which_part_of_a_request_they_decided_on(fixture: Fixtu
 
 pub async fn a_part_that_is_blocked_charges_no_other(fixture: Fixture) {
     let rules = rules(&fixture).await;
-    let parts = [("user-alice", 2), ("path-closed", 1)];
+    let parts = [Part("user-alice", 2), Part("path-closed", 1)];
     for verdict in [rules.peek_all(&parts).await, rules.check_all(&parts).await] {
-        let Verdict::Rejected("path-closed", joint) = verdict.unwrap() else {
+        let Verdict::Denied(joint) = verdict.unwrap() else {
             panic!("it is not blocked");
         };
         assert_eq!(of_part(&joint, 0), []);
         assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 0, false)]);
     }
-    assert_eq!(rejects(&rules, &parts[..1]).await, None);
+    assert_eq!(denies(&rules, &parts[..1]).await, None);
 }
 
 pub async fn parts_are_peeked_and_nothing_is_charged(fixture: Fixture) {
     let rules = rules(&fixture).await;
-    let parts = [("path-a", 1), ("user-alice", 2)];
+    let parts = [Part("path-a", 1), Part("user-alice", 2)];
     for _ in 0..2 {
         let joint = granted(rules.peek_all(&parts).await.unwrap());
         assert_eq!(of_part(&joint, 1), [("users".to_owned(), 0, true)]);
     }
-    assert_eq!(rejects(&rules, &parts).await, None);
+    assert_eq!(denies(&rules, &parts).await, None);
     let denied = rules.peek_all(&parts).await.unwrap();
-    assert!(matches!(denied, Verdict::Rejected("user-alice", _)));
-    let nobody = rules.peek_all(&[("other", 1)]).await.unwrap();
+    let Verdict::Denied(joint) = denied else {
+        panic!("it is granted");
+    };
+    assert_eq!(joint.deciding().0, "users");
+    let nobody = rules.peek_all(&[Part("other", 1)]).await.unwrap();
     assert_eq!(nobody.decision(), None);
 }
 
 pub async fn each_part_of_a_request_is_settled_by_its_own_cost(fixture: Fixture) {
     let client = fixture.client("client").await;
-    let tokens = client.keyed_rate_limiter("", Rate::overall(10, HOUR));
+    let tokens =
+        client.keyed_rate_limiter(&format!("{{{}}}", fixture.name()), Rate::overall(10, HOUR));
     let tokens = tokens.unwrap();
-    let rules = client.rules([rule(tokens.clone(), &fixture, "user")]);
+    let rules = client.rules([rule(tokens.clone(), "user")]);
     let rules = rules.unwrap();
-    let parts = [("user-alice", 2), ("user-bob", 2)];
+    let parts = [Part("user-alice", 2), Part("user-bob", 2)];
     let joint = granted(rules.check_all(&parts).await.unwrap());
     let settled = rules.settle(joint, |_, part| [Some(1), Some(5)][part]);
     settled.await.unwrap();
-    for (user, left) in [("user-alice", 9), ("user-bob", 5)] {
-        let user = tokens.rate_limiter(&format!("{{{}}}{user}", fixture.name()));
-        assert_eq!(user.available_permits().await.unwrap(), left);
+    for Part(user, left) in [Part("user-alice", 9), Part("user-bob", 5)] {
+        let user = tokens.rate_limiter(user);
+        assert_eq!(user.available_permits().await.unwrap(), u64::from(left));
     }
 }
 
 pub async fn parts_that_count_for_one_target_are_charged_together(fixture: Fixture) {
     let rules = rules(&fixture).await;
-    let parts = [("path-a", 1), ("user-a", 1), ("path-a", 1)];
+    let parts = [Part("path-a", 1), Part("user-a", 1), Part("path-a", 1)];
     for verdict in [rules.peek_all(&parts).await, rules.check_all(&parts).await] {
         let joint = granted(verdict.unwrap());
         for place in [0, 2] {
@@ -142,47 +175,49 @@ pub async fn parts_that_count_for_one_target_are_charged_together(fixture: Fixtu
         assert_eq!(of_part(&joint, 1), [("users".to_owned(), 1, true)]);
         assert_eq!(joint.decisions().len(), 2);
     }
-    assert_eq!(rejects(&rules, &parts).await, Some("path-a"));
-    assert_eq!(rejects(&rules, &parts[1..]).await, None);
+    assert_eq!(denies(&rules, &parts).await, Some("path-a"));
+    assert_eq!(denies(&rules, &parts[1..]).await, None);
     // Alone too, and never for less than they cost.
-    assert_eq!(rejects(&rules, &[("user-b", 1), ("user-b", 1)]).await, None);
-    assert_eq!(rejects(&rules, &[("user-b", 1)]).await, Some("user-b"));
-    let most = [("user-c", u32::MAX), ("user-c", 1)];
+    assert_eq!(
+        denies(&rules, &[Part("user-b", 1), Part("user-b", 1)]).await,
+        None
+    );
+    assert_eq!(denies(&rules, &[Part("user-b", 1)]).await, Some("user-b"));
+    let most = [Part("user-c", u32::MAX), Part("user-c", 1)];
     for refused in [rules.check_all(&most).await, rules.peek_all(&most).await] {
         let Err(Error::InvalidArgument { argument, .. }) = refused else {
             panic!("{refused:?}");
         };
         assert_eq!(argument, "cost");
     }
-    assert_eq!(rejects(&rules, &[("user-c", 2)]).await, None);
+    assert_eq!(denies(&rules, &[Part("user-c", 2)]).await, None);
 }
 
 pub async fn a_request_whose_turn_would_be_too_late_is_not_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let paced = LeakyBucket::new(1, SECOND).with_capacity(9);
     let paced = client.policy_limiter(paced).unwrap();
-    let waiting = |longest: Duration| {
-        let rule = rule(paced.clone(), &fixture, "user");
-        client.rules([rule.longest_turn(move |_| longest)]).unwrap()
-    };
-    let (short, long) = (waiting(ms(999)), waiting(SECOND));
-    assert_eq!(rejects(&short, &[("user", 1)]).await, None); // the first one waits for nothing
+    let rules = client.rules([rule(paced, "user")]).unwrap();
+    let asked = |cost, longest| [Waits(Part("user", cost), longest)];
+    let (short, long) = (asked(1, ms(999)), asked(1, SECOND));
+    let _ = granted(rules.check_all(&short).await.unwrap()); // the first one waits for nothing
     for _ in 0..3 {
-        assert_eq!(rejects(&short, &[("user", 1)]).await, Some("user"));
-        let peeked = short.peek_all(&[("user", 1)]).await.unwrap();
-        let Verdict::Rejected("user", joint) = peeked else {
+        let checked = rules.check_all(&short).await.unwrap();
+        assert!(matches!(checked, Verdict::Denied(_)));
+        let peeked = rules.peek_all(&short).await.unwrap();
+        let Verdict::Denied(joint) = peeked else {
             panic!("{peeked:?}");
         };
         assert_eq!(joint.deciding().1.retry_after(), Some(SECOND));
         // It would be the next one: none of those before has a place.
-        let peeked = long.peek_all(&[("user", 1)]).await.unwrap();
+        let peeked = rules.peek_all(&long).await.unwrap();
         let decision = granted(peeked).into_decision();
         assert!(
             matches!(&decision, Decision::Granted(it) if it.delay == SECOND),
             "{decision:?}"
         );
     }
-    let late = short.check_all(&[("user", 2)]).await;
+    let late = rules.check_all(&asked(2, ms(999))).await;
     assert!(
         matches!(late, Err(Error::ExceedsLimit { limit: 1, .. })),
         "{late:?}"
@@ -192,23 +227,23 @@ pub async fn a_request_whose_turn_would_be_too_late_is_not_charged(fixture: Fixt
 /// No rule is to blame for that.
 pub async fn more_parts_than_are_decided_together_are_refused(fixture: Fixture) {
     let rules = rules(&fixture).await;
-    let users = (0..33).map(|it| (&*format!("user-{it}").leak(), 1));
+    let users = (0..33).map(|it| Part(&*format!("user-{it}").leak(), 1));
     let users: Vec<_> = users.collect();
     let many = rules.check_all(&users).await;
     let Err(Error::InvalidArgument { argument, .. }) = many else {
         panic!("{many:?}");
     };
     assert_eq!(argument, "charges");
-    assert_eq!(rejects(&rules, &users[..32]).await, None);
+    assert_eq!(denies(&rules, &users[..32]).await, None);
 }
 
 pub async fn there_may_be_more_rules_than_decide_a_request(fixture: Fixture) {
     let client = fixture.client("client").await;
     let kinds = (0..40).map(|it| &*format!("{it:02}").leak());
-    let many = kinds.map(|kind: &'static str| rule(window(&client, 1, kind), &fixture, kind));
+    let many = kinds.map(|kind: &'static str| rule(window(&fixture, &client, 1, kind), kind));
     let rules = client.rules(many.collect::<Vec<_>>()).unwrap();
     for expected in [None, Some("39")] {
-        assert_eq!(rejects(&rules, &[("39", 1)]).await, expected);
+        assert_eq!(denies(&rules, &[Part("39", 1)]).await, expected);
     }
 }
 
@@ -216,22 +251,22 @@ pub async fn a_release_gives_back_to_each_rratelimiter_that_applies(fixture: Fix
     let client = fixture.client("client").await;
     let shared = client.keyed_rate_limiter("shared:", Rate::overall(3, HOUR));
     let users = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
-    let users = rule(users.with_prefix("users:"), &fixture, "user");
+    let users = rule(users.with_prefix("users:"), "user");
     let rules = client
-        .rules([rule(shared.unwrap(), &fixture, "user"), users])
+        .rules([rule(shared.unwrap(), "user"), users])
         .unwrap();
-    let alice = ("user-alice", 3);
-    assert_eq!(rejects(&rules, &[alice]).await, None);
-    assert_eq!(rejects(&rules, &[alice]).await, Some("user-alice"));
-    assert_eq!(rules.release(&("user-alice", 2)).await.unwrap(), 1);
-    assert_eq!(rejects(&rules, &[("user-alice", 2)]).await, None);
+    let alice = Part("user-alice", 3);
+    assert_eq!(denies(&rules, &[alice]).await, None);
+    assert_eq!(denies(&rules, &[alice]).await, Some("user-alice"));
+    assert_eq!(rules.release(&Part("user-alice", 2)).await.unwrap(), 1);
+    assert_eq!(denies(&rules, &[Part("user-alice", 2)]).await, None);
     assert_eq!(
-        rejects(&rules, &[("user-alice", 1)]).await,
+        denies(&rules, &[Part("user-alice", 1)]).await,
         Some("user-alice")
     );
-    assert_eq!(rules.release(&("other", 1)).await.unwrap(), 0);
+    assert_eq!(rules.release(&Part("other", 1)).await.unwrap(), 0);
     // Nobody has asked for that one, so nothing of it is in use.
-    assert_eq!(rules.release(&("user-bob", 1)).await.unwrap(), 0);
+    assert_eq!(rules.release(&Part("user-bob", 1)).await.unwrap(), 0);
 }
 
 /// One of the limiters has a key of another kind; the others, before and after it, take their
@@ -247,9 +282,9 @@ pub async fn a_release_that_one_limiter_refuses_reaches_the_others(fixture: Fixt
     let other = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     let other = other.check(limiter("spoilt").name(), 1).await;
     assert!(other.unwrap().is_granted());
-    let all = ["first", "spoilt", "last"].map(|name| rule(limiter(name), &fixture, "user"));
+    let all = ["first", "spoilt", "last"].map(|name| rule(limiter(name), "user"));
     let rules = client.rules(all).unwrap();
-    let refused = rules.release(&("user-alice", 2)).await;
+    let refused = rules.release(&Part("user-alice", 2)).await;
     assert!(
         matches!(refused, Err(Error::BadState { .. })),
         "{refused:?}"

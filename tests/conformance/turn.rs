@@ -191,14 +191,12 @@ pub async fn a_joint_check_dropped_before_its_turn_gives_permits_back(fixture: F
 pub async fn rules_grant_a_request_when_it_may_proceed(fixture: Fixture) {
     let three = Three::on(&fixture).await;
     let _stopped = fixture.stop_time();
-    let rule = |limiter: &Bucket, least: u32| {
-        let target = move |it: &u32| (*it >= least).then(|| "a".to_owned());
-        Rule::new(limiter.clone(), target, |_, _| ())
-    };
+    let rule = |limiter: &Bucket, name| Rule::new(limiter.clone()).by([name]);
     // One applies, or both do.
-    let rules = [rule(&three.minute, 0), rule(&three.second, 1)];
+    let rules = [rule(&three.minute, "one"), rule(&three.second, "other")];
     let rules = Arc::new(three.client.rules(rules).unwrap());
-    for request in [0, 1] {
+    let requests = [[("one", "a"), ("", "")], [("one", "a"), ("other", "a")]];
+    for (request, deciding) in requests.into_iter().zip(1..) {
         let rules = Arc::clone(&rules);
         let check = async move { rules.check(&request).await.unwrap() };
         let waiting = ask(&three.minute, "a", check).await;
@@ -208,12 +206,12 @@ pub async fn rules_grant_a_request_when_it_may_proceed(fixture: Fixture) {
             panic!("{verdict:?}");
         };
         let decision = granted.into_decision().unwrap();
-        assert_eq!(decision.decisions().len(), request as usize + 1);
+        assert_eq!(decision.decisions().len(), deciding);
         assert_eq!(delay(decision.deciding().1), Duration::ZERO);
     }
     // Nothing is enforced, and so no request is held up.
     rules.set_shadow(true);
-    for request in [0, 1] {
+    for request in requests {
         let verdict = at_once(rules.check(&request)).await.unwrap();
         assert_eq!(verdict.decision(), None);
     }

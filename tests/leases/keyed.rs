@@ -133,11 +133,10 @@ async fn a_rule_that_applies_alone_asks_as_its_limiter_does() {
     let client = patient(&proxy.url()).await;
     let mut keyed = Keyed::over(client, &server, 10_000).await;
     keyed.lease(20).await;
-    let by_key = |key: &&'static str| Some((*key).to_owned());
-    let rule = Rule::new(keyed.leased.clone(), by_key, |_, _| "denied");
+    let rule = Rule::new(keyed.leased.clone()).by(["user"]);
     let rules = keyed.client.rules([rule]).unwrap();
     proxy.take_seen();
-    let verdict = rules.check(&"alice").await.unwrap();
+    let verdict = rules.check(&[("user", "alice")]).await.unwrap();
     assert!(matches!(verdict, Verdict::Granted(_)));
     assert_eq!(proxy.take_names(), Vec::<String>::new());
 }

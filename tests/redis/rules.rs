@@ -25,23 +25,14 @@ async fn a_request_dropped_while_shadow_rules_are_asked_keeps_no_permits() {
     let shadow = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
     let shadow = shadow.with_prefix("shadow:");
     let rules = client.rules([
-        Rule::new(
-            enforced.with_name("enforced"),
-            |name: &&str| Some((*name).to_owned()),
-            |_, _| (),
-        ),
-        Rule::new(
-            shadow.with_name("shadow"),
-            |_| Some("all".to_owned()),
-            |_, _| (),
-        )
-        .in_shadow(),
+        Rule::new(enforced.with_name("enforced")).by(["name"]),
+        Rule::new(shadow.with_name("shadow")).in_shadow(),
     ]);
     let rules = rules.unwrap();
     tokio::select! {
         biased;
         _ = told.recv() => {}
-        verdict = rules.check(&NAME) => panic!("{verdict:?}"),
+        verdict = rules.check(&[("name", NAME)]) => panic!("{verdict:?}"),
     }
     assert!(client.close(PATIENCE).await);
     let limiter = client.rate_limiter(&format!("enforced:{NAME}"));

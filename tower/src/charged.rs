@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::{fmt, iter};
 
-use http::request::Parts;
 use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules, RulesGrant};
 
 use crate::fields::Limit;
@@ -56,7 +55,7 @@ enum By {
         decision: Decision,
     },
     Rules {
-        rules: Arc<Rules<Parts, ()>>,
+        rules: Arc<Rules>,
         granted: RulesGrant,
     },
 }
@@ -71,7 +70,7 @@ impl Charged {
     }
 
     /// What rules have granted, or denied: then they have charged nothing.
-    pub(crate) fn by_rules(rules: Arc<Rules<Parts, ()>>, decided: impl Into<RulesGrant>) -> Self {
+    pub(crate) fn by_rules(rules: Arc<Rules>, decided: impl Into<RulesGrant>) -> Self {
         let granted = decided.into();
         Self::by(By::Rules { rules, granted })
     }

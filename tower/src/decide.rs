@@ -10,8 +10,9 @@ use http::request::Parts;
 use redisson_rate_limiter::{Decision, DecisionSource, Error, Limiter, Result, Rules, Verdict};
 use tokio::time::{Instant, sleep};
 
+use crate::attributes::{Awaited, Found, Seen};
 use crate::charged::Charged;
-use crate::key::{AsyncKey, KeptKey, Key, bounded, found};
+use crate::key::{KeptKey, Key, bounded, found};
 
 /// The decision on a request, and its head, which the decision has needed.
 #[expect(
@@ -128,42 +129,32 @@ impl fmt::Debug for OneLimiter {
 /// Rules decide: see [`RateLimitLayer::by_rules`](crate::RateLimitLayer::by_rules).
 #[derive(Clone)]
 pub struct ByRules {
-    rules: Arc<Rules<Parts, ()>>,
-    /// Finds the key of [`AsyncKey`].
-    key: Option<Arc<FindKey>>,
+    rules: Arc<Rules>,
+    pub(crate) found: Arc<Found>,
 }
 
 impl ByRules {
-    pub(crate) fn new(rules: Arc<Rules<Parts, ()>>) -> Self {
-        Self { rules, key: None }
-    }
-
-    pub(crate) fn with_async_key<F>(rules: Arc<Rules<Parts, ()>>, key: F) -> Self
-    where
-        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
-            + Send
-            + Sync
-            + 'static,
-    {
+    pub(crate) fn new(rules: Arc<Rules>) -> Self {
         Self {
             rules,
-            key: Some(Arc::new(key)),
+            found: Arc::default(),
         }
     }
 }
 
 impl sealed::Decide for ByRules {
     #[allow(private_interfaces, reason = "the trait is sealed")]
-    fn decide(&self, mut request: Parts, wait: Duration) -> Deciding {
-        let rules = Arc::clone(&self.rules);
-        let Some(key) = &self.key else {
-            return decide(rules, request, wait);
+    fn decide(&self, request: Parts, wait: Duration) -> Deciding {
+        let mut asked = AskedRules {
+            by: self.clone(),
+            awaited: Awaited::new(),
         };
-        let key = Arc::clone(key);
+        if self.found.awaited.is_empty() {
+            return decide(asked, request, wait);
+        }
         Deciding::Later(Box::pin(async move {
-            let outer = AsyncKey::set(key(&request).await, &mut request);
-            let answer = decide_in_time(rules, &request, wait, None).await;
-            AsyncKey::set(outer, &mut request);
+            asked.awaited = asked.by.found.awaited(&request).await;
+            let answer = decide_in_time(asked, &request, wait, None).await;
             (request, answer)
         }))
     }
@@ -280,26 +271,43 @@ impl Asked for AskedOne {
     }
 }
 
-impl Asked for Arc<Rules<Parts, ()>> {
-    type Decided = Verdict<()>;
+/// Rules, about one request.
+struct AskedRules {
+    by: ByRules,
+    awaited: Awaited,
+}
 
-    fn check_now(&self, request: &Parts) -> Option<Result<Verdict<()>>> {
-        Rules::check_now(self, request)
+impl AskedRules {
+    fn seen<'a>(&'a self, request: &'a Parts) -> Seen<'a> {
+        Seen {
+            request,
+            found: &self.by.found,
+            awaited: &self.awaited,
+        }
+    }
+}
+
+impl Asked for AskedRules {
+    type Decided = Verdict;
+
+    fn check_now(&self, request: &Parts) -> Option<Result<Verdict>> {
+        self.by.rules.check_now(&self.seen(request))
     }
 
-    async fn check(&self, request: &Parts) -> Result<Verdict<()>> {
-        Rules::check(self, request).await
+    async fn check(&self, request: &Parts) -> Result<Verdict> {
+        self.by.rules.check(&self.seen(request)).await
     }
 
-    fn deciding(decided: &Verdict<()>) -> Option<&Decision> {
+    fn deciding(decided: &Verdict) -> Option<&Decision> {
         Some(decided.decision()?.deciding().1)
     }
 
-    fn answer(self, decided: Verdict<()>) -> Answer {
+    fn answer(self, decided: Verdict) -> Answer {
+        let rules = self.by.rules;
         match decided {
             Verdict::Granted(granted) if granted.is_empty() => Answer::Free,
-            Verdict::Granted(granted) => Answer::Granted(Charged::by_rules(self, granted)),
-            Verdict::Rejected((), joint) => Answer::Denied(Charged::by_rules(self, joint)),
+            Verdict::Granted(granted) => Answer::Granted(Charged::by_rules(rules, granted)),
+            Verdict::Denied(joint) => Answer::Denied(Charged::by_rules(rules, joint)),
         }
     }
 }

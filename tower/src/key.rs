@@ -16,7 +16,6 @@
 //! ```
 
 mod address;
-mod awaited;
 mod combined;
 mod forwarded;
 mod hashed;
@@ -28,7 +27,6 @@ use std::borrow::Cow;
 use http::request::Parts;
 
 pub use address::{ClientAddress, InvalidNetwork};
-pub use awaited::AsyncKey;
 pub use combined::{And, Or};
 pub use hashed::{Hashed, bounded, hash};
 pub(crate) use kept::KeptKey;
@@ -41,7 +39,8 @@ pub use of_request::{Everyone, Header, Path};
 ///
 /// `None` is a request without a key, such as one without the header, and so is an empty key. In a
 /// [layer](crate::RateLimitLayer) all of them share one key, `unknown`, so that nobody escapes the
-/// limit by leaving something out. In [rules](by) the rule does not apply.
+/// limit by leaving something out. As an [attribute](crate::RateLimitLayer::attribute) for rules it
+/// is missing.
 ///
 /// A key of more than 256 bytes is replaced by its hash, so that no request makes a large key in
 /// Redis.
@@ -118,31 +117,6 @@ where
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
         self(request).map(Cow::Owned)
     }
-}
-
-/// A key as the target of a [`Rule`](redisson_rate_limiter::Rule) for requests.
-///
-/// ```
-/// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
-/// use redisson_rate_limiter_tower::RateLimitLayer;
-/// use redisson_rate_limiter_tower::key::{ClientAddress, Header, by};
-/// use std::sync::Arc;
-/// use std::time::Duration;
-///
-/// # fn main() -> redisson_rate_limiter::Result<()> {
-/// let client = RedissonClient::in_memory();
-/// let minute = Duration::from_secs(60);
-/// let per_user = client.policy_limiter(FixedWindow::new(100, minute))?.with_prefix("{api}:user:").with_name("user");
-/// let per_address = client.policy_limiter(FixedWindow::new(500, minute))?.with_prefix("{api}:address:").with_name("address");
-/// let rules = client.rules([
-///     Rule::new(per_user, by(Header::new("x-user")), |_, _| ()),
-///     Rule::new(per_address, by(ClientAddress::peer()), |_, _| ()),
-/// ])?;
-/// let layer = RateLimitLayer::by_rules(Arc::new(rules));
-/// # Ok(()) }
-/// ```
-pub fn by(key: impl Key) -> impl Fn(&Parts) -> Option<String> + Send + Sync + 'static {
-    move |request| Some(bounded(found(&key, request)?).into_owned())
 }
 
 /// The key of a request. One that is empty is none: limiters refuse it, and all who leave something

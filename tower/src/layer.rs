@@ -13,7 +13,7 @@ use tower_layer::Layer;
 
 use crate::decide::{ByRules, OneLimiter};
 use crate::fields::{Fields, Limit};
-use crate::key::Key;
+use crate::key::{ClientAddress, Key};
 use crate::reject::ProblemJson;
 use crate::service::RateLimit;
 use crate::settings::{Settings, Warned};
@@ -114,14 +114,17 @@ impl RateLimitLayer<OneLimiter> {
 
 impl RateLimitLayer<ByRules> {
     /// Rules decide, all of those that apply to a request in one round trip. The rules can be
-    /// [replaced](Rules::replace) while requests come in. What a rejected request gets, the
-    /// [layer](Self::reject_with) says, not the rule.
+    /// [replaced](Rules::replace) while requests come in.
+    ///
+    /// A request has the attributes `method`, `host` (without port), `path` (without query), with
+    /// the feature `axum` `route` as the router matched it, and `address`, that of the
+    /// [connection](Self::address). An application [adds its own](Self::attribute).
     ///
     /// ```
     /// use http::{Request, Response};
     /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
     /// use redisson_rate_limiter_tower::RateLimitLayer;
-    /// use redisson_rate_limiter_tower::key::{Everyone, Header, by};
+    /// use redisson_rate_limiter_tower::key::Header;
     /// use std::convert::Infallible;
     /// use std::sync::Arc;
     /// use std::time::Duration;
@@ -133,66 +136,16 @@ impl RateLimitLayer<ByRules> {
     /// let minute = Duration::from_secs(60);
     /// let per_user = client.policy_limiter(FixedWindow::new(10, minute))?.with_prefix("user:").with_name("user");
     /// let all = client.policy_limiter(FixedWindow::new(900, minute))?.with_prefix("all:").with_name("all");
-    /// let rules = client.rules([
-    ///     Rule::new(per_user, by(Header::new("x-user")), |_, _| ()),
-    ///     Rule::new(all, by(Everyone), |_, _| ()),
-    /// ])?;
+    /// let rules = client.rules([Rule::new(per_user).by(["user"]), Rule::new(all).when("method", ["GET"])])?;
     /// let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
-    /// let service = RateLimitLayer::by_rules(Arc::new(rules)).layer(handler);
-    /// let request = Request::builder().header("x-user", "alice").body(()).expect("a request");
-    /// let response = service.oneshot(request).await.expect("infallible");
+    /// let layer = RateLimitLayer::by_rules(Arc::new(rules)).attribute("user", Header::new("x-user"));
+    /// let request = Request::get("/").header("x-user", "alice").body(()).expect("a request");
+    /// let response = layer.layer(handler).oneshot(request).await.expect("infallible");
     /// assert_eq!(response.headers()["ratelimit"], r#""user";r=9;t=0, "all";r=899;t=0"#);
     /// # Ok(()) }
     /// ```
-    pub fn by_rules(rules: Arc<Rules<Parts, ()>>) -> Self {
+    pub fn by_rules(rules: Arc<Rules>) -> Self {
         Self::deciding(ByRules::new(rules))
-    }
-
-    /// As [`by_rules`](Self::by_rules), with a key that takes time to find, such as the user of a
-    /// session in a database. It is found once for each request, before the rules decide, and is
-    /// the key [`AsyncKey`](crate::key::AsyncKey) of those rules that count by it.
-    ///
-    /// ```
-    /// use http::request::Parts;
-    /// use http::{Request, Response};
-    /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
-    /// use redisson_rate_limiter_tower::RateLimitLayer;
-    /// use redisson_rate_limiter_tower::key::{AsyncKey, ClientAddress, by};
-    /// use std::convert::Infallible;
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    /// use tower::{Layer, ServiceExt, service_fn};
-    ///
-    /// async fn user_of_session(request: &Parts) -> Option<String> {
-    ///     # tokio::task::yield_now().await;
-    ///     // ask the database
-    ///     Some("alice".to_owned())
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> redisson_rate_limiter::Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let minute = Duration::from_secs(60);
-    /// let per_user = client.policy_limiter(FixedWindow::new(10, minute))?.with_prefix("user:").with_name("user");
-    /// let per_address = client.policy_limiter(FixedWindow::new(900, minute))?.with_prefix("address:").with_name("address");
-    /// let rules = client.rules([
-    ///     Rule::new(per_user.clone(), by(AsyncKey), |_, _| ()),
-    ///     Rule::new(per_address, by(ClientAddress::peer()), |_, _| ()), // needs no session
-    /// ])?;
-    /// let layer = RateLimitLayer::by_rules_with_async_key(Arc::new(rules), |request| Box::pin(user_of_session(request)));
-    /// let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
-    /// layer.layer(handler).oneshot(Request::new(())).await.expect("infallible");
-    /// assert_eq!(per_user.peek("alice", 1).await?.remaining(), 8); // the request, and the peek
-    /// # Ok(()) }
-    /// ```
-    pub fn by_rules_with_async_key<F>(rules: Arc<Rules<Parts, ()>>, key: F) -> Self
-    where
-        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
-            + Send
-            + Sync
-            + 'static,
-    {
-        Self::deciding(ByRules::with_async_key(rules, key))
     }
 }
 
@@ -262,17 +215,107 @@ impl<R> RateLimitLayer<OneLimiter, R> {
 }
 
 impl<R> RateLimitLayer<ByRules, R> {
+    /// Adds an attribute of requests, such as the user that an earlier layer has authenticated.
+    /// It replaces one of this name. A request without the key lacks the
+    /// attribute.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::{Header, Key}};
+    /// # use std::sync::Arc;
+    /// #[derive(Clone)]
+    /// struct User { plan: String }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let rules = RedissonClient::in_memory().rules([])?;
+    /// let plan = |request: &http::request::Parts| Some(request.extensions.get::<User>()?.plan.clone());
+    /// let layer = RateLimitLayer::by_rules(Arc::new(rules))
+    ///     .attribute("key", Header::new("x-api-key").hashed("secret of this service"))
+    ///     .attribute("plan", plan);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn attribute(mut self, name: &str, key: impl Key) -> Self {
+        let found = Arc::make_mut(&mut self.settings.decide.found);
+        found.own.retain(|(it, _)| **it != *name);
+        found.own.push((name.into(), Arc::new(key)));
+        self
+    }
+
+    /// Adds an attribute that takes time to find, such as the user of a session in a database. It
+    /// is found once for each request, before the rules decide.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use http::{Request, Response};
+    /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
+    /// use redisson_rate_limiter_tower::RateLimitLayer;
+    /// use std::convert::Infallible;
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tower::{Layer, ServiceExt, service_fn};
+    ///
+    /// async fn user_of_session(request: &Parts) -> Option<String> {
+    ///     # tokio::task::yield_now().await;
+    ///     // ask the database
+    ///     Some("alice".to_owned())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> redisson_rate_limiter::Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let per_user = client.policy_limiter(FixedWindow::new(10, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(per_user.clone()).by(["user"])])?;
+    /// let layer = RateLimitLayer::by_rules(Arc::new(rules))
+    ///     .async_attribute("user", |request| Box::pin(user_of_session(request)));
+    /// let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    /// layer.layer(handler).oneshot(Request::new(())).await.expect("infallible");
+    /// assert_eq!(per_user.peek("alice", 1).await?.remaining(), 8); // the request, and the peek
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn async_attribute<F>(mut self, name: &str, find: F) -> Self
+    where
+        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let found = Arc::make_mut(&mut self.settings.decide.found);
+        found.awaited.push((name.into(), Arc::new(find)));
+        self
+    }
+
+    /// Sets how the attribute `address` is found: behind proxies, where their fields have it. The
+    /// default is [`ClientAddress::peer`]. It is the whole address; how many bits of one of IPv6
+    /// count, the rules say.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::ClientAddress};
+    /// # use std::sync::Arc;
+    /// # fn main() -> Result<()> {
+    /// # let rules = RedissonClient::in_memory().rules([])?;
+    /// let layer = RateLimitLayer::by_rules(Arc::new(rules)).address(ClientAddress::behind_proxies(1));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn address(mut self, address: ClientAddress) -> Self {
+        Arc::make_mut(&mut self.settings.decide.found).address = address;
+        self
+    }
+
     /// Corrects what each rule has charged by the response, as the `settle` of one
     /// limiter does. `cost` also has the name of the rule, and `None` leaves its charge as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::{Everyone, by}};
+    /// # use redisson_rate_limiter_tower::RateLimitLayer;
     /// # use std::{sync::Arc, time::Duration};
     /// # fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let tokens = client.keyed_rate_limiter("tokens:", Rate::overall(100_000, Duration::from_secs(60)))?.with_name("tokens");
-    /// let rules = client.rules([Rule::new(tokens, by(Everyone), |_, _| ()).cost(|_| 1_000)])?;
+    /// let rules = client.rules([Rule::new(tokens).cost(1_000)])?;
     /// let layer = RateLimitLayer::by_rules(Arc::new(rules)).settle(|response, rule| match rule {
     ///     "tokens" => response.headers.get("x-tokens")?.to_str().ok()?.parse().ok(),
     ///     _ => None,

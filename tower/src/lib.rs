@@ -2,6 +2,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod charged;
 mod decide;
 pub mod fields;

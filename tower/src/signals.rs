@@ -62,16 +62,15 @@ pub fn end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
 /// Unix only.
 ///
 /// ```no_run
-/// use redisson_rate_limiter::{RulesFile, RedissonClient};
-/// use redisson_rate_limiter_tower::key::{Header, by};
+/// use redisson_rate_limiter::{RedissonClient, RulesConfig};
 /// use redisson_rate_limiter_tower::{RateLimitLayer, signals};
 /// use std::sync::Arc;
 ///
 /// # async fn start(client: RedissonClient) -> Result<(), Box<dyn std::error::Error>> {
-/// let file = RulesFile::new("rules.toml").key("user", by(Header::new("x-user")));
-/// let rules = Arc::new(client.rules_from(&file)?);
+/// let rules = Arc::new(client.rules_from(&RulesConfig::from_file("rules.toml")?)?);
 /// let layer = RateLimitLayer::by_rules(Arc::clone(&rules));
-/// signals::on_hangup(move || match rules.replace_from(&file) {
+/// let read_again = move || rules.replace_from(&RulesConfig::from_file("rules.toml")?);
+/// signals::on_hangup(move || match read_again() {
 ///     Ok(change) => println!("read the rules again: {change}"),
 ///     Err(error) => println!("kept the rules: {error}"),
 /// })?;

@@ -15,7 +15,7 @@ use http::{HeaderValue, Request, Response};
 use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, Rule, TokenBucket};
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::fields::Fields;
-use redisson_rate_limiter_tower::key::{Header, by};
+use redisson_rate_limiter_tower::key::Header;
 use tower::{Layer, Service, service_fn};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -143,10 +143,12 @@ fn of_rules(rules: &[&'static str], user: &'static str) -> u32 {
     let rules = rules.iter().map(|&name| {
         let limiter = client.policy_limiter(TokenBucket::per_second(1_000_000));
         let limiter = limiter.unwrap().with_prefix(name).with_name(name);
-        Rule::new(limiter, by(Header::new("x-user")), |_, _| ())
+        Rule::new(limiter).by(["user"])
     });
     let rules = client.rules(rules.collect::<Vec<_>>()).unwrap();
-    let layer = RateLimitLayer::by_rules(Arc::new(rules)).fields(Fields::None);
+    let layer = RateLimitLayer::by_rules(Arc::new(rules))
+        .attribute("user", Header::new("x-user"))
+        .fields(Fields::None);
     let alone = allocations(service_fn(handle), user);
     allocations(layer.layer(service_fn(handle)), user) - alone
 }

@@ -106,8 +106,8 @@ impl Drop for Serving {
 fn rules_file(rules: u32) -> String {
     let rule = |it| {
         format!(
-            "[[rules]]\nname = \"rule{it}\"\nkey = \"bench: key{it}\"\n\
-             policy = {{ algorithm = \"fixed_window\", limit = {LIMIT}, window_ms = 60000 }}\n"
+            "[[rules]]\nname = \"rule{it}\"\nwhen = {{ domain = \"bench\" }}\nby = [\"key{it}\"]\n\
+             limit = {{ algorithm = \"fixed_window\", rate = \"{LIMIT}/1m\" }}\n"
         )
     };
     (0..rules).map(rule).collect()

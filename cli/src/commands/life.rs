@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use redisson_rate_limiter::RateLimiter;
+use redisson_rate_limiter::{AnyPolicy, RateLimiter};
 use serde_json::json;
 
 use super::doctor::mend::{Which, remove};
@@ -13,8 +13,6 @@ use crate::failure::Failure;
 use crate::inspect::sample::sample;
 use crate::inspect::scan::clients_of;
 use crate::inspect::tally::{Place, read_tally};
-use crate::limiter::Limiter;
-use crate::policy::PolicyArguments;
 use crate::rate;
 use crate::report::{Report, millis, number_of};
 
@@ -22,19 +20,18 @@ pub(super) async fn delete(
     context: &Context,
     name: &str,
     yes: bool,
-    policy: &PolicyArguments,
+    policy: Option<AnyPolicy>,
 ) -> Result<Report, Failure> {
-    let limiter = Limiter::new(context, name, policy, None).await?;
-    let name = context.store.full_name(name);
-    let (limiter, key) = match limiter {
-        Limiter::Rate(limiter, _) => return delete_rate(context, &limiter, yes, "delete").await,
-        Limiter::Policy(limiter, key) => (limiter, key),
+    let Some(policy) = policy else {
+        return delete_rate(context, &context.rate_limiter(name), yes, "delete").await;
     };
-    refuse_uncounted(context, &key, limiter.policy().algorithm()).await?;
+    let limiter = context.client.policy_limiter(policy)?;
+    let name = context.store.full_name(name);
+    refuse_uncounted(context, &name, limiter.policy().algorithm()).await?;
     if !yes && !is_confirmed("delete", &format!("Delete {}?", name.escape_debug()))? {
         return Ok(Report::either(false, "kept", json!({ "deleted": false })));
     }
-    let is_deleted = limiter.reset(&key).await?;
+    let is_deleted = limiter.reset(&name).await?;
     let json = json!({ "deleted": is_deleted });
     Ok(match is_deleted {
         true => Report::new("deleted", json),

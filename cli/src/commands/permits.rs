@@ -112,6 +112,6 @@ async fn is_per_client(context: &Context, limiter: &RateLimiter) -> bool {
 }
 
 async fn limiter(context: &Context, arguments: &PermitArguments) -> Result<Limiter, Failure> {
-    let set_up = Some(&arguments.set_up);
+    let set_up = &arguments.set_up;
     Limiter::new(context, &arguments.name, &arguments.policy, set_up).await
 }

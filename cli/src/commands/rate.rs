@@ -42,7 +42,7 @@ pub(super) async fn set_if_missing(
 ) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(&arguments.name);
     context.refuse_other(limiter.name()).await?;
-    let rate = rate_of(arguments.rate, &arguments.kind);
+    let rate = rate_of(&arguments.rate, &arguments.kind);
     match limiter.try_set_rate(rate).await? {
         true => Ok(created(&limiter, rate)),
         false => Ok(has_a_rate(&limiter)),
@@ -61,7 +61,7 @@ pub(super) async fn set(
     context.refuse_other(limiter.name()).await?;
     let before = context.settings(limiter.name()).await?;
     if !before.are_a_limiters() {
-        let rate = rate_of(arguments.rate, &arguments.kind);
+        let rate = rate_of(&arguments.rate, &arguments.kind);
         return match limiter.try_set_rate(rate).await? {
             true => Ok(created(&limiter, rate)),
             false => Ok(has_a_rate(&limiter)), // since a moment
@@ -162,7 +162,7 @@ impl Change {
             per_client: arguments.kind.per_client || before.is_per_client() && !change.overall,
             keep_alive: arguments.kind.keep_alive.or(kept),
         };
-        let rate = rate_of(arguments.rate, &kind);
+        let rate = rate_of(&arguments.rate, &kind);
         if arguments.kind.keep_alive.is_none() && kept.is_some_and(|it| it < rate.interval()) {
             let settings = before.in_words();
             let message = format!(

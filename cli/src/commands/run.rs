@@ -48,7 +48,7 @@ const CANNOT_EXECUTE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
 pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<Report, Failure> {
-    let set_up = Some(&arguments.set_up);
+    let set_up = &arguments.set_up;
     let limiter = Limiter::new(context, &arguments.name, &arguments.policy, set_up).await?;
     let waiting = limiter.acquire(arguments.permits, arguments.timeout);
     if !context.unless_interrupted(waiting).await? {

@@ -50,7 +50,7 @@ enum Stopped {
 }
 
 pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<Report, Failure> {
-    let set_up = Some(&arguments.set_up);
+    let set_up = &arguments.set_up;
     let limiter = Limiter::new(context, &arguments.name, &arguments.policy, set_up).await?;
     let mut progress = Progress {
         is_shown: io::stderr().is_terminal(),

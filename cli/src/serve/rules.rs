@@ -1,20 +1,19 @@
 //! The rules of the file: read at the start and again while requests come in.
 
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
-use redisson_rate_limiter::{RedissonClient, Rule, RuleConfig, Rules, RulesChange, RulesConfig};
-use serde_json::json;
-
-use super::part::Part;
-use super::pattern::Pattern;
+use redisson_rate_limiter::{
+    Attributes, Error, RedissonClient, Rule, RuleConfig, RuleLimit, Rules, RulesChange, RulesConfig,
+};
 
 /// The rules in force, and what came of reading their file last.
 pub(super) struct RulesFile {
-    pub(super) rules: Rules<Part, ()>,
+    pub(super) rules: Rules,
     path: PathBuf,
     shown: RwLock<Arc<Shown>>,
     /// Held while the file is read, so that the rules in force are those that were read last.
@@ -48,7 +47,7 @@ pub(super) struct Refused {
 #[derive(Debug, Clone)]
 pub(super) struct ShownRule {
     pub(super) config: RuleConfig,
-    pub(super) pattern: Arc<Pattern>,
+    rule: Rule,
 }
 
 /// What differs when a file has changed: also one that was replaced by another of the same length
@@ -63,19 +62,19 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-struct Read {
-    rules: Vec<Rule<Part, ()>>,
-    shown: Shown,
-}
-
 impl RulesFile {
     pub(super) fn open(client: &RedissonClient, path: PathBuf) -> Result<Self, String> {
         let stamp = stamp(&path);
-        let read = read(client, &path)?;
+        let read = || {
+            let config = RulesConfig::from_file(&path)?;
+            let rules = client.rules_from(&config)?;
+            Ok((Shown::new(config, &rules), rules))
+        };
+        let (shown, rules) = read().map_err(|it: Error| it.to_string())?;
         Ok(Self {
-            rules: client.rules(read.rules).map_err(|it| it.to_string())?,
+            rules,
             path,
-            shown: RwLock::new(Arc::new(read.shown)),
+            shown: RwLock::new(Arc::new(shown)),
             seen: Mutex::new(Seen {
                 when_read: stamp,
                 last: stamp,
@@ -88,14 +87,14 @@ impl RulesFile {
     }
 
     /// Reads the file again, and returns what has changed. If it is refused, the old rules stay.
-    pub(super) fn reload(&self, client: &RedissonClient) -> Result<RulesChange, String> {
+    pub(super) fn reload(&self) -> Result<RulesChange, String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.when_read = stamp(&self.path);
-        let read = read(client, &self.path).and_then(|read| {
-            let replaced = self.rules.replace(read.rules);
-            let change = replaced.map_err(|error| error.to_string())?;
-            Ok((change, read.shown))
+        let read = RulesConfig::from_file(&self.path).and_then(|config| {
+            let change = self.rules.replace_from(&config)?;
+            Ok((change, Shown::new(config, &self.rules)))
         });
+        let read = read.map_err(|error| error.to_string());
         let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
         match read {
             Ok((change, read)) => {
@@ -130,23 +129,59 @@ impl RulesFile {
 }
 
 impl Shown {
+    /// A configuration, and the rules that were made of it.
+    fn new(config: RulesConfig, rules: &Rules) -> Self {
+        let rules = rules.in_force();
+        let each = config.rules.into_iter().zip(rules.iter().cloned());
+        Self {
+            is_shadow: config.shadow,
+            rules: each
+                .map(|(config, rule)| ShownRule { config, rule })
+                .collect(),
+            refused: None,
+        }
+    }
+
     pub(super) fn rule(&self, name: &str) -> Option<&ShownRule> {
         self.rules.iter().find(|it| it.config.name == name)
     }
 }
 
 impl ShownRule {
+    /// Which requests it applies to and what it counts them by, in words.
+    pub(super) fn applies(&self) -> String {
+        let RuleConfig { when, by, .. } = &self.config;
+        let mut text = match by.is_empty() {
+            true => "all requests".to_owned(),
+            false => format!("each {}", by.join(", ")),
+        };
+        for (place, (name, values)) in when.iter().enumerate() {
+            let separator = if place == 0 { " where" } else { " and" };
+            let _ = write!(text, "{separator} {name} = {}", values.join(" | ")); // a String takes everything
+        }
+        text
+    }
+
     /// The algorithm and its numbers, in words.
     pub(super) fn limit(&self) -> String {
-        let policy = json!(self.config.policy);
-        let numbers = policy.as_object().into_iter().flatten();
-        let numbers = numbers.filter(|(name, _)| *name != "algorithm");
-        let words = numbers.map(|(name, value)| format!("{} {value}", name.replace('_', " ")));
-        let algorithm = policy["algorithm"].as_str().unwrap_or_default();
-        { [algorithm.replace('_', " ")].into_iter() }
-            .chain(words)
-            .collect::<Vec<_>>()
-            .join(", ")
+        self.config.limit.to_string()
+    }
+
+    pub(super) fn applies_to(&self, request: &impl Attributes) -> bool {
+        self.rule.applies_to(request)
+    }
+
+    /// Whether it grants all that it applies to.
+    pub(super) fn allows_all(&self) -> bool {
+        self.config.limit == RuleLimit::Allow
+    }
+
+    /// What a request counts by, for people.
+    pub(super) fn label(&self, request: &impl Attributes) -> String {
+        match self.rule.counts_by(request) {
+            label if label.is_empty() => "all requests".to_owned(),
+            label => label,
+        }
     }
 }
 
@@ -160,89 +195,19 @@ fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-fn read(client: &RedissonClient, path: &Path) -> Result<Read, String> {
-    let config = RulesConfig::from_file_with(path, |rule| {
-        let pattern = Pattern::parse(&rule.key).map_err(|error| ("key", error))?;
-        let mut keys = rule.keys.keys();
-        keys.try_for_each(|key| pattern.check_key(key))
-            .map_err(|error| ("keys", error))
-    });
-    let config = config.map_err(|error| error.to_string())?;
-    let mut read = Read {
-        rules: Vec::new(),
-        shown: Shown {
-            is_shadow: config.shadow,
-            ..Shown::default()
-        },
-    };
-    for rule in config.rules {
-        let pattern = Pattern::parse(&rule.key)
-            .map_err(|error| format!("`key` of `{}`: {error}", rule.name))?;
-        let pattern = Arc::new(pattern);
-        let made = made(client, &rule, &pattern).map_err(|error| error.to_string())?;
-        // Each by itself, so that the rules and their mode change in one step.
-        let made = match config.shadow {
-            true => made.in_shadow(),
-            false => made,
-        };
-        read.rules.push(made);
-        read.shown.rules.push(ShownRule {
-            config: rule,
-            pattern,
-        });
-    }
-    refuse_too_many(&read.shown.rules)?;
-    Ok(read)
-}
-
-/// How many rules decide a request together.
-const MOST_RULES: usize = 32;
-
-/// Refuses rules of which more apply to each request of one of them than can decide it.
-fn refuse_too_many(rules: &[ShownRule]) -> Result<(), String> {
-    for rule in rules {
-        let wider = rules.iter();
-        let wider = wider.filter(|it| it.pattern.applies_wherever(&rule.pattern));
-        if wider.count() > MOST_RULES {
-            return Err(format!(
-                "`key` of `{}`: more than {MOST_RULES} rules apply wherever this one does, and no more decide a request",
-                rule.config.name
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn made(
-    client: &RedissonClient,
-    config: &RuleConfig,
-    pattern: &Arc<Pattern>,
-) -> redisson_rate_limiter::Result<Rule<Part, ()>> {
-    let first = Arc::clone(pattern);
-    let target = move |part: &Part| first.applies_to(part).then(|| first.value(part, 0))?;
-    let mut rule = client
-        .rule(config, target, |_, _| ())?
-        .cost(|part| part.chargeable().unwrap_or(u32::MAX))
-        .longest_turn(|part| part.longest_turn);
-    for place in 1..pattern.values() {
-        let pattern = Arc::clone(pattern);
-        rule = rule.and_by(move |part| pattern.value(part, place));
-    }
-    Ok(rule)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RULE: &str = "[[rules]]\nname = \"one\"\nkey = \"user\"\n\
-                        policy = { algorithm = \"fixed_window\", limit = 1, window_ms = 1000 }\n";
+    const RULE: &str = "[[rules]]\nname = \"one\"\nby = [\"user\"]\n\
+                        limit = { algorithm = \"fixed_window\", rate = \"1/1s\" }\n";
 
     #[test]
     fn a_file_in_yaml_has_the_same_rules() {
         let folder = tempfile::tempdir().unwrap();
         let client = RedissonClient::in_memory();
-        let rule = "rules:\n- name: one\n  key: user\n  policy: { algorithm: fixed_window, limit: 1, window_ms: 1000 }\n";
+        let rule =
+            "rules:\n- name: one\n  by: [user]\n  limit: { algorithm: fixed_window, rate: 1/1s }\n";
         let opened = |name: &str, text: &str| {
             let path = folder.path().join(name);
             fs::write(&path, text).unwrap();
@@ -252,9 +217,9 @@ mod tests {
         for name in ["rules.yaml", "rules.yml"] {
             assert_eq!(opened(name, rule).unwrap(), in_toml);
         }
-        let refused = opened("rules.yaml", &rule.replace("limit", "limmit")).unwrap_err();
+        let refused = opened("rules.yaml", &rule.replace("rate", "rat")).unwrap_err();
         assert!(
-            refused.contains("line 4: unknown field `limmit`"),
+            refused.contains("line 4: `limit` of `one`: unknown field `rat`"),
             "{refused}"
         );
     }
@@ -263,55 +228,43 @@ mod tests {
     fn a_file_that_is_replaced_by_one_of_equal_length_and_time_has_changed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rules.toml");
-        let write = |path: &Path, limit: &str| {
-            fs::write(path, RULE.replace("limit = 1", limit)).unwrap();
+        let write = |path: &Path, rate: &str| {
+            fs::write(path, RULE.replace("1/1s", rate)).unwrap();
             let file = fs::File::options().write(true).open(path).unwrap();
             file.set_modified(std::time::SystemTime::UNIX_EPOCH)
                 .unwrap();
         };
-        write(&path, "limit = 1");
+        write(&path, "1/1s");
         let client = RedissonClient::in_memory();
         let file = RulesFile::open(&client, path.clone()).unwrap();
         assert!(!file.has_changed() && !file.has_changed());
         let other = folder.path().join("other");
-        write(&other, "limit = 2");
+        write(&other, "2/1s");
         fs::rename(&other, &path).unwrap();
         assert!(!file.has_changed() && file.has_changed());
-        file.reload(&client).unwrap();
+        file.reload().unwrap();
         // The same file, with a time as before.
         let before = stamp(&path).unwrap();
         while stamp(&path).unwrap().changed == before.changed {
-            write(&path, "limit = 3");
+            write(&path, "3/1s");
         }
         assert_eq!(stamp(&path).unwrap().modified, before.modified);
         assert!(!file.has_changed() && file.has_changed());
     }
 
     #[test]
-    fn rules_that_no_request_could_be_decided_by_are_refused() {
+    fn what_a_rule_applies_to_is_told_in_words() {
+        let text = "[[rules]]\nname = \"a\"\nlimit = \"allow\"\n[[rules]]\nname = \"b\"\nlimit = \"block\"\n\
+                    by = [\"user\", \"address/56\"]\nwhen = { method = \"GET\", path = [\"/a*\", \"/b\"] }\n";
         let folder = tempfile::tempdir().unwrap();
-        let client = RedissonClient::in_memory();
-        let opened = |rules: &[(usize, &str)]| {
-            let path = folder.path().join("rules.toml");
-            let rules = rules.iter().flat_map(|(count, key)| {
-                let key = format!("\"{key}\"");
-                (0..*count).map(move |place| {
-                    let name = format!("\"{} {place}\"", key.trim_matches('"'));
-                    RULE.replace("\"one\"", &name).replace("\"user\"", &key)
-                })
-            });
-            fs::write(&path, rules.collect::<String>()).unwrap();
-            RulesFile::open(&client, path).map(|_| ())
-        };
-        opened(&[(10, "*"), (10, "user"), (12, "edge: user, path=/a*")]).unwrap();
-        opened(&[(32, "user=a"), (32, "user=b")]).unwrap();
-        let refused = opened(&[(10, "*"), (11, "user"), (12, "edge: user, path=/a*")]);
-        assert_eq!(
-            refused.unwrap_err(),
-            "`key` of `edge: user, path=/a* 0`: more than 32 rules apply wherever this one does, and no more decide a \
-             request"
-        );
-        assert!(opened(&[(33, "*")]).is_err());
+        let path = folder.path().join("rules.toml");
+        fs::write(&path, text).unwrap();
+        let shown = RulesFile::open(&RedissonClient::in_memory(), path)
+            .unwrap()
+            .shown();
+        let told: Vec<_> = shown.rules.iter().map(ShownRule::applies).collect();
+        let expected = "each user, address/56 where method = GET and path = /a* | /b";
+        assert_eq!(told, ["all requests", expected]);
     }
 
     #[test]
@@ -327,12 +280,12 @@ mod tests {
             assert!(!file.has_changed());
         }
         assert!(file.has_changed());
-        assert!(file.reload(&client).is_err());
+        assert!(file.reload().is_err());
         assert!(!file.has_changed());
         fs::remove_file(&path).unwrap();
         assert!(!file.has_changed());
         assert!(file.has_changed());
-        assert!(file.reload(&client).is_err());
+        assert!(file.reload().is_err());
         assert_eq!(file.shown().rules.len(), 1);
     }
 }

@@ -125,7 +125,7 @@ impl Service {
                 Err(error) => log::warning(format_args!("credentials: kept the old ones: {error}")),
             }
         }
-        let read = self.rules.reload(&self.client);
+        let read = self.rules.reload();
         count_reload(&read);
         match read {
             Ok(change) => {
@@ -146,21 +146,20 @@ impl Service {
     }
 
     /// Decides a request of these parts together, and charges all or none.
-    pub(super) async fn check(&self, parts: &[Part]) -> Result<Verdict<()>> {
+    pub(super) async fn check(&self, parts: &[Part]) -> Result<Verdict> {
         let verdict = self.decide(parts).await;
         self.note(parts, &verdict);
         verdict
     }
 
     /// What `check` would return.
-    pub(super) async fn peek(&self, parts: &[Part]) -> Result<Verdict<()>> {
-        self.refuse_too_much(parts).await?;
+    pub(super) async fn peek(&self, parts: &[Part]) -> Result<Verdict> {
         self.rules.rules.peek_all(parts).await
     }
 
     /// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while
     /// it waits, so that nothing is kept if it is dropped.
-    pub(super) async fn acquire(&self, mut part: Part, wait: Duration) -> Result<Verdict<()>> {
+    pub(super) async fn acquire(&self, mut part: Part, wait: Duration) -> Result<Verdict> {
         let until = Instant::now() + wait;
         let mut closing = self.closing.subscribe();
         let verdict = loop {
@@ -180,7 +179,7 @@ impl Service {
 
     /// When the server ends, the store has its time to answer; a request that still waits for its
     /// turn then has none.
-    async fn decide(&self, parts: &[Part]) -> Result<Verdict<()>> {
+    async fn decide(&self, parts: &[Part]) -> Result<Verdict> {
         let mut closing = self.closing.subscribe();
         let time_left = self
             .response_timeout
@@ -189,10 +188,7 @@ impl Service {
             closed(&mut closing).await;
             sleep(time_left).await;
         };
-        let decided = async {
-            self.refuse_too_much(parts).await?;
-            self.rules.rules.check_all(parts).await
-        };
+        let decided = self.rules.rules.check_all(parts);
         tokio::select! {
             biased;
             decided = decided => decided,
@@ -200,49 +196,37 @@ impl Service {
         }
     }
 
-    /// Refuses a part that has a limit, and costs more than any limiter charges at once. Of one
-    /// without a limit, nothing is charged.
-    async fn refuse_too_much(&self, parts: &[Part]) -> Result<()> {
-        for part in parts.iter().filter(|it| it.chargeable().is_none()) {
-            let one = Part {
-                cost: 1,
-                ..part.clone()
-            };
-            let verdict = self.rules.rules.peek_all(&[one]).await?;
-            if verdict.decision().is_some() {
-                return Err(Error::InvalidArgument {
-                    argument: "cost",
-                    reason: "must be at most 4294967295",
-                });
-            }
-        }
-        Ok(())
-    }
-
     /// Gives permits back to the RRateLimiters whose rules apply, and returns to how many.
     pub(super) async fn release(&self, part: &Part) -> Result<usize> {
         self.rules.rules.release(part).await
     }
 
-    fn note(&self, parts: &[Part], verdict: &Result<Verdict<()>>) {
+    fn note(&self, parts: &[Part], verdict: &Result<Verdict>) {
         let Ok(verdict) = verdict else {
             return;
         };
-        let Some(joint) = verdict.decision() else {
-            for part in parts {
-                counter!(UNMATCHED).increment(1);
-                self.usage.note_unmatched(&part.source());
-            }
-            return;
-        };
         let shown = self.rules.shown();
+        let joint = verdict.decision();
+        if let Verdict::Granted(_) = verdict {
+            for part in parts {
+                if joint.is_none() && !shown.rules.iter().any(|it| it.applies_to(part)) {
+                    counter!(UNMATCHED).increment(1);
+                    self.usage.note_unmatched(&part.source());
+                }
+                let allowing = shown.rules.iter().filter(|it| it.allows_all());
+                for rule in allowing.filter(|it| it.applies_to(part)) {
+                    self.usage.note(&rule.config.name, &rule.label(part), true);
+                }
+            }
+        }
+        let Some(joint) = joint else { return };
         for (place, part) in parts.iter().enumerate() {
             for (name, decision) in joint.of_part(place) {
                 if let Some(rule) = shown.rule(name)
                     && (decision.is_granted() || denies(decision))
                 {
-                    let key = rule.pattern.label(part);
-                    self.usage.note(name, &key, decision.is_granted());
+                    self.usage
+                        .note(name, &rule.label(part), decision.is_granted());
                 }
             }
         }
@@ -324,8 +308,8 @@ fn count_reload<T, E>(read: &std::result::Result<T, E>) {
     counter!(RULES_RELOADS, "result" => result).increment(1);
 }
 
-fn retry_at(verdict: &Result<Verdict<()>>) -> Option<Instant> {
-    let Ok(Verdict::Rejected((), joint)) = verdict else {
+fn retry_at(verdict: &Result<Verdict>) -> Option<Instant> {
+    let Ok(Verdict::Denied(joint)) = verdict else {
         return None;
     };
     let decision = joint.deciding().1;

@@ -24,7 +24,7 @@ pub(super) fn check(path: &Path) -> Result<Report, Failure> {
         number_of(shown.rules.len() as u64, "rule")
     );
     for rule in &shown.rules {
-        line(&mut text, rule, &rule.config.key);
+        line(&mut text, rule, &rule.applies());
     }
     for warning in &warnings {
         let _ = write!(text, "\nwarning: {warning}"); // a String takes everything
@@ -44,17 +44,17 @@ pub(super) async fn decide(path: &Path, request: &str) -> Result<Report, Failure
     let file = RulesFile::open(&client, path.to_owned()).map_err(Failure::usage)?;
     let verdict = file.rules.peek_all(slice::from_ref(&part)).await?;
     let shown = file.shown();
-    let applying = shown.rules.iter().filter(|it| it.pattern.applies_to(&part));
+    let applying = shown.rules.iter().filter(|it| it.applies_to(&part));
     let (mut text, mut rules) = (String::new(), Vec::new());
     for rule in applying {
-        let key = rule.pattern.label(&part);
+        let key = rule.label(&part);
         line(&mut text, rule, &key);
         let is_shadow = rule.config.shadow || shown.is_shadow;
         let name = &rule.config.name;
         rules.push(json!({ "name": name, "key": key, "cost": part.cost, "shadow": is_shadow }));
     }
     let (is_granted, said, by) = match &verdict {
-        Verdict::Rejected((), joint) => {
+        Verdict::Denied(joint) => {
             let name = joint.deciding().0;
             let said = format!("denied by {}", name.escape_debug());
             (false, said, Value::from(name))
@@ -94,15 +94,6 @@ fn warnings(shown: &Shown) -> Vec<String> {
     }
     if shown.is_shadow {
         warnings.push("`shadow` is true for the file: no request is denied".to_owned());
-    }
-    for rule in &shown.rules {
-        if let Some(entry) = rule.pattern.repeated() {
-            let (name, entry) = (rule.config.name.escape_debug(), entry.escape_debug());
-            warnings.push(format!(
-                "`key` of `{name}` has `{entry}` twice: it applies to descriptors of Envoy's \
-                 protocol that have it twice, and to nothing else"
-            ));
-        }
     }
     warnings
 }

@@ -31,9 +31,9 @@ const COMMANDS: [(&str, i32); 17] = [
     ("list orders", 0),
     ("show orders", 0),
     ("watch orders --once", 0),
-    ("try a --policy token-bucket --per-second 1 --capacity 1", 0),
+    ("try a --policy token-bucket --rate 1/s --capacity 1", 0),
     (
-        "delete a --policy token-bucket --per-second 1 --capacity 1 --yes",
+        "delete a --policy token-bucket --rate 1/s --capacity 1 --yes",
         0,
     ),
     ("delete orders --yes", 0),

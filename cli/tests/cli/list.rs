@@ -118,12 +118,12 @@ fn keys_of_other_algorithms_are_told_from_those_of_rate_limiters() {
     let cli = Cli::start();
     cli.run("try rate --rate 5/1h");
     for policy in [
-        "fixed-window --limit 9 --window 1h",
-        "sliding-window-log --limit 9 --window 1h",
-        "token-bucket --per-second 1 --capacity 9",
-        "quota-bucket --quota 9 --period 1h --capacity 9",
-        "leaky-bucket --quantity 1 --period 1h --capacity 9",
-        "sliding-window-counter --limit 9 --window 1h --period 10m",
+        "fixed-window --rate 9/1h",
+        "sliding-window-log --rate 9/1h",
+        "token-bucket --rate 1/s --capacity 9",
+        "quota-bucket --rate 9/1h --capacity 9",
+        "leaky-bucket --rate 1/1h --capacity 9",
+        "sliding-window-counter --rate 9/1h --period 10m",
     ] {
         let key = policy.split(' ').next().unwrap();
         assert_eq!(cli.run(&format!("try {key} 2 --policy {policy}")).code, 0);

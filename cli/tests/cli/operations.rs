@@ -298,13 +298,13 @@ fn an_acquire_waits_until_permits_are_there_or_its_time_is_up() {
 fn each_policy_decides_and_is_reset_by_its_key() {
     let cli = Cli::start();
     for policy in [
-        "fixed-window --limit 2 --window 1h",
-        "sliding-window-log --limit 2 --window 1h",
-        "sliding-window-counter --limit 2 --window 1h --period 30m",
-        "token-bucket --per-second 1 --capacity 2",
-        "quota-bucket --quota 2 --period 1h --capacity 2",
-        "leaky-bucket --quantity 1 --period 1h --capacity 1",
-        "penalty-token-bucket --quantity 1 --period 1h --capacity 2",
+        "fixed-window --rate 2/1h",
+        "sliding-window-log --rate 2/1h",
+        "sliding-window-counter --rate 2/1h --period 30m",
+        "token-bucket --rate 1/s --capacity 2",
+        "quota-bucket --rate 2/1h --capacity 2",
+        "leaky-bucket --rate 1/1h --capacity 1",
+        "penalty-token-bucket --rate 1/1h --capacity 2",
     ] {
         let key = policy.split(' ').next().unwrap();
         let arguments = format!("{key} 2 --prefix a: --policy {policy}");
@@ -323,10 +323,10 @@ fn each_policy_decides_and_is_reset_by_its_key() {
 #[test]
 fn a_policys_acquire_comes_back_when_the_policy_says() {
     let cli = Cli::start();
-    let acquire = "acquire a --policy fixed-window --limit 1 --window 300ms";
+    let acquire = "acquire a --policy fixed-window --rate 1/300ms";
     assert_eq!(cli.run(acquire).code, 0);
     assert_eq!(cli.run(acquire).code, 0);
-    let hour = "acquire b --policy fixed-window --limit 1 --window 1h --timeout 1s";
+    let hour = "acquire b --policy fixed-window --rate 1/1h --timeout 1s";
     assert_eq!(cli.run(hour).code, 0);
     assert_eq!(cli.run(hour).code, 1);
 }
@@ -334,7 +334,7 @@ fn a_policys_acquire_comes_back_when_the_policy_says() {
 #[test]
 fn an_acquire_takes_no_turn_that_comes_after_its_time() {
     let cli = Cli::start();
-    let bucket = "a --policy leaky-bucket --quantity 1 --period 1h --capacity 3";
+    let bucket = "a --policy leaky-bucket --rate 1/1h --capacity 3";
     assert_eq!(cli.run(&format!("acquire {bucket} --timeout 1s")).code, 0);
     let before = cli.json(&format!("peek {bucket}"));
     assert_eq!(cli.run(&format!("acquire {bucket} --timeout 1s")).code, 1);
@@ -346,8 +346,8 @@ fn an_acquire_takes_no_turn_that_comes_after_its_time() {
 fn an_acquire_with_a_timeout_makes_one_call_unless_there_are_turns() {
     let cli = Cli::start();
     for (policy, calls) in [
-        ("token-bucket --per-second 1 --capacity 9", 1),
-        ("leaky-bucket --quantity 1 --period 1ms --capacity 9", 2),
+        ("token-bucket --rate 1/s --capacity 9", 1),
+        ("leaky-bucket --rate 1/1ms --capacity 9", 2),
     ] {
         let acquire = format!("acquire {calls} --timeout 1h --policy {policy}");
         assert_eq!(cli.run(&acquire).code, 0); // the server knows the scripts from now on

@@ -12,11 +12,14 @@ fn a_mistake_of_the_command_line_ends_with_2_and_names_the_argument() {
         ("set orders 0/s", "permits"),
         ("try orders 0", "permits"),
         ("try orders", "orders"),
-        ("try orders --limit 5", "--policy"),
-        ("try a --policy fixed-window --limit 5", "window"),
-        ("try a --policy fixed-window --limit 0 --window 1s", "limit"),
+        ("try orders --capacity 5", "--policy"),
+        ("delete orders --rate 5/s", "--policy"),
+        ("try a --policy fixed-window", "rate"),
+        ("try a --policy fixed-window --rate 0/1s", "rate"),
+        ("try a --policy gcra --rate 1/month", "rate"),
+        ("try a --policy gcra --rate 1/s --per-client", "--policy"),
         (
-            "try a --policy fixed-window --limit 5 --window 1s --capacity 3",
+            "try a --policy fixed-window --rate 5/1s --capacity 3",
             "capacity",
         ),
         ("try a --policy no-such", "no-such"),
@@ -144,10 +147,10 @@ fn a_policy_deletes_no_key_that_it_does_not_count_in() {
     cli.run("set orders 5/s");
     for name in ["letter", "number", "basket", "ranks", "orders"] {
         for policy in [
-            "fixed-window --limit 9 --window 1h",
-            "sliding-window-log --limit 9 --window 1h",
-            "token-bucket --per-second 1 --capacity 9",
-            "leaky-bucket --quantity 1 --period 1h --capacity 9",
+            "fixed-window --rate 9/1h",
+            "sliding-window-log --rate 9/1h",
+            "token-bucket --rate 1/s --capacity 9",
+            "leaky-bucket --rate 1/1h --capacity 9",
         ] {
             let ran = cli.run(&format!("delete {name} --yes --policy {policy}"));
             assert_eq!(ran.code, 3, "{name}: {policy}: {ran:?}");
@@ -158,13 +161,13 @@ fn a_policy_deletes_no_key_that_it_does_not_count_in() {
         assert_eq!(cli.redis(&["EXISTS", name]), redis::Value::Int(1));
     }
     for policy in [
-        "fixed-window --limit 9 --window 1h",
-        "sliding-window-log --limit 9 --window 1h",
-        "sliding-window-counter --limit 9 --window 1h --period 10m",
-        "token-bucket --per-second 1 --capacity 9",
-        "penalty-token-bucket --quantity 1 --period 1h --capacity 9",
-        "quota-bucket --quota 9 --period 1h --capacity 9",
-        "leaky-bucket --quantity 1 --period 1h --capacity 9",
+        "fixed-window --rate 9/1h",
+        "sliding-window-log --rate 9/1h",
+        "sliding-window-counter --rate 9/1h --period 10m",
+        "token-bucket --rate 1/s --capacity 9",
+        "penalty-token-bucket --rate 1/1h --capacity 9",
+        "quota-bucket --rate 9/1h --capacity 9",
+        "leaky-bucket --rate 1/1h --capacity 9",
     ] {
         for (command, code) in [("try", 0), ("delete --yes", 0), ("delete --yes", 2)] {
             let ran = cli.run(&format!("{command} alice --policy {policy}"));

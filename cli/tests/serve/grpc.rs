@@ -21,20 +21,23 @@ use crate::support::{Serve, ask, envoy};
 const RULES: &str = r#"
 [[rules]]
 name = "addresses"
-key = "edge: remote_address"
-policy = { algorithm = "fixed_window", limit = 3, window_ms = 60000 }
+when = { domain = "edge" }
+by = ["remote_address"]
+limit = { algorithm = "fixed_window", rate = "3/1m" }
 [rules.keys]
 "192.0.2.9" = "block"
 
 [[rules]]
 name = "logins"
-key = "edge: path=/login, remote_address"
-policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+when = { domain = "edge", path = "/login" }
+by = ["remote_address"]
+limit = { algorithm = "fixed_window", rate = "2/1h" }
 
 [[rules]]
 name = "trial"
-key = "edge: tenant"
-policy = { algorithm = "fixed_window", limit = 1, window_ms = 1500 }
+when = { domain = "edge" }
+by = ["tenant"]
+limit = { algorithm = "fixed_window", rate = "1/1500ms" }
 shadow = true
 "#;
 
@@ -127,7 +130,6 @@ async fn what_no_rule_is_for_is_not_limited() {
     for request in [
         envoy("other", &[ADDRESS]),
         envoy("edge", &[&[("path", "/other"), ("remote_address", "::1")]]),
-        envoy("edge", &[&[("remote_address", "::1"), ("path", "/login")]]),
         envoy("edge", &[longer]),
         envoy("edge", &[&[]]),
     ] {
@@ -198,13 +200,15 @@ async fn a_descriptor_that_asks_for_more_than_its_limit_is_the_one_denied() {
 pub const LOGS: &str = r#"
 [[rules]]
 name = "bytes"
-key = "edge: tenant"
-policy = { algorithm = "sliding_window_log", limit = 1000, window_ms = 3600000 }
+when = { domain = "edge" }
+by = ["tenant"]
+limit = { algorithm = "sliding_window_log", rate = "1000/1h" }
 
 [[rules]]
 name = "bytes of users"
-key = "edge: user"
-policy = { algorithm = "sliding_window_log", limit = 800, window_ms = 3600000 }
+when = { domain = "edge" }
+by = ["user"]
+limit = { algorithm = "sliding_window_log", rate = "800/1h" }
 "#;
 
 async fn what_no_call_grants_at_once_is_over_the_limit(serve: Serve) {
@@ -304,8 +308,8 @@ async fn a_rule_for_all_requests_is_charged_beside_a_look() {
         r#"
         [[rules]]
         name = "all"
-        key = "edge: *"
-        policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+        when = { domain = "edge" }
+        limit = { algorithm = "fixed_window", rate = "2/1h" }
         "#,
     );
     let mut request = envoy("edge", &[LOGIN, ADDRESS, &[("user", "alice")]]);
@@ -381,12 +385,14 @@ async fn a_turn_after_the_deadline_of_the_client_is_denied() {
     let rules = r#"
         [[rules]]
         name = "paced"
-        key = "edge: remote_address"
-        policy = { algorithm = "leaky_bucket", quantity = 1, period_ms = 3600000, capacity = 5 }
+        when = { domain = "edge" }
+        by = ["remote_address"]
+        limit = { algorithm = "leaky_bucket", rate = "1/1h", capacity = 5 }
         [[rules]]
         name = "slow"
-        key = "edge: tenant"
-        policy = { algorithm = "leaky_bucket", quantity = 1, period_ms = 5000, capacity = 5 }
+        when = { domain = "edge" }
+        by = ["tenant"]
+        limit = { algorithm = "leaky_bucket", rate = "1/5s", capacity = 5 }
         "#;
     let server = Server::start();
     for serve in [Serve::start(rules), Serve::on(&server, rules, &[])] {
@@ -450,10 +456,7 @@ async fn the_store_that_is_away_is_unavailable_or_left_to_the_failure_policy() {
 #[tokio::test]
 async fn servers_that_share_a_store_grant_the_limit_together_under_load() {
     let server = Server::start();
-    let rules = RULES.replace(
-        "limit = 3, window_ms = 60000",
-        "limit = 50, window_ms = 3600000",
-    );
+    let rules = RULES.replace("rate = \"3/1m\"", "rate = \"50/1h\"");
     let both = [0, 1].map(|_| Serve::on(&server, &rules, &[]));
     let mut asking = JoinSet::new();
     for serve in &both {
@@ -485,10 +488,7 @@ async fn a_store_that_does_not_answer_is_unavailable_until_it_does() {
 #[tokio::test]
 async fn a_store_that_stops_under_load_grants_the_limit_and_no_more() {
     let server = Server::start();
-    let rules = RULES.replace(
-        "limit = 3, window_ms = 60000",
-        "limit = 2000, window_ms = 3600000",
-    );
+    let rules = RULES.replace("rate = \"3/1m\"", "rate = \"2000/1h\"");
     let serve = Serve::on(&server, &rules, &["--response-timeout", "300ms"]);
     let (granted, failed) = (watch::Sender::new(0_u32), watch::Sender::new(0_u32));
     let mut callers = JoinSet::new();

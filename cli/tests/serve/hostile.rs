@@ -27,13 +27,12 @@ use crate::support::{Serve, envoy};
 const RULES: &str = r#"
 [[rules]]
 name = "all"
-key = "*"
-policy = { algorithm = "fixed_window", limit = 1, window_ms = 3600000 }
+limit = { algorithm = "fixed_window", rate = "1/1h" }
 
 [[rules]]
 name = "users"
-key = "user"
-policy = { algorithm = "fixed_window", limit = 1, window_ms = 3600000 }
+by = ["user"]
+limit = { algorithm = "fixed_window", rate = "1/1h" }
 "#;
 
 const USER: &[(&str, &str)] = &[("user", "alice")];
@@ -219,8 +218,8 @@ async fn hits_of_any_number_are_as_any_other_above_the_limit() {
     let largest = r#"
         [[rules]]
         name = "bytes"
-        key = "user"
-        policy = { algorithm = "fixed_window", limit = 4294967295, window_ms = 3600000 }
+        by = ["user"]
+        limit = { algorithm = "fixed_window", rate = "4294967295/1h" }
         [rules.keys]
         monitoring = "allow"
         "#;
@@ -271,16 +270,16 @@ async fn descriptors_of_one_target_are_charged_together() {
     let rules = r#"
         [[rules]]
         name = "users"
-        key = "user"
-        policy = { algorithm = "fixed_window", limit = 3, window_ms = 3600000 }
+        by = ["user"]
+        limit = { algorithm = "fixed_window", rate = "3/1h" }
         [[rules]]
         name = "addresses"
-        key = "remote_address"
-        policy = { algorithm = "fixed_window", limit = 3, window_ms = 3600000 }
+        by = ["remote_address"]
+        limit = { algorithm = "fixed_window", rate = "3/1h" }
         [[rules]]
         name = "paths"
-        key = "path=/login"
-        policy = { algorithm = "fixed_window", limit = 3, window_ms = 3600000 }
+        when = { path = "/login" }
+        limit = { algorithm = "fixed_window", rate = "3/1h" }
         "#;
     let long = "a".repeat(1_000);
     let hash = "41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3";
@@ -312,8 +311,8 @@ async fn addresses_of_one_network_share_a_limit() {
         r#"
         [[rules]]
         name = "addresses"
-        key = "address"
-        policy = { algorithm = "fixed_window", limit = 6, window_ms = 60000 }
+        by = ["address"]
+        limit = { algorithm = "fixed_window", rate = "6/1m" }
         "#,
     );
     let mut granted = 0;

@@ -10,17 +10,17 @@ use crate::support::servers::Server;
 pub const RULES: &str = r#"
 [[rules]]
 name = "per-user"
-key = "user"
-policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+by = ["user"]
+limit = { algorithm = "fixed_window", rate = "2/1h" }
 [rules.keys]
 monitoring = "allow"
 mallory = "block"
 
 [[rules]]
 name = "orders"
-key = "shop: *"
-prefix = "orders:"
-policy = { algorithm = "shared_rate", permits = 3, interval_ms = 3600000 }
+when = { domain = "shop" }
+limiter = "orders:all"
+limit = { rate = "3/1h" }
 "#;
 
 fn alice() -> Value {
@@ -151,12 +151,12 @@ async fn an_acquire_waits_as_long_as_it_may() {
         r#"
         [[rules]]
         name = "short"
-        key = "user"
-        policy = { algorithm = "fixed_window", limit = 1, window_ms = 300 }
+        by = ["user"]
+        limit = { algorithm = "fixed_window", rate = "1/300ms" }
         [[rules]]
         name = "long"
-        key = "tenant"
-        policy = { algorithm = "fixed_window", limit = 1, window_ms = 3600000 }
+        by = ["tenant"]
+        limit = { algorithm = "fixed_window", rate = "1/1h" }
         "#,
     );
     let acquire = |entry: &str| json!({ "entries": { entry: "a" }, "timeout_ms": 60_000 });
@@ -174,12 +174,12 @@ async fn an_acquire_waits_no_longer_than_the_server_allows() {
     let rules = r#"
         [[rules]]
         name = "window"
-        key = "user"
-        policy = { algorithm = "fixed_window", limit = 1, window_ms = 4000 }
+        by = ["user"]
+        limit = { algorithm = "fixed_window", rate = "1/4s" }
         [[rules]]
         name = "bucket"
-        key = "tenant"
-        policy = { algorithm = "leaky_bucket", quantity = 1, period_ms = 4000, capacity = 9 }
+        by = ["tenant"]
+        limit = { algorithm = "leaky_bucket", rate = "1/4s", capacity = 9 }
         "#;
     let serve = Serve::start_with(rules, &["--max-wait", "1s"], |_| {});
     for entry in ["user", "tenant"] {
@@ -198,8 +198,8 @@ async fn a_client_that_goes_away_while_it_waits_takes_nothing() {
         r#"
         [[rules]]
         name = "orders"
-        key = "*"
-        policy = { algorithm = "shared_rate", permits = 1, interval_ms = 1000 }
+        limiter = "orders"
+        limit = { rate = "1/1s" }
         "#,
     );
     let acquire = json!({ "entries": {}, "timeout_ms": 20_000 });
@@ -214,6 +214,40 @@ async fn a_client_that_goes_away_while_it_waits_takes_nothing() {
         let granted = serve.post("/v1/acquire", acquire.clone()).await;
         assert_eq!(granted.status(), StatusCode::OK);
     }
+}
+
+#[tokio::test]
+async fn what_a_rule_allows_is_not_limited_and_is_counted_for_it() {
+    let serve = Serve::start(
+        r#"
+        [[rules]]
+        name = "per-user"
+        by = ["user"]
+        limit = { algorithm = "fixed_window", rate = "1/1h" }
+
+        [[rules]]
+        name = "office"
+        when = { address = ["192.0.2.0/24", "2001:db8::/32"] }
+        instead_of = ["per-user"]
+        limit = "allow"
+        "#,
+    );
+    for address in ["192.0.2.7", "::ffff:192.0.2.8", "2001:DB8::1"] {
+        let entries = json!({ "user": "alice", "address": address });
+        for _ in 0..2 {
+            assert_eq!(serve.check(entries.clone()).await, StatusCode::OK);
+        }
+    }
+    let elsewhere = json!({ "user": "alice", "address": "198.51.100.1" });
+    assert_eq!(serve.check(elsewhere.clone()).await, StatusCode::OK);
+    let denied = serve.check(elsewhere).await;
+    assert_eq!(denied, StatusCode::TOO_MANY_REQUESTS);
+    let rules = serve.status_json().await["rules"].take();
+    assert_eq!(rules[1]["name"], "office");
+    assert_eq!(rules[1]["use"]["total"]["granted"], 6, "{rules}");
+    let metrics = serve.metrics().await;
+    let unmatched = "rate_limiter_unmatched_requests_total 0";
+    assert!(metrics.contains(unmatched), "{metrics}");
 }
 
 #[tokio::test]

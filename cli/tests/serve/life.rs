@@ -24,8 +24,8 @@ fn rules_that_cannot_be_read_are_an_error_of_usage() {
             "line 5: unknown field `limmit`",
         ),
         (
-            Some(RULES.replace("\"user\"", "\"user=\"")),
-            "line 4: `key` of `per-user`: `user=` has no value",
+            Some(RULES.replace("\"user\"", "\"user/129\"")),
+            "line 4: `by` of `per-user`: `user/129`: the bits of a network are 1 to 128",
         ),
         (
             Some(RULES.replace("monitoring =", "sha256-abc =")),
@@ -57,7 +57,7 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         serve.check(json!({ "user": "alice" })).await,
         StatusCode::OK
     );
-    serve.write_rules(&RULES.replace("limit = 2", "limmit = 2"));
+    serve.write_rules(&RULES.replace("limit", "limmit"));
     // It sees by itself that the file has changed.
     let refused = serve.line_with("rules: kept the old ones: ");
     assert!(
@@ -87,7 +87,7 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         "{metrics}"
     );
 
-    serve.write_rules(&RULES.replace("limit = 2", "limit = 1"));
+    serve.write_rules(&RULES.replace("2/1h", "1/1h"));
     assert_eq!(
         serve.line_with("rules: "),
         "rules: read again, 2 of them; changed: `per-user`"
@@ -114,7 +114,7 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
     let total = &serve.status_json().await["rules"][0]["use"]["total"];
     assert_eq!(*total, json!({ "granted": 0, "denied": 0, "failed": 0 }));
 
-    let used_up = RULES.replace("limit = 2", "limit = 1");
+    let used_up = RULES.replace("2/1h", "1/1h");
     serve.write_rules(&format!("shadow = true\n{used_up}"));
     serve.line_with("rules: read again");
     assert_eq!(
@@ -128,7 +128,7 @@ fn changed_rules_are_read_while_the_store_does_not_answer() {
     let server = Server::start();
     let mut serve = Serve::on(&server, RULES, &["--response-timeout", "1h"]);
     server.signal("STOP");
-    serve.write_rules(&RULES.replace("limit = 2", "limit = 1"));
+    serve.write_rules(&RULES.replace("2/1h", "1/1h"));
     // It would be an hour later if it waited for the store.
     assert_eq!(
         serve.line_with("rules: "),
@@ -185,8 +185,7 @@ async fn a_shutdown_ends_those_who_wait_and_loses_no_answer() {
         r#"
         [[rules]]
         name = "slow"
-        key = "*"
-        policy = { algorithm = "fixed_window", limit = 1, window_ms = 5000 }
+        limit = { algorithm = "fixed_window", rate = "1/5s" }
         "#,
     );
     assert_eq!(serve.check(json!({})).await, StatusCode::OK);
@@ -213,8 +212,8 @@ async fn a_shutdown_answers_those_who_wait_for_their_turn() {
     let rules = r#"
         [[rules]]
         name = "paced"
-        key = "user"
-        policy = { algorithm = "leaky_bucket", quantity = 1, period_ms = 25000, capacity = 2 }
+        by = ["user"]
+        limit = { algorithm = "leaky_bucket", rate = "1/25s", capacity = 2 }
         "#;
     let timeouts = ["--client-timeout", "60s", "--max-wait", "60s"];
     let arguments = [&timeouts[..], &["--response-timeout", "300ms"]].concat();

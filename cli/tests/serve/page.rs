@@ -93,11 +93,7 @@ async fn each_rule_shows_its_keys_as_text() {
         assert_eq!(lines(&report.text, &line), 2, "{line}: {}", report.text);
     }
     assert!(!report.elements.contains(&"img".to_owned()));
-    for text in [
-        "✓ ready",
-        "33 % denied",
-        "fixed window, limit 2, window ms 3600000",
-    ] {
+    for text in ["✓ ready", "33 % denied", "fixed window: 2 per 3600s"] {
         assert!(report.text.contains(text), "{text}: {}", report.text);
     }
     // The other rule.
@@ -149,8 +145,8 @@ async fn the_page_shows_names_of_rules_as_text() {
     let rule = |(place, name): (usize, &&str)| {
         let name = json!(name);
         format!(
-            "[[rules]]\nname = {name}\nkey = \"user{place}\"\n\
-             policy = {{ algorithm = \"fixed_window\", limit = 1, window_ms = 60000 }}\n"
+            "[[rules]]\nname = {name}\nby = [\"user{place}\"]\n\
+             limit = {{ algorithm = \"fixed_window\", rate = \"1/1m\" }}\n"
         )
     };
     let rules: String = HOSTILE[..4].iter().enumerate().map(rule).collect();
@@ -170,7 +166,7 @@ async fn the_page_shows_names_of_rules_as_text() {
 
 #[tokio::test]
 async fn everybody_can_use_the_page_on_every_screen() {
-    let shadow = RULES.replace("prefix = ", "shadow = true\nprefix = ");
+    let shadow = RULES.replace("limiter = ", "shadow = true\nlimiter = ");
     let serve = Serve::start(&shadow);
     for _ in 0..5 {
         let request = json!({ "domain": "shop", "entries": {} });

@@ -17,9 +17,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
-use redisson_rate_limiter::{Rate, RedissonClient, RulesFile};
+use redisson_rate_limiter::{Rate, RedissonClient, RulesConfig};
 use redisson_rate_limiter_metrics::Monitoring;
-use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, by};
+use redisson_rate_limiter_tower::key::Header;
 use redisson_rate_limiter_tower::{RateLimitLayer, signals};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -34,14 +34,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .connect_or_memory(env::var("REDIS_URL").ok())
         .await?;
 
-    let file = RulesFile::new(env::args().nth(1).unwrap_or_else(|| RULES.to_owned()))
+    let file = env::args().nth(1).unwrap_or_else(|| RULES.to_owned());
+    let rules = Arc::new(client.rules_from(&RulesConfig::from_file(&file)?)?);
+    let layer = RateLimitLayer::by_rules(Arc::clone(&rules))
         // A header, to try it out. Take the user that your authentication has found.
-        .key("user", by(Header::new("x-user")))
-        .key("address", by(ClientAddress::peer()))
-        .key("all", by(Everyone));
-    let rules = Arc::new(client.rules_from(&file)?);
-    let layer = RateLimitLayer::by_rules(Arc::clone(&rules));
-    signals::on_hangup(move || match rules.replace_from(&file) {
+        .attribute("user", Header::new("x-user"));
+    let read_again = move || rules.replace_from(&RulesConfig::from_file(&file)?);
+    signals::on_hangup(move || match read_again() {
         Ok(change) => println!("read the rules again: {change}"),
         Err(error) => println!("kept the rules: {error}"),
     })?;

@@ -20,16 +20,15 @@ use scrape::Scrape;
 const RULES: &str = r#"
 [[rules]]
 name = "per-user"
-key = "user"
-policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+by = ["user"]
+limit = { algorithm = "fixed_window", rate = "2/1h" }
 [rules.keys]
 monitoring = "allow"
 
 [[rules]]
 name = "orders"
-key = "all"
-prefix = "orders:"
-policy = { algorithm = "shared_rate", permits = 5, interval_ms = 3600000 }
+limiter = "orders:api"
+limit = { rate = "5/1h" }
 "#;
 
 /// The program, and what it prints.
@@ -176,7 +175,7 @@ async fn instances_and_java_services_share_the_limits() {
     assert_eq!(other.status("alice").await, 202);
     assert_eq!(one.status("alice").await, 429);
     let java = RedissonClient::connect(&url).await.unwrap();
-    let orders = java.rate_limiter("orders:everyone");
+    let orders = java.rate_limiter("orders:api");
     assert!(orders.try_acquire(3).await.unwrap());
     assert_eq!(one.status("bob").await, 429);
 }
@@ -186,12 +185,12 @@ async fn users_of_one_address_share_its_limit() {
     let rules = r#"
 [[rules]]
 name = "per-address"
-key = "address"
-policy = { algorithm = "fixed_window", limit = 2, window_ms = 3600000 }
+by = ["address"]
+limit = { algorithm = "fixed_window", rate = "2/1h" }
 [rules.keys]
 "127.0.0.1" = "local"
 [rules.plans]
-local = { algorithm = "fixed_window", limit = 3, window_ms = 3600000 }
+local = { rate = "3/1h" }
 "#;
     let running = Running::by_rules(None, rules);
     for (user, status) in [("alice", 202), ("bob", 202), ("carol", 202), ("dave", 429)] {
@@ -231,13 +230,13 @@ async fn an_idle_worker_takes_nothing_from_the_quota() {
 async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
     let mut running = Running::start(None);
     assert_eq!(running.status("alice").await, 202);
-    let answer = running.reload(&RULES.replace("limit = 2", "limmit = 2"));
+    let answer = running.reload(&RULES.replace("limit = ", "limmit = "));
     assert!(answer.starts_with("kept the rules: "), "{answer}");
     assert!(
         answer.contains("line 5: unknown field `limmit`"),
         "{answer}"
     );
-    let one = RULES.replace("limit = 2", "limit = 1");
+    let one = RULES.replace("2/1h", "1/1h");
     assert_eq!(
         running.reload(&one),
         "read the rules again: changed: `per-user`"

@@ -184,18 +184,14 @@ async fn what_rules_release_without_redis_goes_to_the_share_of_their_limiter() {
         .unwrap()
         .with_options(LimiterOptions::new().failure_policy(one_of(1)));
     let rules = client
-        .rules([Rule::new(
-            keyed.clone(),
-            |key: &&str| Some(key.to_string()),
-            |_, _| (),
-        )])
+        .rules([Rule::new(keyed.clone()).by(["key"])])
         .unwrap();
     remote.go_down();
     for _ in 0..2 {
         assert!(keyed.try_acquire("key", 1).await.unwrap());
     }
     assert!(!keyed.try_acquire("key", 1).await.unwrap());
-    assert_eq!(rules.release(&"key").await.unwrap(), 1);
+    assert_eq!(rules.release(&[("key", "key")]).await.unwrap(), 1);
     assert!(keyed.try_acquire("key", 1).await.unwrap());
     assert!(!keyed.try_acquire("key", 1).await.unwrap());
 }

@@ -19,7 +19,7 @@ use super::in_force::InForce;
 /// let rule = |name: &str, prefix, limit| {
 ///     let limiter = client.policy_limiter(FixedWindow::new(limit, Duration::from_secs(60)))?;
 ///     let limiter = limiter.with_name(name).with_prefix(prefix);
-///     redisson_rate_limiter::Result::Ok(Rule::new(limiter, |user: &String| Some(user.clone()), |_, _| 429))
+///     redisson_rate_limiter::Result::Ok(Rule::new(limiter).by(["user"]))
 /// };
 /// let before = [rule("logins", "logins:", 5)?, rule("orders", "orders:", 9)?, rule("mails", "mails:", 2)?];
 /// let rules = client.rules(before)?;
@@ -41,9 +41,7 @@ pub struct RulesChange {
     pub added: Vec<String>,
     /// The rules that there are no more.
     pub removed: Vec<String>,
-    /// The rules that have other limits, plans, penalties or modes than before, or other targets.
-    /// Of a rule that was not read from a configuration, it is not known whether its functions have
-    /// changed.
+    /// The rules that are not as before, such as with another limit, plan, condition or mode.
     pub changed: Vec<String>,
     /// Those of them whose targets have other names or another algorithm than before, be it of a
     /// plan: what was used before does not count there.
@@ -51,8 +49,8 @@ pub struct RulesChange {
 }
 
 impl RulesChange {
-    pub(super) fn between<R, E>(all_before: &InForce<R, E>, now: &InForce<R, E>) -> Self {
-        let name = |rule: &Rule<R, E>| rule.limited.name.to_string();
+    pub(super) fn between(all_before: &InForce, now: &InForce) -> Self {
+        let name = |rule: &Rule| rule.name.to_string();
         let earlier = all_before.rules.iter();
         let mut earlier: HashMap<_, _> = earlier.map(|it| (name(it), it)).collect();
         let mut change = Self::default();

@@ -1,216 +1,332 @@
-//! Rules as a configuration file has them: with the feature `serde`.
+//! Rules as a configuration has them: with the feature `serde`.
+//!
+//! What a format has parsed, `raw.rs`, is checked here rule by rule. A mistake is told with the
+//! place of the rule and the field, of which `read.rs` finds the line.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, iter};
 
-use serde::Deserialize;
-use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, de};
 
+use super::condition::Condition;
+use super::raw::{RawCost, RawLimit, RawRule, RawRules};
 use super::targets::{Names, Taken};
 use super::{Plan, Rule};
-use crate::decision::Decision;
 use crate::error::{Error, Result};
+use crate::fields::read_time;
 use crate::limiters::joint::first_too_many;
-use crate::limiters::{PolicyLimiter, Registry};
+use crate::limiters::{Chargeable, PolicyLimiter, Registry};
 use crate::policies::AnyPolicy;
-use crate::policies::algorithm::{INTERNAL, Sealed};
+use crate::policies::algorithm::{AnyModel, INTERNAL, Sealed};
 use crate::rate::whole_millis;
 
-/// Rules as a configuration file has them: with the feature `serde`, by which any format can be
-/// read. `RulesFile`, with the feature `rules-file`, reads TOML and YAML. What a rule counts for is
-/// a name, which the application gives a meaning;
-/// [`RedissonClient::rule`](crate::RedissonClient::rule) makes the rule.
+/// Rules as a configuration has them: with the feature `serde`, by which any format can be read,
+/// and from TOML and YAML with the features `toml` and `yaml`, whose errors name the line.
+/// [`RedissonClient::rules_from`](crate::RedissonClient::rules_from) makes [`Rules`](super::Rules)
+/// of it.
 ///
-/// ```toml
-/// shadow = false                  # all rules: decided and counted, but not enforced
-///
+/// ```
+/// # #[cfg(feature = "toml")] {
+/// # let text = r##"
 /// [[rules]]
 /// name = "per-user"
-/// key = "user"                    # what the application calls so
-/// policy = { algorithm = "token_bucket", per_second = 10, capacity = 100 }
-/// penalty_ms = 60000              # a denied request locks its key out
-/// shadow = true                   # this rule
+/// by = ["user"]                                 # each user; several names: each combination; none: all together
+/// limit = { algorithm = "token_bucket", rate = "10/s", capacity = 100 }
 /// [rules.plans]
-/// paid = { algorithm = "token_bucket", per_second = 100 }
-/// [rules.keys]                    # plans of keys; there are also those of RulesFile::plan_of
+/// paid = { rate = "100/s", capacity = 1000 }    # another limit; "allow" and "block" are plans too
+/// [rules.keys]                                  # plans of keys; another request's is in its attribute `plan`
 /// acme = "paid"
-/// monitoring = "allow"            # the rule does not apply
-/// mallory = "block"               # the rule denies
+/// mallory = "block"
 ///
 /// [[rules]]
-/// name = "partner"
-/// key = "partner"
-/// prefix = "orders:"              # where Java services find the RRateLimiters
-/// policy = { algorithm = "shared_rate", permits = 5, interval_ms = 1000 }
+/// name = "logins"
+/// when = { method = "POST", path = "/login*" }  # all must match: a text, a list of texts, `*` at the end
+/// by = ["address/64"]                           # a network of an IPv6 address; IPv4 whole
+/// limit = { algorithm = "fixed_window", rate = "5/1m" }
+/// penalty = "10m"                               # a denied request locks its key out
+/// shadow = true                                 # decided and counted, but not enforced
+///
+/// [[rules]]
+/// name = "orders"
+/// when = { route = "/orders" }
+/// limiter = "orders:api"                        # Java: redisson.getRateLimiter("orders:api")
+/// limit = { rate = "100/s" }                    # created where missing, never overwritten
+/// cost = "items"                                # the attribute with the cost, otherwise `cost`; or a number
+///
+/// [[rules]]
+/// name = "office"
+/// when = { address = ["192.0.2.0/24"] }
+/// instead_of = ["logins"]                       # where this one applies, that one does not
+/// limit = "allow"                               # or "block"
+/// # "##;
+/// # redisson_rate_limiter::RulesConfig::from_toml(text).unwrap(); }
 /// ```
 ///
-/// An unknown field, a number that its policy refuses, a plan that is missing, a name that two
-/// rules have a prefix by which two rules may have the same keys, and more rules with one `key`
-/// than decide a request together (32) are errors when the file is read, which name the field and,
-/// by the format's parser, the line.
+/// [`Rule`] says what each part means; a `limit` has the fields of an [`AnyPolicy`]. `shadow = true`
+/// before the rules is for all of them. An unknown field, a value that can never be, rules whose
+/// keys could meet, more rules than can decide a request together (32), and a fixed cost above the
+/// limit are errors, which name the rule and the field.
 ///
-/// The limiters of a rule have the name of the rule, and the prefix `algorithm:name:`, such as
-/// `token_bucket:per-user:`. With a `prefix`, a `shared_rate` has that one, which Java services
-/// know, and policies have `algorithm:prefix`. So no two algorithms have the same keys, whatever
-/// was in the file before. A rule keeps what was used while its name or prefix, its algorithm and
-/// its `key` stay; otherwise it starts anew, and [`Rules::replace`](super::Rules::replace) says so.
+/// The limiters of a rule have its name, and the prefix `ALGORITHM:NAME:`, such as
+/// `token_bucket:per-user:`. With a `limiter` they are RRateLimiters: the one of this name, or with
+/// `by` the one of each key, `NAME:KEY`. So no two algorithms have the same keys, whatever was in
+/// the configuration before. A rule keeps what was used while its name, its algorithm and its `by`
+/// stay; otherwise it starts anew, and [`Rules::replace_from`](super::Rules::replace_from) says so.
 ///
 /// ```
-/// use redisson_rate_limiter::{RedissonClient, Rule, RulesConfig, Verdict};
+/// use redisson_rate_limiter::{RedissonClient, RulesConfig, Verdict};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let file = r#"{
+/// let config: RulesConfig = serde_json::from_str(r#"{
 ///     "rules": [{
 ///         "name": "per-user",
-///         "key": "user",
-///         "policy": { "algorithm": "fixed_window", "limit": 1, "window_ms": 60000 },
+///         "by": ["user"],
+///         "limit": { "algorithm": "fixed_window", "rate": "1/1m" },
 ///         "keys": { "monitoring": "allow" }
 ///     }]
-/// }"#;
-/// let config: RulesConfig = serde_json::from_str(file)?;
-/// let client = RedissonClient::in_memory();
-/// let rules = config.rules.iter().map(|rule| {
-///     let user = |user: &&str| Some(user.to_string()); // chosen by `rule.key`
-///     client.rule(rule, user, |_, _| 429)
-/// });
-/// let rules = client.rules(rules.collect::<Result<Vec<_>, _>>()?)?;
-/// rules.set_shadow(config.shadow);
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected(429, _)));
-/// assert_eq!(rules.check(&"monitoring").await?.decision(), None);
+/// }"#)?;
+/// let rules = RedissonClient::in_memory().rules_from(&config)?;
+/// let request = |user| [("user", user)];
+/// assert!(matches!(rules.check(&request("alice")).await?, Verdict::Granted(_)));
+/// assert!(matches!(rules.check(&request("alice")).await?, Verdict::Denied(_)));
+/// assert_eq!(rules.check(&request("monitoring")).await?.decision(), None);
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RulesConfig {
-    /// Whether all rules are in shadow mode: for [`Rules::set_shadow`](super::Rules::set_shadow).
-    #[serde(default)]
+    /// Whether all rules are in shadow mode.
     pub shadow: bool,
-    /// The rules, whose names and keys differ.
-    #[serde(deserialize_with = "with_names_and_keys_that_differ")]
+    /// The rules, whose names differ.
     pub rules: Vec<RuleConfig>,
 }
 
-/// A rule as a configuration file has it: see [`RulesConfig`].
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Fields")]
+/// A rule as a configuration has it: see [`RulesConfig`].
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuleConfig {
     /// The name of the rule and of its limiters.
     pub name: String,
-    /// What a request counts for, by a name that the application knows.
-    pub key: String,
-    /// The policy of the rule's own limiter.
-    pub policy: AnyPolicy,
-    /// What the limiter's keys begin with instead of the rule's name; of a `shared_rate` without
-    /// the algorithm before it.
-    pub prefix: Option<String>,
+    /// The attributes that a request must have, and their values: see [`Rule::when`].
+    pub when: BTreeMap<String, Vec<String>>,
+    /// The attributes that it counts by: see [`Rule::by`].
+    pub by: Vec<String>,
+    /// The rule's own limit.
+    pub limit: RuleLimit,
+    /// The limits of its plans, by their names. Each rule also has the plans `allow` and `block`.
+    pub plans: BTreeMap<String, RuleLimit>,
+    /// The plans of keys.
+    pub keys: BTreeMap<String, String>,
+    /// The name of the RRateLimiter, or with `by` of those of all keys, before `:` and the key.
+    pub limiter: Option<String>,
+    /// What a request costs; by its attribute `cost` without.
+    pub cost: Option<RuleCost>,
     /// How long a denied request locks its key out, at least 1 ms.
     pub penalty: Option<Duration>,
     /// Whether the rule is in shadow mode.
     pub shadow: bool,
-    /// The policies of the rule's plans, by their names. Each rule also has the plans `allow` and
-    /// `block`.
-    pub plans: BTreeMap<String, AnyPolicy>,
-    /// The plans of keys.
-    pub keys: BTreeMap<String, String>,
+    /// The rules that do not apply where this one does.
+    pub instead_of: Vec<String>,
 }
 
-field_types! {
-    name: String,
-    key: String,
-    prefix: String,
-    penalty_ms: u64,
-    shadow: bool,
+/// The limit of a rule or a plan of a [`RulesConfig`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RuleLimit {
+    /// A limiter with this policy.
+    Policy(AnyPolicy),
+    /// `allow`: no limit.
+    Allow,
+    /// `block`: nothing is granted.
+    Block,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fields {
-    name: name,
-    key: key,
-    policy: AnyPolicy,
-    prefix: Option<prefix>,
-    penalty_ms: Option<penalty_ms>,
-    shadow: Option<shadow>,
-    #[serde(default)]
-    plans: BTreeMap<String, AnyPolicy>,
-    #[serde(default)]
-    keys: BTreeMap<String, String>,
+/// What a request costs by a rule of a [`RulesConfig`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RuleCost {
+    /// A number, at least 1.
+    Fixed(u32),
+    /// The attribute that says it.
+    Attribute(String),
 }
 
-/// The plans that each rule has.
-const ALLOW: &str = "allow";
-const BLOCK: &str = "block";
+impl fmt::Display for RuleLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(policy) => policy.fmt(f),
+            Self::Allow => f.write_str(ALLOW),
+            Self::Block => f.write_str(BLOCK),
+        }
+    }
+}
 
-impl TryFrom<Fields> for RuleConfig {
-    type Error = String;
+/// What is wrong with a field of a rule.
+#[derive(Debug)]
+#[cfg_attr(
+    not(any(feature = "toml", feature = "yaml")),
+    expect(dead_code, reason = "the place is for the line of a text")
+)]
+pub(super) struct Mistake {
+    /// The place of the rule.
+    pub(super) rule: usize,
+    pub(super) field: &'static str,
+    /// With the names of the field and the rule.
+    reason: String,
+}
 
-    fn try_from(fields: Fields) -> Result<Self, String> {
-        let Fields {
-            name: name { value: name },
-            key: key { value: key },
-            policy,
-            prefix,
-            penalty_ms,
-            shadow,
-            plans,
-            keys,
-        } = fields;
-        let penalty_ms = penalty_ms.map(|it| it.value);
-        if name.is_empty() {
-            return Err("`name` must not be empty".to_owned());
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// The limits that are words, and the plans that each rule has.
+pub(super) const ALLOW: &str = "allow";
+pub(super) const BLOCK: &str = "block";
+
+impl<'de> Deserialize<'de> for RulesConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        RawRules::deserialize(deserializer)?
+            .try_into()
+            .map_err(de::Error::custom)
+    }
+}
+
+impl TryFrom<RawRules> for RulesConfig {
+    type Error = Mistake;
+
+    fn try_from(raw: RawRules) -> Result<Self, Mistake> {
+        let mut config = Self {
+            shadow: raw.shadow,
+            rules: Vec::new(),
+        };
+        let (mut names, mut targets) = (HashSet::new(), Taken::default());
+        let mut conditions = Vec::new();
+        for (place, raw) in raw.rules.0.into_iter().enumerate() {
+            let name = raw.name.value.clone();
+            let mistake = |(field, reason): Reason| Mistake {
+                rule: place,
+                field,
+                reason: format!("`{field}` of `{name}`: {reason}"),
+            };
+            if !names.insert(name.clone()) {
+                return Err(mistake(("name", "is that of an earlier rule".to_owned())));
+            }
+            let (rule, condition) = RuleConfig::read(raw).map_err(mistake)?;
+            rule.take_targets(&mut targets).map_err(mistake)?;
+            config.rules.push(rule);
+            conditions.push(condition);
         }
-        let penalty = penalty_ms.map(Duration::from_millis);
-        if let Some(Err(Error::InvalidArgument { reason, .. })) =
-            penalty.map(|it| whole_millis(it, "penalty_ms"))
-        {
-            return Err(format!("`penalty_ms` of `{name}` {reason}"));
+        config.check_together(&conditions)?;
+        Ok(config)
+    }
+}
+
+/// A field, and what is wrong with it.
+type Reason = (&'static str, String);
+
+impl RulesConfig {
+    /// Refuses a configuration that lacks one of these rules, such as those whose costs an
+    /// application [settles](crate::Rules::settle) by name.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let read = |name: &str| -> serde_json::Result<RulesConfig> {
+    ///     serde_json::from_str(&format!(r#"{{ "rules": [{{ "name": "{name}", "limit": "allow" }}] }}"#))
+    /// };
+    /// assert!(read("tokens")?.require(["tokens"]).is_ok());
+    /// let missing = read("token")?.require(["tokens"]).unwrap_err();
+    /// assert_eq!(missing.to_string(), "invalid rules: there is no rule `tokens`");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidRules`] for the first one that is missing.
+    pub fn require<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Result<Self> {
+        let is_missing = |name: &&str| self.rules.iter().all(|it| it.name != *name);
+        match names.into_iter().find(is_missing) {
+            None => Ok(self),
+            Some(name) => Err(Error::InvalidRules {
+                path: None,
+                line: None,
+                reason: format!("there is no rule `{name}`"),
+            }),
         }
-        if penalty_ms.is_some() && (is_shared(&policy) || plans.values().any(is_shared)) {
-            return Err(format!(
-                "`penalty_ms` of `{name}`: a `shared_rate` has no penalty"
-            ));
+    }
+
+    /// The rules that it describes.
+    pub(super) fn rules(&self, registry: &Arc<Registry>) -> Result<Vec<Rule>> {
+        self.rules.iter().map(|it| it.rule(registry)).collect()
+    }
+
+    /// Refuses names that no rule has, and rules of which more apply together than can decide.
+    fn check_together(&self, conditions: &[Condition]) -> Result<(), Mistake> {
+        let place_of = |name: &str| self.rules.iter().position(|it| it.name == name);
+        for (place, rule) in self.rules.iter().enumerate() {
+            let mistake = |(field, reason): Reason| Mistake {
+                rule: place,
+                field,
+                reason: format!("`{field}` of `{}`: {reason}", rule.name),
+            };
+            for other in &rule.instead_of {
+                if place_of(other).is_none_or(|it| it == place) {
+                    let reason = format!("`{other}` is the name of no other rule");
+                    return Err(mistake(("instead_of", reason)));
+                }
+            }
+            let applies = |other: &usize| conditions[*other].covers(&conditions[place]);
+            let applying: Vec<_> = (0..self.rules.len()).filter(applies).collect();
+            let is_shadow = |place: usize| self.rules[place].shadow;
+            let is_replaced = |place: usize| {
+                let mut others = applying.iter().map(|it| &self.rules[*it]);
+                others.any(|other| {
+                    let name = &self.rules[place].name;
+                    other.instead_of.contains(name) && (!other.shadow || is_shadow(place))
+                })
+            };
+            for mode in [false, true] {
+                let deciding = applying.iter().copied();
+                let deciding = deciding.filter(|it| is_shadow(*it) == mode && !is_replaced(*it));
+                let touches = deciding.filter_map(|it| self.rules[it].limit.model());
+                if first_too_many(touches.map(|it| it.touches(1))).is_some() {
+                    let reason = "wherever this rule applies, more do than can decide a request: at \
+                                  most 32, which touch at most 2,000 members of logs and counters";
+                    return Err(mistake(("name", reason.to_owned())));
+                }
+            }
         }
-        let shared = iter::once(&policy)
-            .chain(plans.values())
-            .find(|it| is_shared(it));
-        if let (Some(prefix { value: prefix }), Some(_)) = (&prefix, shared)
-            && let Some(algorithm) = algorithm_of(prefix)
-        {
-            return Err(format!(
-                "`prefix` of `{name}`: keys of a `{algorithm}` begin with `{algorithm}:`"
-            ));
+        Ok(())
+    }
+}
+
+impl RuleLimit {
+    fn read(raw: RawLimit, inherited: Option<&str>) -> Result<Self, String> {
+        match raw {
+            RawLimit::Word(word) if word == ALLOW => Ok(Self::Allow),
+            RawLimit::Word(word) if word == BLOCK => Ok(Self::Block),
+            RawLimit::Word(word) => Err(format!(
+                "`{word}` is neither \"{ALLOW}\" nor \"{BLOCK}\" nor a limit such as \
+                 {{ algorithm = \"fixed_window\", rate = \"5/1m\" }}"
+            )),
+            RawLimit::Fields(fields) => fields.policy(inherited).map(Self::Policy),
         }
-        if let Some(reserved) = [ALLOW, BLOCK]
-            .into_iter()
-            .find(|it| plans.contains_key(*it))
-        {
-            return Err(format!(
-                "`plans` of `{name}`: each rule has the plan `{reserved}`"
-            ));
+    }
+
+    fn policy(&self) -> Option<&AnyPolicy> {
+        match self {
+            Self::Policy(policy) => Some(policy),
+            Self::Allow | Self::Block => None,
         }
-        let is_known = |plan: &str| plans.contains_key(plan) || [ALLOW, BLOCK].contains(&plan);
-        // Without the key, which may be somebody's name: errors are logged.
-        if let Some(plan) = keys.values().find(|plan| !is_known(plan)) {
-            return Err(format!(
-                "`keys` of `{name}`: a key has the plan `{plan}`, which is none of its `plans`"
-            ));
-        }
-        Ok(Self {
-            name,
-            key,
-            policy,
-            prefix: prefix.map(|it| it.value),
-            penalty,
-            shadow: shadow.is_some_and(|it| it.value),
-            plans,
-            keys,
-        })
+    }
+
+    fn model(&self) -> Option<Arc<dyn AnyModel>> {
+        // A policy that has no model is refused when it is read.
+        Some(self.policy()?.model("", INTERNAL).ok()?.0)
     }
 }
 
@@ -218,153 +334,209 @@ fn is_shared(policy: &AnyPolicy) -> bool {
     matches!(policy, AnyPolicy::SharedRate(_))
 }
 
-/// How many members of logs and counters a request of 1 touches.
-fn touches_of(policy: &AnyPolicy) -> u32 {
-    // A policy that has no model is refused when its limiter is made.
-    let model = policy.model("", INTERNAL);
-    model.map_or(0, |model| model.0.touches(1))
-}
-
 /// The algorithm whose keys begin so.
-fn algorithm_of(prefix: &str) -> Option<&'static str> {
-    let (beginning, _) = prefix.split_once(':')?;
+fn algorithm_of(name: &str) -> Option<&'static str> {
+    let (beginning, _) = name.split_once(':')?;
     let mut all = AnyPolicy::examples(1, Duration::from_secs(1)).map(|it| it.algorithm());
     all.find(|it| *it == beginning)
 }
 
-/// Reads rules, and refuses one where it stands that has the name of an earlier one, or may have
-/// its keys.
-fn with_names_and_keys_that_differ<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<RuleConfig>, D::Error> {
-    struct All;
-
-    #[derive(Default)]
-    struct Earlier {
-        names: HashSet<String>,
-        targets: Taken<String>,
-        /// How many members of logs and counters the rules with each `key` touch.
-        touches: HashMap<String, Vec<u32>>,
-    }
-
-    struct Next<'a>(&'a mut Earlier);
-
-    impl<'de> Visitor<'de> for All {
-        type Value = Vec<RuleConfig>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of rules")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut rules: A) -> Result<Self::Value, A::Error> {
-            let (mut read, mut earlier) = (Vec::new(), Earlier::default());
-            while let Some(rule) = rules.next_element_seed(Next(&mut earlier))? {
-                read.push(rule);
-            }
-            Ok(read)
-        }
-    }
-
-    impl<'de> DeserializeSeed<'de> for Next<'_> {
-        type Value = RuleConfig;
-
-        fn deserialize<D: Deserializer<'de>>(self, rule: D) -> Result<RuleConfig, D::Error> {
-            // A format says where a visitor finds an error.
-            rule.deserialize_newtype_struct("RuleConfig", self)
-        }
-    }
-
-    impl<'de> Visitor<'de> for Next<'_> {
-        type Value = RuleConfig;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a rule")
-        }
-
-        fn visit_newtype_struct<D: Deserializer<'de>>(
-            self,
-            rule: D,
-        ) -> Result<RuleConfig, D::Error> {
-            let rule = RuleConfig::deserialize(rule)?;
-            let name = &rule.name;
-            let Earlier {
-                names,
-                targets,
-                touches,
-            } = self.0;
-            if !names.insert(name.clone()) {
-                let text = format!("duplicate `name`: `{name}` is that of an earlier rule");
-                return Err(de::Error::custom(text));
-            }
-            for policy in iter::once(&rule.policy).chain(rule.plans.values()) {
-                let names = Names::BeginWith(rule.prefix_of(policy));
-                targets.add(names, name.clone()).map_err(|earlier| {
-                    let text =
-                        format!("`prefix` of `{name}`: its keys may be those of `{earlier}`");
-                    de::Error::custom(text)
-                })?;
-            }
-            let touches = touches.entry(rule.key.clone()).or_default();
-            touches.push(touches_of(&rule.policy));
-            if first_too_many(touches.iter().copied()).is_some() {
-                let key = &rule.key;
-                let text = format!(
-                    "`key` of `{name}`: all rules with the key `{key}` apply together, and at most 32 decide \
-                     a request, which touch at most 2,000 members of logs and counters"
-                );
-                return Err(de::Error::custom(text));
-            }
-            Ok(rule)
-        }
-    }
-
-    // Not as a list, which formats make of nothing.
-    deserializer.deserialize_any(All)
-}
-
 impl RuleConfig {
-    /// The prefix of its limiter with this policy. No limiter of another algorithm has one that
-    /// begins with it, and no limiter of another rule that has no `prefix`.
-    fn prefix_of(&self, policy: &AnyPolicy) -> String {
-        let algorithm = policy.algorithm();
-        match &self.prefix {
-            None => {
-                let name = self.name.replace('%', "%25").replace(':', "%3A");
-                format!("{algorithm}:{name}:")
-            }
-            Some(prefix) if is_shared(policy) => prefix.clone(),
-            Some(prefix) => format!("{algorithm}:{prefix}"),
+    fn read(raw: RawRule) -> Result<(Self, Condition), Reason> {
+        let in_field = |field| move |reason| (field, reason);
+        if raw.name.value.is_empty() {
+            return Err(("name", "must not be empty".to_owned()));
         }
+        let mut condition = Condition::default();
+        for (name, values) in &raw.when {
+            let values = values.0.iter().map(|it| &**it);
+            let required = condition.require(name, values);
+            required.map_err(in_field("when"))?;
+        }
+        for name in &raw.by.0 {
+            condition.count_by(name).map_err(in_field("by"))?;
+        }
+        let limiter = raw.limiter.map(|it| it.value);
+        let shared = limiter.as_ref().map(|_| "shared_rate");
+        let limit = RuleLimit::read(raw.limit, shared).map_err(in_field("limit"))?;
+        let inherited = limit.policy().map(AnyPolicy::algorithm).or(shared);
+        let mut plans = BTreeMap::new();
+        for (name, raw) in raw.plans {
+            if [ALLOW, BLOCK].contains(&&*name) {
+                return Err(("plans", format!("each rule has the plan `{name}`")));
+            }
+            let read = RuleLimit::read(raw, inherited);
+            let plan = read.map_err(|reason| ("plans", format!("`{name}`: {reason}")))?;
+            plans.insert(name, plan);
+        }
+        for (key, plan) in &raw.keys {
+            condition.check_key(key).map_err(in_field("keys"))?;
+            if !plans.contains_key(plan) && ![ALLOW, BLOCK].contains(&&**plan) {
+                // Without the key, which may be somebody's name: errors are logged.
+                let reason = format!("a key has the plan `{plan}`, which is none of its `plans`");
+                return Err(("keys", reason));
+            }
+        }
+        let rule = Self {
+            name: raw.name.value,
+            when: raw
+                .when
+                .into_iter()
+                .map(|(it, values)| (it, values.0))
+                .collect(),
+            by: raw.by.0,
+            limit,
+            plans,
+            keys: raw.keys,
+            limiter,
+            cost: raw.cost.map(|it| match it {
+                RawCost::Fixed(cost) => RuleCost::Fixed(cost),
+                RawCost::Attribute(name) => RuleCost::Attribute(name),
+            }),
+            penalty: match raw.penalty {
+                Some(time) => Some(read_time(&time.value).map_err(in_field("penalty"))?),
+                None => None,
+            },
+            shadow: raw.shadow.is_some_and(|it| it.value),
+            instead_of: raw.instead_of.0,
+        };
+        rule.check()?;
+        Ok((rule, condition))
+    }
+
+    /// Its policies, its own first.
+    fn policies(&self) -> impl Iterator<Item = &AnyPolicy> {
+        let limits = std::iter::once(&self.limit).chain(self.plans.values());
+        limits.filter_map(RuleLimit::policy)
+    }
+
+    /// Refuses fields that do not go together.
+    fn check(&self) -> Result<(), Reason> {
+        if let Some(time) = self.penalty {
+            if let Err(Error::InvalidArgument { reason, .. }) = whole_millis(time, "penalty") {
+                return Err(("penalty", reason.to_owned()));
+            }
+            if self.policies().any(is_shared) {
+                return Err(("penalty", "an RRateLimiter has no penalty".to_owned()));
+            }
+            if self.policies().next().is_none() {
+                return Err(("penalty", "there is no limit to exceed".to_owned()));
+            }
+        }
+        if let Some(limiter) = &self.limiter {
+            let reason = match algorithm_of(limiter) {
+                _ if limiter.is_empty() => "must not be empty".to_owned(),
+                Some(algorithm) => format!("keys of a `{algorithm}` begin with `{algorithm}:`"),
+                None if self.policies().any(|it| !is_shared(it)) => {
+                    "an RRateLimiter has a `rate` and no other algorithm".to_owned()
+                }
+                None if self.policies().next().is_none() => "there is no `rate`".to_owned(),
+                None if self.by.is_empty() && self.policies().count() > 1 => {
+                    "one RRateLimiter has no second rate: a plan needs a rule with `by`".to_owned()
+                }
+                None => return self.check_cost(),
+            };
+            return Err(("limiter", reason));
+        }
+        if self.policies().any(is_shared) {
+            let reason = "a `shared_rate` is that of a `limiter`, which is missing".to_owned();
+            return Err(("limit", reason));
+        }
+        self.check_cost()
+    }
+
+    /// Refuses a cost that no request could be granted.
+    fn check_cost(&self) -> Result<(), Reason> {
+        match &self.cost {
+            Some(RuleCost::Fixed(0)) => Err(("cost", "must be at least 1".to_owned())),
+            Some(RuleCost::Attribute(name)) if name.is_empty() => Err((
+                "cost",
+                "must be a number or the name of an attribute".to_owned(),
+            )),
+            Some(RuleCost::Fixed(cost)) => {
+                let limits = self.policies().map(|it| RuleLimit::Policy(it.clone()));
+                let mut limits = limits.filter_map(|it| it.model()?.limit());
+                match limits.find(|limit| i64::from(*cost) > *limit) {
+                    Some(limit) => Err(("cost", format!("is above a limit, {limit}"))),
+                    None => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The names of its limiter's targets with this policy. No limiter of another algorithm, and
+    /// none of another rule without a `limiter`, has such ones.
+    fn names_of(&self, policy: &AnyPolicy) -> Names {
+        let Some(limiter) = &self.limiter else {
+            let name = self.name.replace('%', "%25").replace(':', "%3A");
+            return Names::BeginWith(format!("{}:{name}:", policy.algorithm()));
+        };
+        match self.by.is_empty() {
+            true => Names::Is(limiter.clone()),
+            false => Names::BeginWith(format!("{limiter}:")),
+        }
+    }
+
+    fn take_targets(&self, targets: &mut Taken<String>) -> Result<(), Reason> {
+        for policy in self.policies() {
+            let taken = targets.add(self.names_of(policy), self.name.clone());
+            let field = if self.limiter.is_some() {
+                "limiter"
+            } else {
+                "name"
+            };
+            taken.map_err(|earlier| (field, format!("its keys may be those of `{earlier}`")))?;
+        }
+        Ok(())
     }
 
     /// The rule that it describes.
-    pub(crate) fn rule<R, E>(
-        &self,
-        registry: &Arc<Registry>,
-        target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
-        rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
-    ) -> Result<Rule<R, E>> {
-        let limiter = |policy: &AnyPolicy| {
+    fn rule(&self, registry: &Arc<Registry>) -> Result<Rule> {
+        let limiter = |policy: &AnyPolicy| -> Result<Arc<dyn Chargeable>> {
             let limiter = PolicyLimiter::new(Arc::clone(registry), policy.clone())?;
-            let limiter = { limiter.with_prefix(self.prefix_of(policy)) }.with_name(&*self.name);
-            match self.penalty {
-                Some(penalty) => limiter.with_penalty(penalty),
-                None => Ok(limiter),
-            }
+            let limiter = match self.names_of(policy) {
+                Names::BeginWith(prefix) => limiter.with_prefix(prefix),
+                // The key is then empty.
+                Names::Is(name) => limiter.with_prefix(name).accept_empty_key(),
+            };
+            let limiter = limiter.with_name(&*self.name);
+            Ok(match self.penalty {
+                Some(penalty) => Arc::new(limiter.with_penalty(penalty)?),
+                None => Arc::new(limiter),
+            })
         };
-        let mut rule = Rule::new(limiter(&self.policy)?, target, rejection);
-        rule = rule
+        let mut rule = match &self.limit {
+            RuleLimit::Policy(policy) => Rule::new(limiter(policy)?),
+            RuleLimit::Allow => Rule::allow(&*self.name),
+            RuleLimit::Block => Rule::block(&*self.name),
+        };
+        if self.limiter.is_some() {
+            rule.sole_key = "";
+        }
+        for (name, values) in &self.when {
+            rule = rule.when(name, values.iter().map(|it| &**it));
+        }
+        rule = { rule.by(self.by.iter().map(|it| &**it)) }
             .with_plan(ALLOW, Plan::Allow)
-            .with_plan(BLOCK, Plan::Block);
-        for (plan, policy) in &self.plans {
-            rule = rule.with_plan(plan, Plan::Limit(Arc::new(limiter(policy)?)));
+            .with_plan(BLOCK, Plan::Block)
+            .instead_of(self.instead_of.iter().map(|it| &**it));
+        for (name, plan) in &self.plans {
+            let plan = match plan {
+                RuleLimit::Policy(policy) => Plan::Limit(limiter(policy)?),
+                RuleLimit::Allow => Plan::Allow,
+                RuleLimit::Block => Plan::Block,
+            };
+            rule = rule.with_plan(name, plan);
         }
-        rule.counts_by = Some(self.key.clone());
-        rule.plans_of_keys = self.keys.clone();
-        if !self.keys.is_empty() {
-            let keys = self.keys.clone();
-            rule = rule.plan_of(move |_, key| keys.get(key).cloned());
+        for (key, plan) in &self.keys {
+            rule = rule.key(key, plan);
         }
+        rule = match &self.cost {
+            Some(RuleCost::Fixed(cost)) => rule.cost(*cost),
+            Some(RuleCost::Attribute(name)) => rule.cost_from(name),
+            None => rule,
+        };
         Ok(match self.shadow {
             true => rule.in_shadow(),
             false => rule,

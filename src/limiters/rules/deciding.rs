@@ -8,10 +8,11 @@ use smallvec::{SmallVec, smallvec};
 
 use super::in_force::InForce;
 use super::rule::{Applied, Limited};
-use super::{Rule, Rules, RulesGrant, Verdict};
+use super::{Attributes, Rule, Rules, RulesGrant, Verdict};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
+use crate::event::{Reports, RequestResult};
 use crate::limiters::joint::{
     Asked, Charged, JointDecision, MOST_LIMITERS, Mode, Parts, Taken, check_all, first_too_many,
     peek_all,
@@ -31,17 +32,25 @@ struct Applying<'a> {
     place: Place,
     /// The places of all these parts.
     parts: Parts,
-    /// What they cost together.
-    cost: u64,
+    /// What they cost together; `None` if one of them does not say that.
+    cost: Option<u64>,
     applied: Applied<'a>,
 }
 
 impl Applying<'_> {
     fn cost(&self) -> Result<u32> {
-        u32::try_from(self.cost).map_err(|_| Error::InvalidArgument {
+        let cost = self.cost.ok_or(Error::InvalidArgument {
+            argument: "cost",
+            reason: "must be a whole number",
+        })?;
+        u32::try_from(cost).map_err(|_| Error::InvalidArgument {
             argument: "cost",
             reason: "must be lower: what counts for one target costs at most 4294967295 together",
         })
+    }
+
+    fn reported_cost(&self) -> u32 {
+        self.cost.unwrap_or(1).try_into().unwrap_or(u32::MAX)
     }
 
     /// The part that its limiter has in the decision.
@@ -78,7 +87,8 @@ where
     match known.find(|it| it.is_same_target(&applying)) {
         Some(known) => {
             known.parts.extend(applying.parts);
-            known.cost = known.cost.saturating_add(applying.cost);
+            known.cost =
+                { known.cost.zip(applying.cost) }.map(|(known, more)| known.saturating_add(more));
         }
         None => all.extend([applying]),
     }
@@ -98,6 +108,8 @@ type Few<T> = SmallVec<[T; 4]>;
 struct AllApplying<'a> {
     enforced: Few<Applying<'a>>,
     in_shadow: Few<Applying<'a>>,
+    /// The places of rules that allow all.
+    allowed: SmallVec<[usize; 2]>,
     /// One that is enforced, and blocks the request.
     blocks: Option<Applying<'a>>,
 }
@@ -113,7 +125,7 @@ fn asked_for(applying: Few<Applying<'_>>) -> Few<Asked> {
     each.collect()
 }
 
-impl<R, E> Rules<R, E> {
+impl Rules {
     /// Decides a request of several parts, such as the descriptors of Envoy's protocol: each rule
     /// applies to each part by itself, and all limiters of all parts decide together, as
     /// [`check`](Self::check) has those of one part decide. Which part a limiter decided on is told
@@ -129,12 +141,13 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let two = client.policy_limiter(FixedWindow::new(2, Duration::from_secs(60)))?.with_name("two");
-    /// let rules = client.rules([Rule::new(two, |it: &&str| Some(it.to_string()), |it, _| *it)])?;
-    /// assert!(matches!(rules.check_all(&["alice", "bob"]).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&"bob").await?, Verdict::Granted(_)));
+    /// let rules = client.rules([Rule::new(two).by(["user"])])?;
+    /// let (alice, bob) = ([("user", "alice")], [("user", "bob")]);
+    /// assert!(matches!(rules.check_all(&[alice, bob]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&bob).await?, Verdict::Granted(_)));
     /// // Bob has had his two, so Alice is not charged either.
-    /// assert!(matches!(rules.check_all(&["alice", "bob"]).await?, Verdict::Rejected("bob", _)));
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check_all(&[alice, bob]).await?, Verdict::Denied(_)));
+    /// assert!(matches!(rules.check(&alice).await?, Verdict::Granted(_)));
     /// # Ok(()) }
     /// ```
     ///
@@ -143,10 +156,10 @@ impl<R, E> Rules<R, E> {
     ///
     /// # Cancel safety
     /// As [`RedissonClient::check_all`](crate::RedissonClient::check_all).
-    pub async fn check_all(&self, parts: &[R]) -> Result<Verdict<E>> {
-        let in_force = self.in_force();
+    pub async fn check_all(&self, parts: &[impl Attributes]) -> Result<Verdict> {
+        let in_force = self.current();
         let all = Self::applying(&in_force, parts);
-        self.verdict(&in_force, all, parts).await
+        self.verdict(&in_force, all).await
     }
 
     /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory,
@@ -159,14 +172,14 @@ impl<R, E> Rules<R, E> {
     /// # fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(logins, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// assert!(matches!(rules.check_now(&"alice"), Some(Ok(Verdict::Granted(_)))));
-    /// assert!(matches!(rules.check_now(&"alice"), Some(Ok(Verdict::Rejected(429, _)))));
+    /// let rules = client.rules([Rule::new(logins).by(["user"])])?;
+    /// assert!(matches!(rules.check_now(&[("user", "alice")]), Some(Ok(Verdict::Granted(_)))));
+    /// assert!(matches!(rules.check_now(&[("user", "alice")]), Some(Ok(Verdict::Denied(_)))));
     /// # Ok(()) }
     /// ```
-    pub fn check_now(&self, request: &R) -> Option<Result<Verdict<E>>> {
+    pub fn check_now(&self, request: &impl Attributes) -> Option<Result<Verdict>> {
         self.registry.store.in_memory()?;
-        let in_force = self.in_force();
+        let in_force = self.current();
         let parts = slice::from_ref(request);
         let all = Self::applying(&in_force, parts);
         let limited = all.enforced.iter().filter_map(|it| it.applied.limited);
@@ -174,25 +187,21 @@ impl<R, E> Rules<R, E> {
         if limiters.any(|it| it.gives_turns(INTERNAL)) {
             return None;
         }
-        at_once(self.verdict(&in_force, all, parts))
+        at_once(self.verdict(&in_force, all))
     }
 
-    async fn verdict(
-        &self,
-        in_force: &InForce<R, E>,
-        all: AllApplying<'_>,
-        parts: &[R],
-    ) -> Result<Verdict<E>> {
+    async fn verdict(&self, in_force: &InForce, all: AllApplying<'_>) -> Result<Verdict> {
         if let Some(blocks) = &all.blocks {
             let joint = self.blocked(in_force, blocks, Mode::Enforced)?;
-            return Ok(in_force.rejected(parts, blocks.place, joint));
+            return Ok(Verdict::Denied(joint));
         }
         let enforced = match self.decide(in_force, all.enforced).await? {
-            Some((deciding, joint)) if !joint.is_granted() => {
-                return Ok(in_force.rejected(parts, deciding, joint));
-            }
-            decided => decided.map(|(_, joint)| joint),
+            Some(joint) if !joint.is_granted() => return Ok(Verdict::Denied(joint)),
+            decided => decided,
         };
+        for place in all.allowed {
+            self.tell_of_allowed(in_force, &in_force.rules[place]);
+        }
         let in_shadow = self
             .decide_in_shadow(in_force, all.in_shadow, enforced.as_ref())
             .await;
@@ -212,10 +221,10 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let one = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(one, |it: &&str| Some(it.to_string()), |_, _| 429)])?;
-    /// assert!(matches!(rules.peek_all(&["alice"]).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.peek_all(&["alice"]).await?, Verdict::Rejected(429, _)));
+    /// let rules = client.rules([Rule::new(one).by(["user"])])?;
+    /// assert!(matches!(rules.peek_all(&[[("user", "alice")]]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.peek_all(&[[("user", "alice")]]).await?, Verdict::Denied(_)));
     /// # Ok(()) }
     /// ```
     ///
@@ -224,12 +233,11 @@ impl<R, E> Rules<R, E> {
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
-    pub async fn peek_all(&self, parts: &[R]) -> Result<Verdict<E>> {
-        let in_force = self.in_force();
+    pub async fn peek_all(&self, parts: &[impl Attributes]) -> Result<Verdict> {
+        let in_force = self.current();
         let all = Self::applying(&in_force, parts);
         if let Some(blocks) = &all.blocks {
-            let joint = in_force.blocked(blocks);
-            return Ok(in_force.rejected(parts, blocks.place, joint));
+            return Ok(Verdict::Denied(in_force.blocked(blocks)));
         }
         if all.enforced.is_empty() {
             return Ok(Verdict::Granted(RulesGrant::default()));
@@ -237,11 +245,10 @@ impl<R, E> Rules<R, E> {
         let charges = in_force.charges(&all.enforced);
         let charges = charges.map_err(|refused| refused.error)?;
         let joint = peek_all(&self.registry, charges).await?;
-        let deciding = all.enforced[joint.deciding_place()].place;
         let joint = joint.by_rules(asked_for(all.enforced));
         Ok(match joint.is_granted() {
             true => Verdict::Granted(joint.into()),
-            false => in_force.rejected(parts, deciding, joint),
+            false => Verdict::Denied(joint),
         })
     }
 
@@ -258,10 +265,10 @@ impl<R, E> Rules<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let mails = client.keyed_rate_limiter("mail:", Rate::overall(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(mails, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
-    /// assert_eq!(rules.release(&"alice").await?, 1);
-    /// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
+    /// let rules = client.rules([Rule::new(mails).by(["user"])])?;
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
+    /// assert_eq!(rules.release(&[("user", "alice")]).await?, 1);
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
     /// # Ok(()) }
     /// ```
     ///
@@ -271,17 +278,22 @@ impl<R, E> Rules<R, E> {
     ///
     /// # Cancel safety
     /// As [`RateLimiter::release`](crate::RateLimiter::release).
-    pub async fn release(&self, request: &R) -> Result<usize> {
-        let in_force = self.in_force();
+    pub async fn release(&self, request: &impl Attributes) -> Result<usize> {
+        let in_force = self.current();
         let (mut released, mut failure) = (0, None);
-        for rule in in_force.rules.iter() {
+        for (_, rule) in in_force.applying_to(request) {
             let Some(applied) = rule.applied(request) else {
                 continue;
             };
             let limiter = applied.limited.map(|it| &it.limiter);
             let limiter = limiter.and_then(|it| it.rate_limiter(&applied.key, INTERNAL));
             let Some(limiter) = limiter else { continue };
-            match limiter.release(applied.cost).await {
+            let cost = applied.cost.and_then(|it| u32::try_from(it).ok());
+            let cost = cost.ok_or(Error::InvalidArgument {
+                argument: "cost",
+                reason: "must be a whole number of at most 4294967295",
+            })?;
+            match limiter.release(cost).await {
                 Ok(()) => released += 1,
                 // It has expired, or nobody has asked it: nothing of it is in use.
                 Err(Error::NotInitialized { .. }) => {}
@@ -291,28 +303,31 @@ impl<R, E> Rules<R, E> {
         failure.map_or(Ok(released), Err)
     }
 
-    fn in_force(&self) -> Arc<InForce<R, E>> {
+    pub(super) fn current(&self) -> Arc<InForce> {
         let in_force = self.in_force.read();
         Arc::clone(&in_force.unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn applying<'a>(in_force: &'a InForce<R, E>, parts: &[R]) -> AllApplying<'a> {
+    fn applying<'a>(in_force: &'a InForce, parts: &[impl Attributes]) -> AllApplying<'a> {
         let mut all = AllApplying {
             enforced: SmallVec::new(),
             in_shadow: SmallVec::new(),
+            allowed: SmallVec::new(),
             blocks: None,
         };
         for (part, request) in parts.iter().enumerate() {
-            for (place, rule) in in_force.rules.iter().enumerate() {
-                let place = Place { rule: place, part };
+            for (place, rule) in in_force.applying_to(request) {
                 let Some(applied) = rule.applied(request) else {
+                    if rule.allows_all() && !all.allowed.contains(&place) {
+                        all.allowed.push(place);
+                    }
                     continue;
                 };
                 let is_blocked = applied.limited.is_none();
                 let applying = Applying {
-                    place,
+                    place: Place { rule: place, part },
                     parts: smallvec![part],
-                    cost: applied.cost.into(),
+                    cost: applied.cost,
                     applied,
                 };
                 if in_force.has_in_shadow(rule) {
@@ -328,29 +343,34 @@ impl<R, E> Rules<R, E> {
         all
     }
 
-    /// What the rules decide, and by which one for which part; `None` if there are none.
+    /// Reports a request that a rule without a limit allows.
+    fn tell_of_allowed(&self, in_force: &InForce, rule: &Rule) {
+        let mode = match in_force.has_in_shadow(rule) {
+            true => Mode::Shadow,
+            false => Mode::Enforced,
+        };
+        let events = &self.registry.state.events;
+        let reported = events.request(1, || &rule.name).in_mode(mode);
+        // Nothing can fail.
+        let _ = reported.ended(Ok(Allowed));
+    }
+
+    /// What the rules decide; `None` if there are none.
     async fn decide(
         &self,
-        in_force: &InForce<R, E>,
+        in_force: &InForce,
         mut applying: Few<Applying<'_>>,
-    ) -> Result<Option<(Place, JointDecision)>> {
+    ) -> Result<Option<JointDecision>> {
         let is_alone = applying.len() == 1 && !applying[0].has_longest_turn();
         if !applying.is_empty() && (!is_alone || applying[0].cost().is_err()) {
             let joint = self.ask(in_force, &applying, Mode::Enforced).await?;
-            let deciding = applying[joint.deciding_place()].place;
-            let joint = joint.by_rules(asked_for(applying));
-            return Ok(Some((deciding, joint)));
+            return Ok(Some(joint.by_rules(asked_for(applying))));
         }
         let Some(applying) = applying.pop() else {
             return Ok(None);
         };
         let cost = applying.cost()?;
-        let Applying {
-            place,
-            parts,
-            applied,
-            ..
-        } = applying;
+        let Applying { parts, applied, .. } = applying;
         let Some(limited) = applied.limited else {
             return Ok(None);
         };
@@ -364,14 +384,14 @@ impl<R, E> Rules<R, E> {
             parts,
             ..limited.charged(applied.key)
         };
-        Ok(Some((place, JointDecision::of_one(charged, decision))))
+        Ok(Some(JointDecision::of_one(charged, decision)))
     }
 
     /// What the rules in shadow mode have charged. Events tell what they decide. What the request
     /// has taken is given back if it is dropped meanwhile.
     async fn decide_in_shadow(
         &self,
-        in_force: &InForce<R, E>,
+        in_force: &InForce,
         applying: Few<Applying<'_>>,
         decided: Option<&JointDecision>,
     ) -> Option<JointDecision> {
@@ -395,7 +415,7 @@ impl<R, E> Rules<R, E> {
     /// What the limiters of rules decide together.
     async fn ask(
         &self,
-        in_force: &InForce<R, E>,
+        in_force: &InForce,
         applying: &[Applying<'_>],
         mode: Mode,
     ) -> Result<JointDecision> {
@@ -409,10 +429,7 @@ impl<R, E> Rules<R, E> {
             }
             Err(refused) => refused,
         };
-        let of = |applying: &Applying<'_>| {
-            let cost = applying.cost.try_into().unwrap_or(u32::MAX);
-            (in_force.name(applying), cost)
-        };
+        let of = |applying: &Applying<'_>| (in_force.name(applying), applying.reported_cost());
         let events = &self.registry.state.events;
         let reported = events.joint_request().in_mode(mode);
         let names: Vec<_> = refused.of.iter().map(|it| of(it).0).collect();
@@ -423,13 +440,13 @@ impl<R, E> Rules<R, E> {
     /// The decision about a request of a plan that blocks, reported.
     fn blocked(
         &self,
-        in_force: &InForce<R, E>,
+        in_force: &InForce,
         applying: &Applying<'_>,
         mode: Mode,
     ) -> Result<JointDecision> {
-        let name = &in_force.rules[applying.place.rule].limited.name;
+        let name = &in_force.rules[applying.place.rule].name;
         let events = &self.registry.state.events;
-        let reported = events.request(applying.applied.cost, || name);
+        let reported = events.request(applying.reported_cost(), || name);
         reported.in_mode(mode).ended(Ok(in_force.blocked(applying)))
     }
 }
@@ -441,7 +458,7 @@ struct Refused<'a, 'b> {
     error: Error,
 }
 
-impl<R, E> InForce<R, E> {
+impl InForce {
     /// The charges of one decision by rules that do not block, in their order.
     fn charges<'a, 'b>(
         &self,
@@ -466,7 +483,7 @@ impl<R, E> InForce<R, E> {
                     of: of_part,
                     error: Error::InvalidRule {
                         rule: self.name(&of_part[place]).to_owned(),
-                        reason: TOO_MANY,
+                        reason: TOO_MANY.to_owned(),
                     },
                 });
             }
@@ -476,7 +493,7 @@ impl<R, E> InForce<R, E> {
     }
 
     fn name(&self, applying: &Applying<'_>) -> &str {
-        &self.rules[applying.place.rule].limited.name
+        &self.rules[applying.place.rule].name
     }
 
     /// Warns, once for each rule, that it refuses a request for a reason that may be a mistake in
@@ -501,22 +518,26 @@ impl<R, E> InForce<R, E> {
         }
     }
 
-    fn rejected(&self, parts: &[R], by: Place, joint: JointDecision) -> Verdict<E> {
-        let rule: &Rule<R, E> = &self.rules[by.rule];
-        Verdict::Rejected(rule.rejects(&parts[by.part], &joint), joint)
-    }
-
     fn blocked(&self, applying: &Applying<'_>) -> JointDecision {
         let denied = Decision::Denied(Denied {
             source: DecisionSource::Rule,
             ..Denied::new(BLOCKED_FOR)
         });
         let charged = Charged {
-            name: Arc::clone(&self.rules[applying.place.rule].limited.name),
+            name: Arc::clone(&self.rules[applying.place.rule].name),
             rate_limiter: None,
             asked: None,
             parts: smallvec![applying.place.part],
         };
         JointDecision::of_one(charged, denied)
+    }
+}
+
+/// What a rule without a limit says.
+struct Allowed;
+
+impl Reports for Allowed {
+    fn result(&self) -> RequestResult {
+        RequestResult::Granted(DecisionSource::Rule)
     }
 }

@@ -4,14 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use smallvec::SmallVec;
+
 use super::targets::{Taken, Targets};
-use super::{ANY_KEY, Rule};
+use super::{ANY_KEY, Attributes, Rule};
 use crate::error::{Error, Result};
 use crate::policies::algorithm::INTERNAL;
 use crate::store::Store;
 
-pub(super) struct InForce<R, E> {
-    pub(super) rules: Arc<[Rule<R, E>]>,
+pub(super) struct InForce {
+    pub(super) rules: Arc<[Rule]>,
+    /// The places of the rules that do not apply where the rule at this place does. Empty if there
+    /// are none of any rule.
+    instead_of: Arc<[Vec<usize>]>,
     /// Whether none of them is enforced. It is here so that it changes with the rules, in one step.
     pub(super) is_shadow: bool,
     /// The targets of all rules so far, by their algorithms: what they hold may still be in the
@@ -21,10 +26,11 @@ pub(super) struct InForce<R, E> {
     warned: Mutex<HashSet<String>>,
 }
 
-impl<R, E> InForce<R, E> {
+impl InForce {
     pub(super) fn none() -> Self {
         Self {
             rules: Arc::new([]),
+            instead_of: Arc::new([]),
             is_shadow: false,
             targets: Arc::default(),
             warned: Mutex::default(),
@@ -35,15 +41,23 @@ impl<R, E> InForce<R, E> {
     pub(super) fn replaced_by(
         &self,
         store: &Arc<dyn Store>,
-        rules: Arc<[Rule<R, E>]>,
+        rules: Arc<[Rule]>,
         is_shadow: bool,
     ) -> Result<Self> {
         let (mut rule_names, mut targets) = (HashMap::new(), (*self.targets).clone());
         for (place, rule) in rules.iter().enumerate() {
+            rule.check()?;
+            let refuse = |reason: &str| Error::InvalidRule {
+                rule: rule.name.to_string(),
+                reason: reason.to_owned(),
+            };
+            if rule_names.insert(Arc::clone(&rule.name), place).is_some() {
+                return Err(refuse("has the name of another rule"));
+            }
             for limited in rule.all_limited().map(|(_, limited)| limited) {
-                let refuse = |reason| Error::InvalidRule {
+                let refuse = |reason: &str| Error::InvalidRule {
                     rule: limited.name.to_string(),
-                    reason,
+                    reason: reason.to_owned(),
                 };
                 let earlier = rule_names.insert(Arc::clone(&limited.name), place);
                 if earlier.is_some_and(|earlier| earlier != place) {
@@ -66,16 +80,47 @@ impl<R, E> InForce<R, E> {
                 }
             }
         }
+        let instead_of = instead_of(&rules)?;
         Ok(Self {
             rules,
+            instead_of,
             is_shadow,
             targets: Arc::new(targets),
             warned: Mutex::default(),
         })
     }
 
+    /// The rules that apply to a request, with their places.
+    pub(super) fn applying_to<'a>(
+        &'a self,
+        request: &(impl Attributes + ?Sized),
+    ) -> impl Iterator<Item = (usize, &'a Rule)> {
+        let rules = self.rules.iter().enumerate();
+        let mut applying: SmallVec<[bool; 32]> = SmallVec::new();
+        if !self.instead_of.is_empty() {
+            let matched = self.rules.iter().map(|it| it.applies_to(request));
+            let matched: SmallVec<[bool; 32]> = matched.collect();
+            applying.extend_from_slice(&matched);
+            for (place, others) in self
+                .instead_of
+                .iter()
+                .enumerate()
+                .filter(|it| matched[it.0])
+            {
+                let is_shadow = self.has_in_shadow(&self.rules[place]);
+                for other in others {
+                    applying[*other] &= is_shadow && !self.has_in_shadow(&self.rules[*other]);
+                }
+            }
+        }
+        rules.filter(move |(place, rule)| match applying.get(*place) {
+            Some(applies) => *applies,
+            None => rule.applies_to(request),
+        })
+    }
+
     /// Whether one of these rules is not enforced.
-    pub(super) fn has_in_shadow(&self, rule: &Rule<R, E>) -> bool {
+    pub(super) fn has_in_shadow(&self, rule: &Rule) -> bool {
         self.is_shadow || rule.is_shadow
     }
 
@@ -83,6 +128,7 @@ impl<R, E> InForce<R, E> {
     pub(super) fn in_shadow(&self, is_shadow: bool) -> Self {
         Self {
             rules: Arc::clone(&self.rules),
+            instead_of: Arc::clone(&self.instead_of),
             is_shadow,
             targets: Arc::clone(&self.targets),
             warned: Mutex::default(),
@@ -100,7 +146,26 @@ impl<R, E> InForce<R, E> {
     }
 }
 
-impl<R, E> fmt::Debug for InForce<R, E> {
+fn instead_of(rules: &[Rule]) -> Result<Arc<[Vec<usize>]>> {
+    if rules.iter().all(|it| it.instead_of.is_empty()) {
+        return Ok(Arc::new([]));
+    }
+    let each = rules.iter().map(|rule| {
+        let places = rule.instead_of.iter().map(|other| {
+            let place = rules.iter().position(|it| *it.name == **other);
+            place
+                .filter(|it| !std::ptr::eq(&raw const rules[*it], rule))
+                .ok_or_else(|| Error::InvalidRule {
+                    rule: rule.name.to_string(),
+                    reason: format!("is `instead_of` `{other}`, which is no other rule"),
+                })
+        });
+        places.collect::<Result<Vec<_>>>()
+    });
+    each.collect()
+}
+
+impl fmt::Debug for InForce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InForce")
             .field("rules", &self.rules)

@@ -1,4 +1,5 @@
-//! One rule: whom a request counts for, what it costs, and which limiter decides.
+//! One rule: which requests it applies to, whom they count for, what they cost, and which limiter
+//! decides.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -7,19 +8,21 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
-use super::ANY_KEY;
+use super::condition::Condition;
 use super::targets::Targets;
-use crate::decision::Decision;
+use super::{ANY_KEY, Attributes};
+use crate::error::{Error, Result};
 use crate::limiters::Chargeable;
-use crate::limiters::joint::{Charged, JointDecision};
+use crate::limiters::joint::Charged;
 use crate::policies::algorithm::INTERNAL;
 
-/// A rule for requests of type `R`: a limiter, the target that a request counts for, what it costs,
-/// and the rejection of type `E` that a denied request gets.
+/// A rule: which requests it applies to, by what it counts them, what they cost, and a limiter that
+/// decides. It applies to all requests and counts them together, unless [`when`](Self::when) and
+/// [`by`](Self::by) say otherwise.
 ///
 /// The limiter is one of this crate's: see [`Chargeable`]. Its name, which
 /// [`with_name`](crate::PolicyLimiter::with_name) gives it, is the name of the rule. A
-/// [`RateLimiter`](crate::RateLimiter) is one for all, whatever target the rule returns. To apply a
+/// [`RateLimiter`](crate::RateLimiter) is one for all, whatever the rule counts by. To apply a
 /// limiter of your own as well, call its [`check`](crate::Limiter::check) before or after
 /// [`Rules::check`](crate::Rules::check).
 ///
@@ -29,27 +32,45 @@ use crate::policies::algorithm::INTERNAL;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<()> {
 /// let client = RedissonClient::in_memory();
-/// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-/// let rule = Rule::new(logins, |user: &&str| Some(format!("login:{user}")), |_, _| "too many logins");
+/// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?.with_name("logins");
+/// let rule = Rule::new(logins).when("path", ["/login*"]).by(["user"]);
 /// let rules = client.rules([rule])?;
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Granted(_)));
-/// assert!(matches!(rules.check(&"alice").await?, Verdict::Rejected("too many logins", _)));
+/// let request = [("path", "/login?next=/"), ("user", "alice")];
+/// assert!(matches!(rules.check(&request).await?, Verdict::Granted(_)));
+/// let Verdict::Denied(by) = rules.check(&request).await? else { panic!() };
+/// assert_eq!(by.deciding().0, "logins");
 /// # Ok(()) }
 /// ```
-pub struct Rule<R, E> {
-    pub(super) limited: Limited,
-    pub(super) plans: HashMap<String, Limits>,
-    plans_of: Vec<PlanOf<R>>,
+#[derive(Clone)]
+pub struct Rule {
+    pub(super) name: Arc<str>,
+    limits: Limits,
+    plans: HashMap<String, Limits>,
+    /// The plans of keys.
+    keys: BTreeMap<String, String>,
+    condition: Condition,
+    /// What a request counts for if all count together.
+    pub(super) sole_key: &'static str,
+    cost: Cost,
     pub(super) is_shadow: bool,
-    /// What a request counts by, if a configuration has given it a name.
-    pub(super) counts_by: Option<String>,
-    /// The plans of keys that a configuration has.
-    pub(super) plans_of_keys: BTreeMap<String, String>,
-    targets: Vec<Target<R>>,
-    cost: Cost<R>,
-    longest_turn: Option<LongestTurn<R>>,
-    rejection: Rejection<R, E>,
+    /// The rules that do not apply where this one does.
+    pub(super) instead_of: Vec<String>,
+    /// Why the rule was made wrongly.
+    mistake: Option<String>,
 }
+
+/// What a request costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Cost {
+    Fixed(u32),
+    Of(String),
+}
+
+/// The attribute that holds the cost where a rule does not say which.
+const COST: &str = "cost";
+
+/// The attribute that names the plan.
+const PLAN: &str = "plan";
 
 /// What a [plan](Rule::with_plan) of a rule means for its requests.
 #[derive(Debug, Clone)]
@@ -66,7 +87,7 @@ pub enum Plan {
 }
 
 /// A [`Plan`], with what is known of its limiter.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) enum Limits {
     To(Limited),
     Allow,
@@ -105,24 +126,16 @@ impl Limited {
 /// What a rule says about a request that it applies to.
 pub(super) struct Applied<'a> {
     pub(super) key: String,
-    pub(super) cost: u32,
+    /// `None` if what the request says is no whole number.
+    pub(super) cost: Option<u64>,
     /// How long the request waits for its turn, if that is bounded.
     pub(super) longest_turn: Option<Duration>,
     /// `None` if it is blocked.
     pub(super) limited: Option<&'a Limited>,
 }
 
-type Target<R> = Box<dyn Fn(&R) -> Option<String> + Send + Sync>;
-type Cost<R> = Box<dyn Fn(&R) -> u32 + Send + Sync>;
-type LongestTurn<R> = Box<dyn Fn(&R) -> Duration + Send + Sync>;
-type PlanOf<R> = Box<dyn Fn(&R, &str) -> Option<String> + Send + Sync>;
-pub(super) type Rejection<R, E> = Box<dyn Fn(&R, &Decision) -> E + Send + Sync>;
-
-impl<R, E> Rule<R, E> {
-    /// A rule by which a request counts for the target (the limiter's key) that `target` returns:
-    /// its user, address or application. The rule does not apply to a request for which `target`
-    /// returns `None`. `rejection` creates the answer to a request that the rule denied. A request
-    /// costs 1, unless [`cost`](Self::cost) says otherwise.
+impl Rule {
+    /// A rule by which this limiter decides.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -130,34 +143,103 @@ impl<R, E> Rule<R, E> {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
-    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let for_users = |user: &Option<&str>| user.map(|user| format!("login:{user}"));
-    /// let rules = client.rules([Rule::new(logins, for_users, |_, _| "too many logins")])?;
-    /// assert_eq!(rules.check(&None).await?.decision(), None); // the rule does not apply
+    /// let all = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(all)])?;
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&[("user", "bob")]).await?, Verdict::Denied(_)));
     /// # Ok(()) }
     /// ```
-    pub fn new(
-        limiter: impl Chargeable + 'static,
-        target: impl Fn(&R) -> Option<String> + Send + Sync + 'static,
-        rejection: impl Fn(&R, &Decision) -> E + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new(limiter: impl Chargeable + 'static) -> Self {
+        let limited = Limited::new(Arc::new(limiter));
+        Self::limiting(Arc::clone(&limited.name), Limits::To(limited))
+    }
+
+    /// A rule without a limiter: it allows all that it applies to, which is counted in
+    /// [events](crate::Event::Request) only. It is of use [instead of](Self::instead_of) others.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let one = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?.with_name("one");
+    /// let office = Rule::allow("office").when("address", ["192.0.2.0/24"]).instead_of(["one"]);
+    /// let rules = client.rules([Rule::new(one).by(["address"]), office])?;
+    /// for _ in 0..3 {
+    ///     assert!(matches!(rules.check(&[("address", "192.0.2.7")]).await?, Verdict::Granted(_)));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn allow(name: impl Into<Arc<str>>) -> Self {
+        Self::limiting(name.into(), Limits::Allow)
+    }
+
+    /// A rule that denies all that it applies to, as [`Plan::Block`] does.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let rules = RedissonClient::in_memory().rules([Rule::block("banned").when("user", ["mallory"])])?;
+    /// assert!(matches!(rules.check(&[("user", "mallory")]).await?, Verdict::Denied(_)));
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
+    /// # Ok(()) }
+    /// ```
+    pub fn block(name: impl Into<Arc<str>>) -> Self {
+        Self::limiting(name.into(), Limits::Block)
+    }
+
+    fn limiting(name: Arc<str>, limits: Limits) -> Self {
         Self {
-            limited: Limited::new(Arc::new(limiter)),
+            name,
+            limits,
             plans: HashMap::new(),
-            plans_of: Vec::new(),
+            keys: BTreeMap::new(),
+            condition: Condition::default(),
+            sole_key: "all",
+            cost: Cost::Of(COST.to_owned()),
             is_shadow: false,
-            counts_by: None,
-            plans_of_keys: BTreeMap::new(),
-            targets: vec![Box::new(target)],
-            cost: Box::new(|_| 1),
-            longest_turn: None,
-            rejection: Box::new(rejection),
+            instead_of: Vec::new(),
+            mistake: None,
         }
     }
 
-    /// Counts for the combination of the targets so far and this one, for example a user at an
-    /// address. The key is the targets joined by `:`; a `:` or `%` in a target is escaped as `%3A`
-    /// or `%25`, so that no two combinations share a key.
+    /// The name of the rule.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Applies the rule only to requests whose attribute of this name has one of these values: a
+    /// text, or with a `*` at its end all that begins so. An `address` may also be in a network,
+    /// such as `192.0.2.0/24`. A `path` is compared without its query. Of several attributes all
+    /// must match.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// let rule = Rule::block("old clients").when("path", ["/v1/*", "/v2/*"]).when("method", ["POST"]);
+    /// assert!(rule.applies_to(&[("path", "/v1/orders"), ("method", "POST")]));
+    /// assert!(!rule.applies_to(&[("path", "/v1/orders"), ("method", "GET")]));
+    /// assert!(!rule.applies_to(&[("path", "/v1/orders")]));
+    /// ```
+    #[must_use]
+    pub fn when<'a>(mut self, name: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
+        let required = self.condition.require(name, values);
+        self.note("when", required);
+        self
+    }
+
+    /// Counts requests by these attributes: each value by itself, and of several attributes each
+    /// combination. The rule does not apply to a request that lacks one of them.
+    ///
+    /// `address` counts the network of an IPv6 address, of 64 bits, because a client usually has
+    /// all of it; `address/56` has 56 bits. `NAME/BITS` does so for any attribute that holds an
+    /// address. A `path` counts without its query.
+    ///
+    /// The key of the limiter is the value; of several attributes it is their values, joined by
+    /// `:`, in which `:` and `%` are escaped as `%3A` and `%25`. Requests that count together have
+    /// the key `all`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -166,22 +248,51 @@ impl<R, E> Rule<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rule = Rule::new(logins, |request: &(&str, &str)| Some(request.0.to_owned()), |_, _| "too many logins")
-    ///     .and_by(|request| Some(request.1.to_owned()));
-    /// let rules = client.rules([rule])?;
-    /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&("alice", "192.0.2.2")).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&("alice", "192.0.2.1")).await?, Verdict::Rejected(..)));
+    /// let rules = client.rules([Rule::new(logins.clone()).by(["user", "address"])])?;
+    /// let request = |user, address| [("user", user), ("address", address)];
+    /// assert!(matches!(rules.check(&request("alice", "192.0.2.1")).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&request("alice", "192.0.2.2")).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&request("alice", "192.0.2.1")).await?, Verdict::Denied(_)));
+    /// assert_eq!(logins.peek("alice:192.0.2.1", 1).await?.is_granted(), false);
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn and_by(mut self, target: impl Fn(&R) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.targets.push(Box::new(target));
+    pub fn by<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names = names.into_iter();
+        let counted = names.try_for_each(|it| self.condition.count_by(it));
+        self.note("by", counted);
         self
     }
 
-    /// Sets what a request costs. The default is 1. The rule does not apply to a request that costs
-    /// 0, unless its plan blocks the request.
+    /// Sets what each request costs. Otherwise it is what its attribute `cost` says, or 1.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = |name: &str| {
+    ///     let limiter = client.policy_limiter(FixedWindow::new(1_000, Duration::from_secs(60)))?;
+    ///     redisson_rate_limiter::Result::Ok(limiter.with_prefix(name).with_name(name))
+    /// };
+    /// let (requests, traffic) = (limiter("requests")?, limiter("traffic")?);
+    /// let rules = client.rules([Rule::new(requests.clone()).cost(1), Rule::new(traffic.clone())])?;
+    /// assert!(matches!(rules.check(&[("cost", "700")]).await?, Verdict::Granted(_)));
+    /// assert_eq!(requests.peek("all", 1).await?.remaining(), 998); // and the peek
+    /// assert_eq!(traffic.peek("all", 1).await?.remaining(), 299);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn cost(self, cost: u32) -> Self {
+        Self {
+            cost: Cost::Fixed(cost),
+            ..self
+        }
+    }
+
+    /// Sets which attribute says what a request costs, a whole number. Without it a request costs
+    /// 1. The rule does not apply to a request that costs 0, unless it blocks the request.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -190,56 +301,24 @@ impl<R, E> Rule<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let traffic = client.policy_limiter(FixedWindow::new(1_000, Duration::from_secs(60)))?;
-    /// let rule = Rule::new(traffic, |_: &u32| Some("all".to_owned()), |_, _| "too much").cost(|bytes| *bytes);
-    /// let rules = client.rules([rule])?;
-    /// assert!(matches!(rules.check(&700).await?, Verdict::Granted(_)));
-    /// assert!(matches!(rules.check(&700).await?, Verdict::Rejected("too much", _)));
+    /// let rules = client.rules([Rule::new(traffic).cost_from("bytes")])?;
+    /// assert!(matches!(rules.check(&[("bytes", "700")]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&[("bytes", "700")]).await?, Verdict::Denied(_)));
+    /// let wrong = rules.check(&[("bytes", "many")]).await;
+    /// assert!(matches!(wrong, Err(Error::InvalidArgument { argument: "cost", .. })));
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn cost(self, cost: impl Fn(&R) -> u32 + Send + Sync + 'static) -> Self {
+    pub fn cost_from(self, attribute: impl Into<String>) -> Self {
         Self {
-            cost: Box::new(cost),
-            ..self
-        }
-    }
-
-    /// Bounds how long a request waits for the turn that a leaky bucket gives it: a request whose
-    /// turn would come later is denied, and nothing is charged. So the caller of a request that has
-    /// a deadline never waits in vain. Of the bucket's capacity as much counts as flows out in the
-    /// whole periods of that time, also as the limit that a decision states.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<()> {
-    /// let client = RedissonClient::in_memory();
-    /// let paced = client.policy_limiter(LeakyBucket::new(1, Duration::from_secs(1)).with_capacity(100))?;
-    /// let rule = Rule::new(paced, |user: &&str| Some(user.to_string()), |_, _| 503);
-    /// let rules = client.rules([rule.longest_turn(|_| Duration::from_millis(2_500))])?;
-    /// let (one, two, three, four) = tokio::join!(
-    ///     rules.check(&"alice"),
-    ///     rules.check(&"alice"), // its turn is in a second
-    ///     rules.check(&"alice"), // in two
-    ///     rules.check(&"alice"), // and this one's would be in three
-    /// );
-    /// for granted in [one?, two?, three?] {
-    ///     assert!(matches!(granted, Verdict::Granted(_)));
-    /// }
-    /// assert!(matches!(four?, Verdict::Rejected(503, _)));
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn longest_turn(self, longest: impl Fn(&R) -> Duration + Send + Sync + 'static) -> Self {
-        Self {
-            longest_turn: Some(Box::new(longest)),
+            cost: Cost::Of(attribute.into()),
             ..self
         }
     }
 
     /// Adds a plan, or replaces the one of this name: another limiter for some requests, or none.
-    /// Which plan a request has is said by [`plan_of`](Self::plan_of).
+    /// It is that of a request whose [key](Self::key) has it, or else whose attribute `plan` names
+    /// it; of a name that the rule has no plan for, the rule's own limiter decides.
     ///
     /// The limiters of the plans are separate: give each a prefix of its own, unless they have the
     /// same algorithm; otherwise [`RedissonClient::rules`](crate::RedissonClient::rules) refuses
@@ -254,21 +333,17 @@ impl<R, E> Rule<R, E> {
     /// let client = RedissonClient::in_memory();
     /// let free = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?.with_prefix("free:");
     /// let paid = client.policy_limiter(TokenBucket::per_second(100))?.with_prefix("paid:");
-    /// let rule = Rule::new(free, |user: &&str| Some(user.to_string()), |_, _| 429)
+    /// let rule = Rule::new(free).by(["user"])
     ///     .with_plan("paid", Plan::Limit(Arc::new(paid)))
     ///     .with_plan("abuser", Plan::Block)
-    ///     .plan_of(|_, user| match user {
-    ///         "acme" => Some("paid".to_owned()),
-    ///         "mallory" => Some("abuser".to_owned()),
-    ///         _ => None,
-    ///     });
+    ///     .key("mallory", "abuser");
     /// let rules = client.rules([rule])?;
-    /// for user in ["acme", "acme", "alice"] {
-    ///     assert!(matches!(rules.check(&user).await?, Verdict::Granted(_)));
+    /// for _ in 0..2 {
+    ///     let request = [("user", "acme"), ("plan", "paid")];
+    ///     assert!(matches!(rules.check(&request).await?, Verdict::Granted(_)));
     /// }
-    /// for user in ["mallory", "alice"] {
-    ///     assert!(matches!(rules.check(&user).await?, Verdict::Rejected(429, _)));
-    /// }
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Granted(_)));
+    /// assert!(matches!(rules.check(&[("user", "mallory")]).await?, Verdict::Denied(_)));
     /// # Ok(()) }
     /// ```
     #[must_use]
@@ -282,10 +357,7 @@ impl<R, E> Rule<R, E> {
         self
     }
 
-    /// Chooses the [plan](Self::with_plan) of each request that the rule applies to, by the request
-    /// and its key. The rule's own limiter decides where `plan` returns `None` or a name that the
-    /// rule has no plan for. Of several such functions the first that names a plan of the rule
-    /// counts.
+    /// Sets the [plan](Self::with_plan) of a key: what the rule [counts by](Self::by).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -294,21 +366,46 @@ impl<R, E> Rule<R, E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let one = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rule = Rule::new(one, |address: &&str| Some(address.to_string()), |_, _| 429)
-    ///     .with_plan("allowed", Plan::Allow)
-    ///     .plan_of(|_, address| (address == "127.0.0.1").then(|| "allowed".to_owned()));
+    /// let rule = Rule::new(one).by(["address"]).with_plan("own", Plan::Allow).key("127.0.0.1", "own");
     /// let rules = client.rules([rule])?;
     /// for _ in 0..3 {
-    ///     assert_eq!(rules.check(&"127.0.0.1").await?.decision(), None); // not asked, not counted
+    ///     let verdict = rules.check(&[("address", "127.0.0.1")]).await?;
+    ///     assert_eq!(verdict.decision(), None); // not asked, not counted
     /// }
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn plan_of(
-        mut self,
-        plan: impl Fn(&R, &str) -> Option<String> + Send + Sync + 'static,
-    ) -> Self {
-        self.plans_of.push(Box::new(plan));
+    pub fn key(mut self, key: impl Into<String>, plan: impl Into<String>) -> Self {
+        self.keys.insert(key.into(), plan.into());
+        self
+    }
+
+    /// Where this rule applies, the rules of these names do not: for exceptions, bans, and rules
+    /// for something more specific. A rule in [shadow mode](Self::in_shadow) replaces only others
+    /// in shadow mode.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limit = |name: &str, limit| {
+    ///     let limiter = client.policy_limiter(FixedWindow::new(limit, Duration::from_secs(60)))?;
+    ///     redisson_rate_limiter::Result::Ok(Rule::new(limiter.with_prefix(name).with_name(name)).by(["user"]))
+    /// };
+    /// let paths = limit("paths", 1)?;
+    /// let search = limit("search", 2)?.when("path", ["/search"]).instead_of(["paths"]);
+    /// let rules = client.rules([paths, search])?;
+    /// for granted in [true, true, false] {
+    ///     let verdict = rules.check(&[("user", "alice"), ("path", "/search")]).await?;
+    ///     assert_eq!(matches!(verdict, Verdict::Granted(_)), granted);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn instead_of<'a>(mut self, rules: impl IntoIterator<Item = &'a str>) -> Self {
+        self.instead_of.extend(rules.into_iter().map(str::to_owned));
         self
     }
 
@@ -332,10 +429,9 @@ impl<R, E> Rule<R, E> {
     /// });
     /// let client = builder.in_memory(&MemoryStore::new());
     /// let strict = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rule = Rule::new(strict, |user: &&str| Some(user.to_string()), |_, _| 429);
-    /// let rules = client.rules([rule.in_shadow()])?;
+    /// let rules = client.rules([Rule::new(strict).in_shadow()])?;
     /// for _ in 0..2 {
-    ///     assert_eq!(rules.check(&"alice").await?.decision(), None);
+    ///     assert_eq!(rules.check(&[("user", "alice")]).await?.decision(), None);
     /// }
     /// assert_eq!(results.try_iter().collect::<Vec<_>>(), ["granted", "denied"]);
     /// # Ok(()) }
@@ -348,17 +444,77 @@ impl<R, E> Rule<R, E> {
         }
     }
 
-    pub(super) fn rejects(&self, request: &R, joint: &JointDecision) -> E {
-        (self.rejection)(request, joint.deciding().1)
+    /// Whether the rule applies to a request, as far as [`when`](Self::when) and [`by`](Self::by)
+    /// say. Another rule may apply [instead](Self::instead_of).
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// let rule = Rule::block("banned").by(["user"]);
+    /// assert!(rule.applies_to(&[("user", "alice")]));
+    /// assert!(!rule.applies_to(&[("address", "192.0.2.1")]));
+    /// ```
+    #[must_use]
+    pub fn applies_to(&self, request: &(impl Attributes + ?Sized)) -> bool {
+        self.condition.matches(request)
+    }
+
+    /// What a request counts by, for people: the names and values of [`by`](Self::by). Empty if
+    /// all requests count together.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// let rule = Rule::block("banned").by(["user", "address"]);
+    /// let request = [("user", "alice"), ("address", "2001:db8::1")];
+    /// assert_eq!(rule.counts_by(&request), "user=alice, address=2001:db8::/64");
+    /// ```
+    #[must_use]
+    pub fn counts_by(&self, request: &(impl Attributes + ?Sized)) -> String {
+        self.condition.label(request)
+    }
+
+    /// Refuses a rule that was made wrongly.
+    pub(super) fn check(&self) -> Result<()> {
+        let refuse = |reason: String| {
+            Err(Error::InvalidRule {
+                rule: self.name.to_string(),
+                reason,
+            })
+        };
+        if let Some(mistake) = &self.mistake {
+            return refuse(mistake.clone());
+        }
+        for (key, plan) in &self.keys {
+            if let Err(reason) = self.condition.check_key(key) {
+                return refuse(format!("has wrong `keys`: {reason}"));
+            }
+            if !self.plans.contains_key(plan) {
+                return refuse(format!(
+                    "has a key with the plan `{plan}`, which is none of its plans"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, field: &str, made: std::result::Result<(), String>) {
+        if let (None, Err(reason)) = (&self.mistake, made) {
+            self.mistake = Some(format!("has a wrong `{field}`: {reason}"));
+        }
+    }
+
+    /// Whether all that it applies to is allowed.
+    pub(super) fn allows_all(&self) -> bool {
+        matches!(self.limits, Limits::Allow)
     }
 
     /// Its limiters: its own, and those of its plans, with the plan's name.
     pub(super) fn all_limited(&self) -> impl Iterator<Item = (Option<&str>, &Limited)> {
-        let of_plans = self.plans.iter().filter_map(|(name, limits)| match limits {
-            Limits::To(limited) => Some((Some(&**name), limited)),
-            Limits::Allow | Limits::Block => None,
-        });
-        std::iter::once((None, &self.limited)).chain(of_plans)
+        let plans = self
+            .plans
+            .iter()
+            .map(|(name, limits)| (Some(&**name), limits));
+        let all = std::iter::once((None, &self.limits)).chain(plans);
+        all.filter_map(|(name, limits)| Some((name, limits.limited()?)))
     }
 
     /// Whether what was used under the rule of this name before does not count for this one, or not
@@ -366,7 +522,7 @@ impl<R, E> Rule<R, E> {
     pub(super) fn starts_anew_after(&self, before: &Self) -> bool {
         let plans = self.plans.keys().chain(before.plans.keys());
         let mut plans = plans.map(|it| Some(&**it)).chain([None]);
-        self.counts_by != before.counts_by
+        self.condition.counts_otherwise_than(&before.condition)
             || plans.any(|plan| {
                 let [now, before] = [self, before].map(|it| it.targets_of(plan));
                 now.is_some() && before.is_some() && now != before
@@ -375,69 +531,98 @@ impl<R, E> Rule<R, E> {
 
     /// The targets of a plan; `None` if it has none because it allows or blocks.
     fn targets_of(&self, plan: Option<&str>) -> Option<Targets> {
-        let limited = match plan.and_then(|plan| self.plans.get(plan)) {
-            None => &self.limited,
-            Some(Limits::To(limited)) => limited,
-            Some(Limits::Allow | Limits::Block) => return None,
-        };
+        let limits = plan.and_then(|plan| self.plans.get(plan));
+        let limited = limits.unwrap_or(&self.limits).limited()?;
         Some(limited.limiter.targets(INTERNAL))
     }
 
-    /// Whether it has other limits or plans, as far as that is known.
+    /// Whether it is another rule than before, as far as that is known.
     pub(super) fn differs_from(&self, before: &Self) -> bool {
         let settings = |rule: &Self| -> BTreeMap<_, _> {
-            let plans = rule.plans.iter().map(|(name, limits)| {
-                let limits = match limits {
-                    Limits::To(limited) => limited.settings(),
-                    other => Some(format!("{other:?}")),
-                };
-                (Some(name.clone()), limits)
-            });
-            plans.chain([(None, rule.limited.settings())]).collect()
+            let plans = rule
+                .plans
+                .iter()
+                .map(|(name, limits)| (Some(name.clone()), limits));
+            let all = plans.chain([(None, &rule.limits)]);
+            all.map(|(name, limits)| (name, limits.settings()))
+                .collect()
         };
-        self.plans_of_keys != before.plans_of_keys || settings(self) != settings(before)
+        (&self.condition, &self.keys, &self.cost, &self.instead_of)
+            != (
+                &before.condition,
+                &before.keys,
+                &before.cost,
+                &before.instead_of,
+            )
+            || settings(self) != settings(before)
     }
 
-    /// What the rule says about a request; `None` if it does not apply.
-    pub(super) fn applied(&self, request: &R) -> Option<Applied<'_>> {
-        let key = self.key(request)?;
-        let plan = self.plans_of.iter().find_map(|of| {
-            let name = of(request, &key)?;
-            self.plans.get(&name)
-        });
-        let limited = match plan {
-            None => Some(&self.limited),
-            Some(Limits::Allow) => return None,
-            Some(Limits::Block) => None,
-            Some(Limits::To(limited)) => Some(limited),
+    /// What the rule says about a request that it applies to; `None` if it limits nothing of it.
+    pub(super) fn applied(&self, request: &(impl Attributes + ?Sized)) -> Option<Applied<'_>> {
+        let key = match self.condition.counts_all_together() {
+            true => self.sole_key.to_owned(),
+            false => self.condition.key(request)?,
         };
-        let cost = (self.cost)(request);
-        (cost > 0 || limited.is_none()).then(|| Applied {
-            cost,
-            longest_turn: self.longest_turn.as_ref().map(|longest| longest(request)),
+        let limits = match self.plans.is_empty() {
+            true => &self.limits,
+            false => self.limits_of(&key, request),
+        };
+        let limited = match limits {
+            Limits::Allow => return None,
+            Limits::Block => None,
+            Limits::To(limited) => Some(limited),
+        };
+        let cost = match &self.cost {
+            Cost::Fixed(cost) => Some((*cost).into()),
+            Cost::Of(name) => match request.attribute(name).filter(|it| !it.is_empty()) {
+                Some(cost) => whole_number(&cost),
+                None => Some(1),
+            },
+        };
+        (cost != Some(0) || limited.is_none()).then(|| Applied {
             key,
+            cost,
+            longest_turn: request.longest_turn(),
             limited,
         })
     }
 
-    /// The limiter's key for a request; `None` where the rule does not apply to it.
-    fn key(&self, request: &R) -> Option<String> {
-        if let [only] = &self.targets[..] {
-            return only(request);
-        }
-        let names = self.targets.iter().map(|target| {
-            let name = target(request)?;
-            Some(name.replace('%', "%25").replace(':', "%3A"))
-        });
-        Some(names.collect::<Option<Vec<_>>>()?.join(":"))
+    fn limits_of(&self, key: &str, request: &(impl Attributes + ?Sized)) -> &Limits {
+        let of_key = self.keys.get(key).and_then(|plan| self.plans.get(plan));
+        let of_request = || self.plans.get(&*request.attribute(PLAN)?);
+        of_key.or_else(of_request).unwrap_or(&self.limits)
     }
 }
 
-impl<R, E> fmt::Debug for Rule<R, E> {
+/// One that is larger than all others is that one.
+fn whole_number(text: &str) -> Option<u64> {
+    let is_digits = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    is_digits.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+impl Limits {
+    fn limited(&self) -> Option<&Limited> {
+        match self {
+            Self::To(limited) => Some(limited),
+            Self::Allow | Self::Block => None,
+        }
+    }
+
+    fn settings(&self) -> Option<String> {
+        match self {
+            Self::To(limited) => limited.settings(),
+            other => Some(format!("{other:?}")),
+        }
+    }
+}
+
+impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rule")
-            .field("limiter", &self.limited.limiter)
+            .field("name", &self.name)
+            .field("limits", &self.limits)
             .field("plans", &self.plans)
+            .field("condition", &self.condition)
             .field("is_shadow", &self.is_shadow)
             .finish_non_exhaustive()
     }

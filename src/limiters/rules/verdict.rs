@@ -5,7 +5,7 @@ use crate::limiters::joint::JointDecision;
 
 /// What the rules decide about a request.
 ///
-/// Like [`Decision`], it is not `#[non_exhaustive]`: granted and rejected are all there is.
+/// Like [`Decision`], it is not `#[non_exhaustive]`: granted and denied are all there is.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, Verdict};
@@ -15,23 +15,24 @@ use crate::limiters::joint::JointDecision;
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
 /// let per_user = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-/// let rules = client.rules([Rule::new(per_user, |user: &&str| Some(user.to_string()), |_, _| 429)])?;
+/// let rules = client.rules([Rule::new(per_user).by(["user"])])?;
 /// let status = |verdict| match verdict {
 ///     Verdict::Granted(_) => 200,
-///     Verdict::Rejected(status, _) => status,
+///     Verdict::Denied(_) => 429,
 /// };
-/// assert_eq!(status(rules.check(&"alice").await?), 200);
-/// assert_eq!(status(rules.check(&"alice").await?), 429);
+/// let alice = [("user", "alice")];
+/// assert_eq!(status(rules.check(&alice).await?), 200);
+/// assert_eq!(status(rules.check(&alice).await?), 429);
 /// # Ok(()) }
 /// ```
-#[must_use = "a request that was rejected must not go on"]
+#[must_use = "a request that was denied must not go on"]
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict<E> {
+pub enum Verdict {
     /// All rules that apply and are enforced granted it.
     Granted(RulesGrant),
-    /// A rule denied it, and no rule charged it: the rejection of the rule that
-    /// [decides](JointDecision::deciding), and the decision of each.
-    Rejected(E, JointDecision),
+    /// A rule denied it, and no rule charged it: the decision of each, and which one
+    /// [decides](JointDecision::deciding).
+    Denied(JointDecision),
 }
 
 /// What rules have charged for a request that they granted: for
@@ -49,12 +50,11 @@ pub enum Verdict<E> {
 ///     let limiter = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
 ///     redisson_rate_limiter::Result::Ok(limiter.with_name(name).with_prefix(name))
 /// };
-/// let user = |user: &&str| Some(user.to_string());
 /// let rules = client.rules([
-///     Rule::new(limiter("enforced")?, user, |_, _| 429),
-///     Rule::new(limiter("tried out")?, user, |_, _| 429).in_shadow(),
+///     Rule::new(limiter("enforced")?).by(["user"]),
+///     Rule::new(limiter("tried out")?).by(["user"]).in_shadow(),
 /// ])?;
-/// let Verdict::Granted(granted) = rules.check(&"alice").await? else { panic!() };
+/// let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
 /// assert_eq!(granted.rules().collect::<Vec<_>>(), ["enforced", "tried out"]);
 /// let decision = granted.decision().expect("a rule is enforced");
 /// assert_eq!(decision.deciding().1.remaining(), 8);
@@ -67,7 +67,7 @@ pub struct RulesGrant {
     pub(super) in_shadow: Option<Box<JointDecision>>,
 }
 
-impl<E> Verdict<E> {
+impl Verdict {
     /// The decision of the rules that apply and are enforced; `None` if there are none.
     ///
     /// ```
@@ -77,10 +77,10 @@ impl<E> Verdict<E> {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let one = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
-    /// let rules = client.rules([Rule::new(one, |user: &Option<&str>| user.map(str::to_owned), |_, _| 429)])?;
-    /// assert_eq!(rules.check(&None).await?.decision(), None);
+    /// let rules = client.rules([Rule::new(one).by(["user"])])?;
+    /// assert_eq!(rules.check(&[("address", "::1")]).await?.decision(), None);
     /// for is_granted in [true, false] {
-    ///     let verdict = rules.check(&Some("alice")).await?;
+    ///     let verdict = rules.check(&[("user", "alice")]).await?;
     ///     assert_eq!(verdict.decision().map(JointDecision::is_granted), Some(is_granted));
     /// }
     /// # Ok(()) }
@@ -88,7 +88,7 @@ impl<E> Verdict<E> {
     pub fn decision(&self) -> Option<&JointDecision> {
         match self {
             Self::Granted(granted) => granted.decision(),
-            Self::Rejected(_, joint) => Some(joint),
+            Self::Denied(joint) => Some(joint),
         }
     }
 }

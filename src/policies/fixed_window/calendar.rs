@@ -17,8 +17,6 @@ const EPOCH_SINCE_MONDAY: i64 = 3 * DAY;
 const LARGEST_OFFSET: i32 = 24 * 60 - 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub(super) enum Unit {
     Hour,
     Day,
@@ -35,6 +33,22 @@ pub(super) struct Calendar {
 }
 
 impl Unit {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        }
+    }
+
+    #[cfg(feature = "serde")]
+    pub(super) fn of_word(word: &str) -> Option<Self> {
+        let mut all = [Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year].into_iter();
+        all.find(|it| it.word() == word)
+    }
+
     /// The longest, in ms.
     pub(super) fn longest(self) -> i64 {
         match self {
@@ -133,14 +147,7 @@ fn month_of(day: i64) -> Range<i64> {
 /// What a policy that prints itself adds.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = match self.unit {
-            Unit::Hour => "hour",
-            Unit::Day => "day",
-            Unit::Week => "week",
-            Unit::Month => "month",
-            Unit::Year => "year",
-        };
-        write!(f, "calendar {unit}")?;
+        write!(f, "calendar {}", self.unit.word())?;
         match self.offset_minutes {
             0 => Ok(()),
             minutes => write!(f, ", UTC{}", OffsetText(minutes)),

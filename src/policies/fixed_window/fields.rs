@@ -1,37 +1,32 @@
-//! `FixedWindow` as the fields of a configuration file: its length, or the unit of the calendar and
-//! an offset.
-
-use std::time::Duration;
+//! `FixedWindow` as the fields of a configuration file: its rate, of a time or of a unit of the
+//! calendar, and an offset.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Error as _, Serialize, Serializer};
 
 use super::FixedWindow;
 use super::calendar::{OffsetText, Unit, read_offset};
-use crate::fields::{Field, by_field};
+use crate::fields::{TimeText, by_field, read_rate, read_time_of_rate, small};
 use crate::policies::algorithm::Model;
 
 field_types! {
-    limit: u32,
-    window_ms: u64,
+    rate: String,
+    utc_offset: String,
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
-    limit: limit,
+    rate: rate,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    window_ms: Option<window_ms>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    calendar: Option<Unit>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    utc_offset: Option<String>,
+    utc_offset: Option<utc_offset>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     aligned_to_clock: bool,
 }
 
-const NAMES: [(&str, &str); 2] = [
-    ("window", "window_ms"),
+const NAMES: [(&str, &str); 3] = [
+    ("limit", "rate"),
+    ("window", "rate"),
     ("utc_offset_minutes", "utc_offset"),
 ];
 
@@ -39,16 +34,17 @@ impl Serialize for FixedWindow {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         by_field(self.validate(), &NAMES).map_err(S::Error::custom)?;
         let offset = self.calendar.map_or(0, |calendar| calendar.offset_minutes);
+        let time = match self.calendar {
+            Some(calendar) => calendar.unit.word().to_owned(),
+            None => TimeText(self.window).to_string(),
+        };
         let fields = Fields {
-            limit: limit { value: self.limit },
-            window_ms: match self.calendar {
-                Some(_) => None,
-                None => Some(window_ms {
-                    value: self.window.written(),
-                }),
+            rate: rate {
+                value: format!("{}/{time}", self.limit),
             },
-            calendar: self.calendar.map(|calendar| calendar.unit),
-            utc_offset: (offset != 0).then(|| OffsetText(offset).to_string()),
+            utc_offset: (offset != 0).then(|| utc_offset {
+                value: OffsetText(offset).to_string(),
+            }),
             aligned_to_clock: self.is_aligned_to_clock(),
         };
         fields.serialize(serializer)
@@ -57,37 +53,44 @@ impl Serialize for FixedWindow {
 
 impl<'de> Deserialize<'de> for FixedWindow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let fields = Fields::deserialize(deserializer)?;
-        let limit = fields.limit.value;
-        let policy = match (fields.window_ms, fields.calendar) {
-            (Some(window), None) => Self::new(limit, Duration::read(window.value)),
-            (None, Some(unit)) => Self::by_calendar(limit, unit),
-            (None, None) => return Err(D::Error::missing_field("window_ms")),
-            (Some(_), Some(_)) => {
-                return Err(D::Error::custom(
-                    "`window_ms` and `calendar` exclude each other",
-                ));
-            }
+        let read = Self::try_from(Fields::deserialize(deserializer)?).map_err(D::Error::custom)?;
+        by_field(read.validate(), &NAMES).map_err(D::Error::custom)?;
+        Ok(read)
+    }
+}
+
+impl TryFrom<Fields> for FixedWindow {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Self, String> {
+        let (limit, time) = read_rate(&fields.rate.value).map_err(of_rate)?;
+        let limit = small(limit).map_err(of_rate)?;
+        let policy = match Unit::of_word(time) {
+            Some(unit) => Self::by_calendar(limit, unit),
+            None => Self::new(limit, read_time_of_rate(time).map_err(of_rate)?),
         };
+        let is_of_calendar = policy.calendar.is_some();
         let policy = match fields.utc_offset {
             None => policy,
-            Some(_) if policy.calendar.is_none() => {
-                return Err(D::Error::custom("`utc_offset` needs a `calendar`"));
+            Some(_) if !is_of_calendar => {
+                return Err("`utc_offset` needs a `rate` such as \"9/day\"".into());
             }
             Some(offset) => {
-                let form = || D::Error::custom("`utc_offset` must be like \"+09:00\"");
-                policy.with_utc_offset_minutes(read_offset(&offset).ok_or_else(form)?)
+                let minutes = read_offset(&offset.value);
+                let minutes = minutes.ok_or("`utc_offset` must be like \"+09:00\"")?;
+                policy.with_utc_offset_minutes(minutes)
             }
         };
-        let policy = match fields.aligned_to_clock {
-            true if policy.calendar.is_some() => {
-                let reason = "`aligned_to_clock` and `calendar` exclude each other";
-                return Err(D::Error::custom(reason));
+        match fields.aligned_to_clock {
+            true if is_of_calendar => {
+                Err("`aligned_to_clock` and a `rate` of the calendar exclude each other".into())
             }
-            true => policy.aligned_to_clock(),
-            false => policy,
-        };
-        by_field(policy.validate(), &NAMES).map_err(D::Error::custom)?;
-        Ok(policy)
+            true => Ok(policy.aligned_to_clock()),
+            false => Ok(policy),
+        }
     }
+}
+
+fn of_rate(reason: String) -> String {
+    format!("`rate`: {reason}")
 }

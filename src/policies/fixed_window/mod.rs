@@ -26,8 +26,8 @@ use calendar::{Calendar, Unit, duration};
 /// offset](Self::with_utc_offset_minutes).
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"fixed_window","limit":100,"window_ms":60000,"aligned_to_clock":true}`, or
-/// `{"algorithm":"fixed_window","limit":1000,"calendar":"month","utc_offset":"+09:00"}`, where the
+/// `{"algorithm":"fixed_window","rate":"100/1m","aligned_to_clock":true}`, or
+/// `{"algorithm":"fixed_window","rate":"1000/month","utc_offset":"+09:00"}`, where the
 /// calendar is of each `hour`, `day`, `week`, `month` or `year`. `aligned_to_clock` and
 /// `utc_offset` may be left out.
 ///

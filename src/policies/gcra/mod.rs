@@ -27,7 +27,7 @@ use super::example::Example;
 /// back.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"gcra","quantity":10,"period_ms":1000,"burst":100}`.
+/// `{"algorithm":"gcra","rate":"10/1s","burst":100}`.
 /// `burst` may be left out.
 ///
 /// ```
@@ -153,9 +153,9 @@ numbers! {
     Gcra, "gcra: {quantity} per {period:?}, up to {burst} at once";
     new {
         /// How much comes back in each period.
-        quantity: u32 = quantity,
+        quantity: u32,
         /// A period's length.
-        period: Duration = period_ms,
+        period: Duration,
     }
     with {
         /// How much a target may take at once.

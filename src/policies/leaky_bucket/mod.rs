@@ -33,7 +33,7 @@ use super::starts::Starts;
 /// as the old policy kept its state is then empty.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"leaky_bucket","quantity":1,"period_ms":1000,"capacity":5,"aligned_to_clock":true}`.
+/// `{"algorithm":"leaky_bucket","rate":"1/1s","capacity":5,"aligned_to_clock":true}`.
 /// `capacity` and `aligned_to_clock` may be left out.
 ///
 /// ```
@@ -122,9 +122,9 @@ numbers! {
     LeakyBucket, "leaky bucket: {quantity} per {period:?}, up to {capacity} waiting{starts}";
     new {
         /// How many requests proceed in each period.
-        quantity: u32 = quantity,
+        quantity: u32,
         /// A period's length.
-        period: Duration = period_ms,
+        period: Duration,
     }
     with {
         /// How many requests may wait.

@@ -25,7 +25,7 @@ use super::starts::Starts;
 /// stays.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"penalty_token_bucket","quantity":10,"period_ms":60000,"capacity":100,"aligned_to_clock":true}`.
+/// `{"algorithm":"penalty_token_bucket","rate":"10/1m","capacity":100,"aligned_to_clock":true}`.
 /// `capacity` and `aligned_to_clock` may be left out.
 ///
 /// ```
@@ -103,9 +103,9 @@ numbers! {
     PenaltyTokenBucket, "penalty token bucket: {quantity} per {period:?}, up to {capacity}{starts}";
     new {
         /// How many tokens come with each period.
-        quantity: u32 = quantity,
+        quantity: u32,
         /// A period's length.
-        period: Duration = period_ms,
+        period: Duration,
     }
     with {
         /// How many tokens there are at most.

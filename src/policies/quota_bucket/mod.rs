@@ -23,7 +23,7 @@ use super::example::{Example, fitting};
 /// at once.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"quota_bucket","quota":10,"period_ms":60000,"capacity":100}`.
+/// `{"algorithm":"quota_bucket","rate":"10/1m","capacity":100}`.
 /// `capacity` may be left out.
 ///
 /// ```
@@ -105,9 +105,9 @@ numbers! {
     QuotaBucket, "quota bucket: {quantity} per {period:?}, up to {capacity}";
     new {
         /// How many tokens come in each period.
-        quantity: u32 = quota,
+        quantity: u32,
         /// A period's length.
-        period: Duration = period_ms,
+        period: Duration,
     }
     with {
         /// How many tokens there are at most.

@@ -30,8 +30,8 @@ use super::starts::Starts;
 /// period that is at least a thousand times shorter than the window of another version beside it.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"sliding_window_counter","limit":100,"window_ms":60000,"period_ms":6000,"aligned_to_clock":true}`.
-/// `period_ms` and `aligned_to_clock` may be left out.
+/// `{"algorithm":"sliding_window_counter","rate":"100/1m","period":"6s","aligned_to_clock":true}`.
+/// `period` and `aligned_to_clock` may be left out.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowCounter};
@@ -114,13 +114,13 @@ numbers! {
     SlidingWindowCounter, "sliding window counter: {limit} per {window:?}, by {period:?}{starts}";
     new {
         /// What a window holds at most.
-        limit: u32 = limit,
+        limit: u32,
         /// The window's length.
-        window: Duration = window_ms,
+        window: Duration,
     }
     with {
         /// By how much the window slides at a time.
-        period: Duration = period_ms by with_period,
+        period: Duration = period by with_period,
     }
     aligned_to_clock, is_aligned_to_clock = starts: "the first period", "the window";
 }

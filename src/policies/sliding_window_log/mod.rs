@@ -23,7 +23,7 @@ use super::example::Example;
 /// counts those that have not been removed.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"sliding_window_log","limit":100,"window_ms":60000}`.
+/// `{"algorithm":"sliding_window_log","rate":"100/1m"}`.
 ///
 /// ```
 /// use redisson_rate_limiter::{RedissonClient, SlidingWindowLog};
@@ -77,9 +77,9 @@ numbers! {
     SlidingWindowLog, "sliding window log: {limit} per {window:?}";
     new {
         /// What any window holds at most.
-        limit: u32 = limit,
+        limit: u32,
         /// A window's length.
-        window: Duration = window_ms,
+        window: Duration,
     }
     with {}
 }

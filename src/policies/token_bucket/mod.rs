@@ -15,7 +15,7 @@ use super::example::{Example, fitting};
 /// less than twice that time is left.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
-/// `{"algorithm":"token_bucket","per_second":10,"capacity":100}`.
+/// `{"algorithm":"token_bucket","rate":"10/1s","capacity":100}`.
 /// `capacity` may be left out.
 ///
 /// ```
@@ -88,7 +88,7 @@ numbers! {
     TokenBucket, "token bucket: {rate} per 1s, up to {capacity}";
     per_second {
         /// How many tokens come in a second.
-        rate: u32 = per_second,
+        rate: u32,
     }
     with {
         /// How many tokens there are at most.

@@ -231,11 +231,27 @@ impl ClientAddress {
     }
 }
 
+/// The one at the other end of the connection.
+impl Default for ClientAddress {
+    fn default() -> Self {
+        Self::peer()
+    }
+}
+
+impl ClientAddress {
+    /// The whole address, as rules have it: they say how many bits of it count.
+    pub(crate) fn whole(&self, request: &Parts) -> Cow<'static, str> {
+        match self.address(request) {
+            Some(address) => Cow::Owned(address.to_string()),
+            None => missing_address(),
+        }
+    }
+}
+
 impl Key for ClientAddress {
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
         let Some(address) = self.address(request) else {
-            tell_of_missing_address();
-            return Some(Cow::Borrowed("unknown"));
+            return Some(missing_address());
         };
         let text = match address {
             IpAddr::V4(address) => address.to_string(),
@@ -276,7 +292,8 @@ fn peer_of(request: &Parts) -> Option<IpAddr> {
     socket().or_else(|| extensions.get::<IpAddr>().copied())
 }
 
-fn tell_of_missing_address() {
+/// One key for all requests without an address.
+fn missing_address() -> Cow<'static, str> {
     static IS_TOLD: AtomicBool = AtomicBool::new(false);
     if !IS_TOLD.swap(true, Ordering::Relaxed) {
         tracing::warn!(
@@ -284,6 +301,7 @@ fn tell_of_missing_address() {
              with axum, use into_make_service_with_connect_info::<SocketAddr>()"
         );
     }
+    Cow::Borrowed("unknown")
 }
 
 /// A text that is neither a network, such as `10.0.0.0/8`, nor an address.

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use http::request::Parts;
 use redisson_rate_limiter::{AnyPolicy, Plan, Rate, RedissonClient, Result, Rule, Rules};
 use redisson_rate_limiter_tower::fields::Fields;
-use redisson_rate_limiter_tower::key::{Everyone, Header, by};
+use redisson_rate_limiter_tower::key::{Everyone, Header};
 use redisson_rate_limiter_tower::reject::Grpc;
 use redisson_rate_limiter_tower::{ByRules, RateLimit, RateLimitLayer};
 
 use tokio::task::JoinSet;
 
-use crate::fixture::{MINUTE, ask, field, of, per_minute, request};
+use crate::fixture::{MINUTE, ask, by_rules, field, of, per_minute, request};
 
 /// A service that has a layer in a field.
 struct Named<S> {
@@ -20,14 +19,10 @@ struct Named<S> {
     service: RateLimit<S>,
 }
 
-fn rules(client: &RedissonClient) -> Result<Rules<Parts, ()>> {
+fn rules(client: &RedissonClient) -> Result<Rules> {
     client.rules([
-        Rule::new(per_minute(client, 2), by(Header::new("x-user")), |_, _| ()),
-        Rule::new(
-            per_minute(client, 9).with_prefix("all:").with_name("all"),
-            by(Everyone),
-            |_, _| (),
-        ),
+        Rule::new(per_minute(client, 2)).by(["user"]),
+        Rule::new(per_minute(client, 9).with_prefix("all:").with_name("all")),
     ])
 }
 
@@ -75,7 +70,7 @@ async fn a_limiter_for_all_needs_no_key() {
 #[tokio::test(start_paused = true)]
 async fn rules_decide_together_and_name_the_one_that_denies() {
     let client = RedissonClient::in_memory();
-    let layer = RateLimitLayer::by_rules(Arc::new(rules(&client).unwrap()));
+    let layer = by_rules(Arc::new(rules(&client).unwrap()));
     for left in [1, 0] {
         let response = ask(&layer, of("alice")).await;
         let time = if left == 0 { 60 } else { 0 };
@@ -103,7 +98,7 @@ async fn rules_decide_together_and_name_the_one_that_denies() {
 async fn rules_can_be_replaced_while_the_layer_is_in_use() {
     let client = RedissonClient::in_memory();
     let rules = Arc::new(rules(&client).unwrap());
-    let layer = RateLimitLayer::by_rules(Arc::clone(&rules)).fields(Fields::None);
+    let layer = by_rules(Arc::clone(&rules)).fields(Fields::None);
     for status in [200, 200, 429] {
         assert_eq!(ask(&layer, of("alice")).await.status(), status);
     }
@@ -138,17 +133,10 @@ async fn a_layer_says_what_is_counted_and_for_whom() {
 #[tokio::test(start_paused = true)]
 async fn who_is_blocked_by_a_rule_gets_a_403_without_a_time_to_retry() {
     let client = RedissonClient::in_memory();
-    let rule = Rule::new(
-        per_minute(&client, 5),
-        by(Header::new("x-user")),
-        |_: &Parts, _| (),
-    );
-    let rule = rule
+    let rule = { Rule::new(per_minute(&client, 5)).by(["user"]) }
         .with_plan("blocked", Plan::Block)
-        .plan_of(|request: &Parts, _| {
-            (request.headers["x-user"] == "mallory").then(|| "blocked".to_owned())
-        });
-    let layer = RateLimitLayer::by_rules(Arc::new(client.rules([rule]).unwrap()));
+        .key("mallory", "blocked");
+    let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
     assert_eq!(ask(&layer, of("alice")).await.status(), 200);
     let blocked = ask(&layer, of("mallory")).await;
     assert_eq!(
@@ -167,7 +155,7 @@ async fn the_types_of_layers_and_services_can_be_written_down() {
         .cost(|_| 1);
     let named = Named {
         service: tower::Layer::layer(&layer, ()),
-        by_rules: RateLimitLayer::by_rules(Arc::new(rules(&client).unwrap())),
+        by_rules: by_rules(Arc::new(rules(&client).unwrap())),
         layer,
     };
     let Named {

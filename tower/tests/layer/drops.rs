@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use redisson_rate_limiter::{Lease, Rate, RateLimiter, RedissonClient, Rule};
 use redisson_rate_limiter_tower::RateLimitLayer;
-use redisson_rate_limiter_tower::key::{Everyone, by};
+use redisson_rate_limiter_tower::key::Everyone;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tower::limit::ConcurrencyLimit;
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::fixture::{Handler, MINUTE, request};
+use crate::fixture::{Handler, MINUTE, by_rules, request};
 use crate::seeded::Seeded;
 use crate::support::Server;
 
@@ -161,8 +161,8 @@ async fn a_rule_keeps_nothing_of_requests_that_were_dropped() {
     let server = Server::start();
     let client = connect(&server).await;
     let limiter = client.keyed_rate_limiter("api:", rate()).unwrap();
-    let rules = [Rule::new(limiter, by(Everyone), |_, _| ())];
-    let layer = RateLimitLayer::by_rules(Arc::new(client.rules(rules).unwrap()));
+    let rules = [Rule::new(limiter)];
+    let layer = by_rules(Arc::new(client.rules(rules).unwrap()));
     let handled = dropped_at_random(&layer).await;
-    assert_eq!(taken(&server, client, "api:everyone").await, handled);
+    assert_eq!(taken(&server, client, "api:all").await, handled);
 }

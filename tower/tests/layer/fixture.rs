@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
-use redisson_rate_limiter::{FixedWindow, Limiter, PolicyLimiter, RedissonClient};
+use redisson_rate_limiter::{FixedWindow, Limiter, PolicyLimiter, RedissonClient, Rules};
+use redisson_rate_limiter_tower::key::Header;
+use redisson_rate_limiter_tower::{ByRules, RateLimitLayer};
 use tower::util::BoxCloneService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -24,6 +26,11 @@ pub fn per_minute(client: &RedissonClient, limit: u32) -> PolicyLimiter<FixedWin
 pub async fn left(limiter: &PolicyLimiter<FixedWindow>, key: &str) -> u64 {
     let peeked = limiter.peek(key, 1).await.unwrap();
     peeked.remaining() + u64::from(peeked.is_granted())
+}
+
+/// These rules decide, to which a request has a user.
+pub fn by_rules(rules: Arc<Rules>) -> RateLimitLayer<ByRules> {
+    RateLimitLayer::by_rules(rules).attribute("user", Header::new("x-user"))
 }
 
 pub type Handler = BoxCloneService<Request<String>, Response<String>, Infallible>;

@@ -7,12 +7,10 @@ use http::request::Parts;
 use http::{HeaderValue, Request};
 use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
 use redisson_rate_limiter_tower::RateLimitLayer;
-use redisson_rate_limiter_tower::key::{
-    AsyncKey, ClientAddress, Everyone, Header, Key, Path, bounded, by,
-};
+use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, Key, Path, bounded};
 use tower::{Layer, ServiceExt};
 
-use crate::fixture::{Handled, MINUTE, ask, left, of, per_minute, request};
+use crate::fixture::{Handled, MINUTE, ask, by_rules, left, of, per_minute, request};
 
 fn from(peer: &str, name: &'static str, lines: &[&str]) -> Parts {
     let mut request = Request::builder();
@@ -285,7 +283,7 @@ async fn a_key_may_be_found_by_a_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_of_rules_may_be_found_by_a_task() {
+async fn an_attribute_may_be_found_by_a_task() {
     async fn session(request: &Parts) -> Option<String> {
         tokio::task::yield_now().await;
         let user = request.headers.get("x-user")?;
@@ -296,12 +294,13 @@ async fn a_key_of_rules_may_be_found_by_a_task() {
     let all = client.policy_limiter(FixedWindow::new(9, MINUTE)).unwrap();
     let (users, all) = (per_minute(&client, 1), all.with_prefix("all:"));
     let rules = client.rules([
-        Rule::new(users.clone(), by(AsyncKey), |_, _| ()),
-        Rule::new(all.clone(), by(Everyone), |_, _| ()),
+        Rule::new(users.clone()).by(["user"]),
+        Rule::new(all.clone()),
     ]);
     let rules = Arc::new(rules.unwrap());
     let shared = Arc::clone(&rules);
-    let layer = RateLimitLayer::by_rules_with_async_key(shared, |it| Box::pin(session(it)));
+    let layer = RateLimitLayer::by_rules(shared);
+    let layer = layer.async_attribute("user", |it| Box::pin(session(it)));
     let long = "k".repeat(300);
     for (user, status) in [("alice", 200), ("alice", 429), (&long, 200), ("", 200)] {
         let response = ask(&layer, of(user)).await;
@@ -310,14 +309,14 @@ async fn a_key_of_rules_may_be_found_by_a_task() {
     assert_eq!(ask(&layer, request()).await.status(), 200); // only the other rule applies
     assert_eq!(left(&users, "ALICE").await, 0);
     assert_eq!(left(&users, &bounded(long.to_uppercase().into())).await, 0);
-    assert_eq!(left(&all, "everyone").await, 5);
+    assert_eq!(left(&all, "all").await, 5);
 
-    // The key is that of one layer: one inside has its own, and none without.
-    let without = RateLimitLayer::by_rules(Arc::clone(&rules));
+    // The attribute is that of one layer: one inside has its own, and none without.
+    let without = by_rules(Arc::clone(&rules));
     let nested = layer.layer(without.layer(Handled::default().service()));
     let response = nested.oneshot(of("bob")).await.unwrap();
     assert_eq!(response.status(), 200);
-    assert_eq!(left(&all, "everyone").await, 3);
+    assert_eq!(left(&all, "all").await, 3);
 }
 
 #[test]
@@ -391,7 +390,65 @@ async fn an_empty_key_is_a_key_that_is_missing() {
     assert_eq!(Path.or(Everyone).key(&tunnel).as_deref(), Some("everyone"));
     assert_eq!(Everyone.and(Path).key(&tunnel), None);
     assert_eq!(Path.hashed("secret").key(&tunnel), None);
-    assert_eq!(by(Path)(&tunnel), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_see_the_attributes_of_http() {
+    let client = RedissonClient::in_memory();
+    let request = || {
+        let request = Request::get("/login?next=/")
+            .header("host", "Example.COM:8080")
+            .header("x-user", "alice")
+            .header("x-forwarded-for", "2001:db8::9")
+            .extension(SocketAddr::from(([192, 0, 2, 1], 80)));
+        request.body(String::new()).unwrap()
+    };
+    for (attribute, value, of_peer, behind_a_proxy) in [
+        ("method", "GET", true, true),
+        ("method", "get", false, false),
+        ("host", "example.com", true, true),
+        ("path", "/login", true, true),
+        ("path", "/log*", true, true),
+        ("route", "*", false, false),
+        ("address", "192.0.2.0/24", true, false),
+        ("address", "2001:db8::9", false, true),
+        ("user", "alice", false, true),
+    ] {
+        let rule = Rule::block("seen").when(attribute, [value]);
+        let rules = Arc::new(client.rules([rule]).unwrap());
+        let plain = RateLimitLayer::by_rules(Arc::clone(&rules));
+        let behind = by_rules(rules).address(ClientAddress::behind_proxies(1));
+        for (layer, expected) in [(plain, of_peer), (behind, behind_a_proxy)] {
+            let is_seen = ask(&layer, request()).await.status() == 403;
+            assert_eq!(is_seen, expected, "{attribute} {value}");
+        }
+    }
+    // One of the application is instead of that of the layer, and an empty one is none.
+    for (path, status) in [("/login", 403), ("", 200)] {
+        let rule = Rule::block("seen").when("path", ["*"]);
+        let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
+        let layer = layer.attribute("path", move |_: &Parts| Some(path.to_owned()));
+        assert_eq!(ask(&layer, request()).await.status(), status);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_counts_the_network_of_an_address() {
+    let client = RedissonClient::in_memory();
+    let rule = Rule::new(per_minute(&client, 1)).by(["address/56"]);
+    let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
+    for (address, status) in [
+        ("2001:db8::1", 200),
+        ("2001:db8:0:ff::1", 429),
+        ("2001:db8:0:100::1", 200),
+        ("::ffff:192.0.2.1", 200),
+        ("192.0.2.1", 429),
+    ] {
+        let address: IpAddr = address.parse().unwrap();
+        let request = Request::builder().extension(address);
+        let response = ask(&layer, request.body(String::new()).unwrap()).await;
+        assert_eq!(response.status(), status, "{address}");
+    }
 }
 
 #[test]

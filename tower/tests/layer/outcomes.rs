@@ -9,14 +9,14 @@ use http::{Request, Response};
 use redisson_rate_limiter::{
     Event, FixedWindow, MemoryStore, PolicyLimiter, Rate, RedissonClient, Rule,
 };
-use redisson_rate_limiter_tower::key::{Everyone, Header, by};
+use redisson_rate_limiter_tower::key::{Everyone, Header};
 use redisson_rate_limiter_tower::{ByRules, Charged, RateLimitLayer};
 use tokio::sync::mpsc;
 use tokio::time::{advance, timeout};
 use tower::util::Either;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::fixture::{Handled, MINUTE, ask, left, of, per_minute, request};
+use crate::fixture::{Handled, MINUTE, ask, by_rules, left, of, per_minute, request};
 use crate::support::Server;
 
 /// A layer that charges 1 of 3 a minute, or of a request for `/heavy` all of them.
@@ -47,10 +47,16 @@ async fn cases() -> Vec<Case> {
             };
             let limiter = per_minute(&client, 3);
             let cost = |request: &Parts| if request.uri.path() == "/heavy" { 3 } else { 1 };
+            let as_text = move |request: &Parts| Some(cost(request).to_string());
             let layer = if has_rules {
-                let rule = Rule::new(limiter.clone(), by(Everyone), |_, _| ()).cost(cost);
+                let rule = Rule::new(limiter.clone()).by(["user"]);
                 let rules = Arc::new(client.rules([rule]).unwrap());
-                Either::Right(RateLimitLayer::by_rules(rules).wait_up_to(2 * MINUTE))
+                Either::Right(
+                    by_rules(rules)
+                        .attribute("user", Everyone)
+                        .attribute("cost", as_text)
+                        .wait_up_to(2 * MINUTE),
+                )
             } else {
                 let layer = RateLimitLayer::new(limiter.clone(), Everyone);
                 Either::Left(layer.cost(cost).wait_up_to(2 * MINUTE))

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use redisson_rate_limiter::{KeyedRateLimiter, Rate, RedissonClient, Rule};
-use redisson_rate_limiter_tower::key::{Header, by};
+use redisson_rate_limiter_tower::key::Header;
 use redisson_rate_limiter_tower::{ByRules, RateLimitLayer};
 use tokio::time::timeout;
 use tower::limit::ConcurrencyLimit;
 use tower::util::Either;
 use tower::{Layer, Service, ServiceExt};
 
-use crate::fixture::{Handled, MINUTE, of};
+use crate::fixture::{Handled, MINUTE, by_rules, of};
 use crate::support::Server;
 
 /// Requests of a user count for the user's own RRateLimiter.
@@ -45,9 +45,9 @@ impl Case {
             let key = Header::new("x-user");
             let layer = match name {
                 "rules" | "rules on redis" => {
-                    let rule = Rule::new(limiter.clone(), by(key), |_, _| ());
+                    let rule = Rule::new(limiter.clone()).by(["user"]);
                     let rules = Arc::new(client.rules([rule]).unwrap());
-                    Either::Right(RateLimitLayer::by_rules(rules).wait_up_to(2 * MINUTE))
+                    Either::Right(by_rules(rules).wait_up_to(2 * MINUTE))
                 }
                 "key later" => {
                     let layer = RateLimitLayer::with_async_key(limiter.clone(), |request| {

@@ -9,14 +9,14 @@ use redisson_rate_limiter::{
     Event, FailurePolicy, FixedWindow, LimiterOptions, RedissonClient, Rule,
 };
 use redisson_rate_limiter_tower::RateLimitLayer;
-use redisson_rate_limiter_tower::key::{Everyone, Header, by};
+use redisson_rate_limiter_tower::key::{Everyone, Header};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tower::{Layer, ServiceExt};
 
-use crate::fixture::{Handled, MINUTE, ask, field, left, of, per_minute, request};
+use crate::fixture::{Handled, MINUTE, ask, by_rules, field, left, of, per_minute, request};
 use crate::support::Server;
 use crate::support::cluster::Cluster;
 
@@ -44,14 +44,10 @@ async fn all_rules_of_a_request_are_one_call() {
         .await
         .unwrap();
     let rules = client.rules([
-        Rule::new(per_minute(&client, 9), by(Header::new("x-user")), |_, _| ()),
-        Rule::new(
-            per_minute(&client, 90).with_prefix("all:").with_name("all"),
-            by(Everyone),
-            |_, _| (),
-        ),
+        Rule::new(per_minute(&client, 9)).by(["user"]),
+        Rule::new(per_minute(&client, 90).with_prefix("all:").with_name("all")),
     ]);
-    let layer = RateLimitLayer::by_rules(Arc::new(rules.unwrap()));
+    let layer = by_rules(Arc::new(rules.unwrap()));
     let response = ask(&layer, of("alice")).await;
     assert_eq!(
         field(&response, "ratelimit"),
@@ -76,10 +72,10 @@ async fn on_a_cluster_a_request_is_charged_by_all_rules_or_by_none() {
     };
     let (users, all) = (limiter("user", 9), limiter("all", 13));
     let rules = client.rules([
-        Rule::new(users.clone(), by(Header::new("x-user")), |_, _| ()),
-        Rule::new(all.clone(), by(Everyone), |_, _| ()),
+        Rule::new(users.clone()).by(["user"]),
+        Rule::new(all.clone()),
     ]);
-    let layer = RateLimitLayer::by_rules(Arc::new(rules.unwrap()));
+    let layer = by_rules(Arc::new(rules.unwrap()));
     let mut granted = Vec::new();
     for user in ["alice", "bob", "carol"] {
         for request in 1..=10 {
@@ -98,7 +94,7 @@ async fn on_a_cluster_a_request_is_charged_by_all_rules_or_by_none() {
         left(&users, "bob").await,
         left(&users, "carol").await,
     ];
-    assert_eq!((users_left, left(&all, "everyone").await), ([0, 5, 9], 0));
+    assert_eq!((users_left, left(&all, "all").await), ([0, 5, 9], 0));
 }
 
 #[tokio::test]

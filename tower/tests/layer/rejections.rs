@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
+use http::request::Parts;
 use redisson_rate_limiter::{
     Decision, Denied, Error, FailurePolicy, Faults, Granted, LimiterOptions, MemoryStore, Quota,
     RedissonClient, Rule, SlidingWindowLog,
 };
 use redisson_rate_limiter_tower::fields::Fields;
-use redisson_rate_limiter_tower::key::{Everyone, by};
+use redisson_rate_limiter_tower::key::Everyone;
 use redisson_rate_limiter_tower::reject::{Grpc, Reason, StatusOnly};
 use redisson_rate_limiter_tower::{RateLimitLayer, Rejection};
 use tonic_types::StatusExt;
 
 use crate::events::Events;
-use crate::fixture::{Always, MINUTE, ask, field, per_minute, request};
+use crate::fixture::{Always, MINUTE, ask, by_rules, field, per_minute, request};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -121,17 +122,17 @@ async fn a_cost_that_no_limiter_grants_at_once_is_a_429() {
             .unwrap()
     };
     let layer = RateLimitLayer::new(limiter(), Everyone).cost(|_| 501);
-    let rule = Rule::new(limiter(), by(Everyone), |_, _| ()).cost(|_| 501);
-    let by_rules = RateLimitLayer::by_rules(Arc::new(client.rules([rule]).unwrap()));
+    let rule = Rule::new(limiter()).cost(501);
+    let alone = by_rules(Arc::new(client.rules([rule]).unwrap()));
     // Each would grant so much alone.
     let together = ["one", "other"].map(|name| {
         let limiter = limiter().with_prefix(name).with_name(name);
-        Rule::new(limiter, by(Everyone), |_, _| ()).cost(|_| 251)
+        Rule::new(limiter).cost(251)
     });
-    let together = RateLimitLayer::by_rules(Arc::new(client.rules(together).unwrap()));
+    let together = by_rules(Arc::new(client.rules(together).unwrap()));
     for response in [
         ask(&layer, request()).await,
-        ask(&by_rules, request()).await,
+        ask(&alone, request()).await,
         ask(&together, request()).await,
     ] {
         assert_eq!(
@@ -156,10 +157,10 @@ async fn without_a_store_the_failure_policies_of_rules_say_who_gets_in() {
         let rules = named.map(|(name, policy)| {
             let options = LimiterOptions::new().failure_policy(policy.clone());
             let limiter = per_minute(&client, 9).with_prefix(name).with_name(name);
-            Rule::new(limiter.with_options(options), by(Everyone), |_, _| ())
+            Rule::new(limiter.with_options(options))
         });
         let rules: Vec<_> = rules.collect();
-        let layer = RateLimitLayer::by_rules(Arc::new(client.rules(rules).unwrap()));
+        let layer = by_rules(Arc::new(client.rules(rules).unwrap()));
         let response = ask(&layer, request()).await;
         let retry_after = (status == 503).then_some("1");
         assert_eq!(
@@ -173,9 +174,9 @@ async fn without_a_store_the_failure_policies_of_rules_say_who_gets_in() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_does_not_limit_a_request_that_costs_it_nothing() {
     let client = RedissonClient::in_memory();
-    let rule = Rule::new(per_minute(&client, 1), by(Everyone), |_, _| ());
-    let rule = rule.cost(|request| if request.method == "POST" { 1 } else { 0 });
-    let layer = RateLimitLayer::by_rules(Arc::new(client.rules([rule]).unwrap()));
+    let rule = Rule::new(per_minute(&client, 1));
+    let cost = |request: &Parts| Some(u32::from(request.method == "POST").to_string());
+    let layer = by_rules(Arc::new(client.rules([rule]).unwrap())).attribute("cost", cost);
     for _ in 0..3 {
         let response = ask(&layer, request()).await;
         assert_eq!(

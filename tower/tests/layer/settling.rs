@@ -7,12 +7,12 @@ use http::{Request, Response};
 use redisson_rate_limiter::{
     Error, Faults, KeyedRateLimiter, Limiter, MemoryStore, Rate, RedissonClient, Rule,
 };
-use redisson_rate_limiter_tower::key::{Header, by};
+use redisson_rate_limiter_tower::key::Header;
 use redisson_rate_limiter_tower::{Charged, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::events::Events;
-use crate::fixture::{MINUTE, left, of, per_minute};
+use crate::fixture::{MINUTE, by_rules, left, of, per_minute};
 use crate::support::Server;
 
 /// A layer that charges 5, and then what the response says.
@@ -112,10 +112,10 @@ async fn each_rule_is_settled_by_its_own_cost() {
     let tokens = client.keyed_rate_limiter("tokens:", rate).unwrap();
     let calls = client.keyed_rate_limiter("calls:", rate).unwrap();
     let rules = [
-        Rule::new(calls.clone(), by(Header::new("x-user")), |_, _| ()),
-        Rule::new(tokens.clone(), by(Header::new("x-user")), |_, _| ()).cost(|_| 5),
+        Rule::new(calls.clone()).by(["user"]),
+        Rule::new(tokens.clone()).by(["user"]).cost(5),
     ];
-    let layer = RateLimitLayer::by_rules(Arc::new(client.rules(rules).unwrap()));
+    let layer = by_rules(Arc::new(client.rules(rules).unwrap()));
     let handler = service_fn(|request: Request<String>| async move {
         let charged = request.extensions().get::<Charged>().unwrap();
         let of_tokens = |rule: &str| (rule == "tokens:").then_some(7);
@@ -137,10 +137,10 @@ async fn a_response_settles_each_rule_also_in_shadow_mode() {
         let rate = Rate::overall(20, MINUTE);
         let tokens = client.keyed_rate_limiter("tokens:", rate).unwrap();
         let calls = client.keyed_rate_limiter("calls:", rate).unwrap();
-        let of_tokens = Rule::new(tokens.clone(), by(Header::new("x-user")), |_, _| ());
-        let of_tokens = of_tokens.cost(|_| 5);
+        let of_tokens = Rule::new(tokens.clone()).by(["user"]);
+        let of_tokens = of_tokens.cost(5);
         let rules = client.rules([
-            Rule::new(calls.clone(), by(Header::new("x-user")), |_, _| ()),
+            Rule::new(calls.clone()).by(["user"]),
             match tokens_in_shadow {
                 true => of_tokens.in_shadow(),
                 false => of_tokens,
@@ -148,7 +148,7 @@ async fn a_response_settles_each_rule_also_in_shadow_mode() {
         ]);
         let rules = Arc::new(rules.unwrap());
         rules.set_shadow(all_in_shadow);
-        let layer = RateLimitLayer::by_rules(rules).settle(|response, rule| match rule {
+        let layer = by_rules(rules).settle(|response, rule| match rule {
             "tokens:" => response.headers.get("x-cost")?.to_str().ok()?.parse().ok(),
             _ => None,
         });
@@ -175,11 +175,7 @@ async fn an_arc_of_a_limiter_is_a_limiter() {
     let any: Arc<dyn Limiter> = limiter.clone();
     ask(&layer(any), "1").await;
     assert_eq!(available(&limiter).await, 17);
-    let rule = Rule::new(
-        limiter.clone(),
-        |_: &()| Some("alice".to_owned()),
-        |_, _| (),
-    );
+    let rule = Rule::new(limiter.clone());
     let rules = RedissonClient::in_memory().rules([rule]);
     assert!(rules.is_err(), "it is of another client");
 }
@@ -268,11 +264,9 @@ async fn a_charge_that_cannot_be_corrected_keeps_no_other_from_it() {
         let key = || Header::new("x-user");
         // The charge of the inner layer is corrected first.
         let response = if has_rules {
-            let rule = |limiter: &KeyedRateLimiter| {
-                Rule::new(limiter.clone(), by(key()), |_, _| ()).cost(|_| 5)
-            };
+            let rule = |limiter: &KeyedRateLimiter| Rule::new(limiter.clone()).by(["user"]).cost(5);
             let rules = client.rules([rule(&broken), rule(&sound)]).unwrap();
-            let layer = RateLimitLayer::by_rules(Arc::new(rules));
+            let layer = by_rules(Arc::new(rules));
             layer.layer(handler).oneshot(of("alice")).await
         } else {
             let layer = |limiter| RateLimitLayer::new(limiter, key()).cost(|_| 5);

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Denied, FailurePolicy, Faults, LeakyBucket, LimiterOptions, MemoryStore, Plan, RedissonClient,
-    Rule,
+    Denied, FailurePolicy, Faults, LeakyBucket, LimiterOptions, MemoryStore, RedissonClient, Rule,
 };
 use redisson_rate_limiter_tower::RateLimitLayer;
-use redisson_rate_limiter_tower::key::{Everyone, by};
+use redisson_rate_limiter_tower::key::Everyone;
 use tokio::time::{Instant, timeout};
 
-use crate::fixture::{Always, MINUTE, ask, field, per_minute, request};
+use crate::fixture::{Always, MINUTE, ask, by_rules, field, per_minute, request};
 
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_until_it_is_granted() {
@@ -82,8 +81,8 @@ async fn a_request_may_wait_for_the_longest_time_there_is() {
         }
     }
     let client = RedissonClient::in_memory();
-    let rule = Rule::new(per_minute(&client, 1), by(Everyone), |_, _| ());
-    let layer = RateLimitLayer::by_rules(Arc::new(client.rules([rule]).unwrap()));
+    let rule = Rule::new(per_minute(&client, 1));
+    let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
     let (layer, start) = (layer.wait_up_to(Duration::MAX), Instant::now());
     for waited in [0, 1] {
         assert_eq!(ask(&layer, request()).await.status(), 200);
@@ -134,22 +133,16 @@ async fn no_request_waits_for_what_no_limiter_has_denied() {
         let options = LimiterOptions::new().failure_policy(FailurePolicy::Deny);
         per_minute(&client, 9).with_options(options)
     };
-    let rules = || {
-        client
-            .rules([Rule::new(limiter(), by(Everyone), |_, _| ())])
-            .unwrap()
-    };
-    let blocked =
-        Rule::new(limiter(), by(Everyone), |_, _| ()).plan_of(|_, _| Some("blocked".to_owned()));
-    let blocked = blocked.with_plan("blocked", Plan::Block);
+    let rules = || client.rules([Rule::new(limiter())]).unwrap();
+    let blocked = Rule::block("blocked");
     let blocked = client.rules([blocked]).unwrap();
     let start = Instant::now();
-    let blocks = RateLimitLayer::by_rules(Arc::new(blocked)).wait_up_to(MINUTE);
+    let blocks = by_rules(Arc::new(blocked)).wait_up_to(MINUTE);
     assert_eq!(ask(&blocks, request()).await.status(), 403);
     faults.lose_store();
     let one = RateLimitLayer::new(limiter(), Everyone).wait_up_to(MINUTE);
     assert_eq!(ask(&one, request()).await.status(), 503);
-    let by_rules = RateLimitLayer::by_rules(Arc::new(rules())).wait_up_to(MINUTE);
+    let by_rules = by_rules(Arc::new(rules())).wait_up_to(MINUTE);
     assert_eq!(ask(&by_rules, request()).await.status(), 503);
     assert_eq!(start.elapsed(), Duration::ZERO);
 }

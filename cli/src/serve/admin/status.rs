@@ -57,7 +57,7 @@ fn rule(service: &Service, shown: &ShownRule, all_in_shadow: bool) -> Value {
     let usage = service.usage.of_rule(&config.name);
     json!({
         "name": config.name,
-        "applies": config.key,
+        "applies": shown.applies(),
         "limit": shown.limit(),
         "is_shadow": config.shadow || all_in_shadow,
         "use": usage,

@@ -136,19 +136,19 @@ struct Decided {
 }
 
 impl Decided {
-    fn charged(parts: &[Part], verdict: Verdict<()>) -> Self {
+    fn charged(parts: &[Part], verdict: Verdict) -> Self {
         Self::new(parts, verdict, |_| 0)
     }
 
     /// Of a look, which says what would be left of each limit if it were charged.
-    fn seen(parts: &[Part], verdict: Verdict<()>) -> Self {
+    fn seen(parts: &[Part], verdict: Verdict) -> Self {
         Self::new(parts, verdict, |part| part.cost)
     }
 
-    fn new(parts: &[Part], verdict: Verdict<()>, uncharged: fn(&Part) -> u64) -> Self {
+    fn new(parts: &[Part], verdict: Verdict, uncharged: fn(&Part) -> u64) -> Self {
         let (is_denied, joint) = match verdict {
             Verdict::Granted(granted) => (false, granted.into_decision()),
-            Verdict::Rejected((), joint) => (true, Some(joint)),
+            Verdict::Denied(joint) => (true, Some(joint)),
         };
         let of_part = |(place, part)| {
             let uncharged = if is_denied { 0 } else { uncharged(part) };
@@ -202,7 +202,7 @@ async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, 
     };
     let (joint, uncharged) = match service.peek(slice::from_ref(&one)).await {
         Ok(Verdict::Granted(granted)) => (granted.into_decision(), 1),
-        Ok(Verdict::Rejected((), joint)) => (Some(joint), 0),
+        Ok(Verdict::Denied(joint)) => (Some(joint), 0),
         Err(error) if is_caused_by_request(&error) => (None, 0),
         Err(error) => return Err(status(&error)),
     };

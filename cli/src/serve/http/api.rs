@@ -50,10 +50,10 @@ pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Ans
     }
 }
 
-fn decided(verdict: &Result<Verdict<()>>) -> Answer {
+fn decided(verdict: &Result<Verdict>) -> Answer {
     match verdict {
         Ok(Verdict::Granted(granted)) => Answer::granted(granted.decision()),
-        Ok(Verdict::Rejected((), joint)) => Answer::denied(joint),
+        Ok(Verdict::Denied(joint)) => Answer::denied(joint),
         Err(error) => Answer::failed(error),
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Ans
     };
     match service.check(std::slice::from_ref(&part)).await {
         Ok(Verdict::Granted(granted)) => Answer::no_content(granted.decision()),
-        Ok(Verdict::Rejected((), joint)) => Answer::denied(&joint).or_forbidden(),
+        Ok(Verdict::Denied(joint)) => Answer::denied(&joint).or_forbidden(),
         Err(error) => Answer::failed(&error).or_forbidden(),
     }
 }

@@ -62,7 +62,7 @@ struct Service {
     users: KeyedRateLimiter,
     visitors: KeyedRateLimiter,
     addresses: PolicyLimiter<FixedWindow>,
-    rules: Rules<&'static str, ()>,
+    rules: Rules,
 }
 
 impl Service {
@@ -77,11 +77,7 @@ impl Service {
         let keyed = |prefix| client.keyed_rate_limiter(prefix, rate).unwrap();
         let addresses = client.policy_limiter(FixedWindow::new(10, MINUTE)).unwrap();
         let (callers, addresses) = (keyed("caller:"), addresses.with_prefix("address:"));
-        let rule = Rule::new(
-            callers,
-            |caller: &&'static str| Some((*caller).to_owned()),
-            |_, _| (),
-        );
+        let rule = Rule::new(callers).by(["caller"]);
         Self {
             orders: client.rate_limiter("orders").with_rate(rate).unwrap(),
             users: keyed("user:"),
@@ -106,7 +102,7 @@ impl Service {
                 decided.map(|it| it.deciding().1.clone())
             }
             Way::Rules => {
-                let verdict = self.rules.check(&"carol").await;
+                let verdict = self.rules.check(&[("caller", "carol")]).await;
                 verdict.map(|verdict| {
                     let joint = verdict.decision().expect("a rule applies");
                     joint.deciding().1.clone()
