@@ -3,6 +3,7 @@
 pub(crate) mod doctor;
 pub(crate) mod explain;
 mod hash_key;
+mod import;
 mod life;
 pub(crate) mod list;
 mod permits;
@@ -53,6 +54,17 @@ Examples:
         /// A file with the secret of a service whose keys are hashed by `Key::hashed`
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
+    },
+    /// Print a configuration of envoyproxy/ratelimit as a rules file
+    #[command(after_help = "\
+Examples:
+  rratelimiter import config.yaml > rules.toml
+  rratelimiter serve --rules rules.toml --check
+
+What has no form as a rule, or is counted otherwise, is in comments at the top. Domains of several files are put together by hand.")]
+    Import {
+        /// The configuration, in YAML
+        file: PathBuf,
     },
     /// Print the completions for a shell
     #[command(after_help = "\
@@ -253,6 +265,7 @@ pub(crate) async fn execute(
         Command::Completions { shell } => return Ok(completions(shell, program)),
         Command::Man { command } => return man(command.as_deref(), program),
         Command::HashKey { secret_file } => return hash_key::hash_key(secret_file.as_deref()),
+        Command::Import { file } => return import::import(&file),
         Command::Serve(serve) => return crate::serve::run(store, *serve).await,
         Command::On(command) => command,
     };

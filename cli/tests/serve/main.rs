@@ -5,6 +5,7 @@ mod grpc;
 mod hash_key;
 mod hostile;
 mod http;
+mod import;
 mod late_store;
 mod life;
 mod log;
