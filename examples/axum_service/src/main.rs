@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let app = Router::new()
         .route("/orders", post(accept))
-        .layer(layer)
+        .route_layer(layer)
         .merge(monitoring.routes(&client))
         .into_make_service_with_connect_info::<SocketAddr>();
     let address = env::var("ADDRESS").unwrap_or_else(|_| "127.0.0.1:8080".to_owned());
