@@ -1,16 +1,18 @@
 -- Decides one request by several limiters: granted by all of them, or charged to none. Or says what that decision would be,
--- or resets the limiters.
+-- resets the limiters, or gives back what they have charged.
 --
 -- KEYS    the keys of each limiter in turn, with its lock last if ARGV has a penalty for it
 -- ARGV    1  little-endian doubles in one string
 --            1  deadline in ms of the server's clock, after which the call does nothing; NaN for none
 --            2  now in ms, NaN for the server's clock
 --         2  the call id, 16 random bytes. Or `peek`: the decision is returned and nothing is written, not even what a
---            denial leaves. Or `reset`: nothing is decided
+--            denial leaves. Or `reset`: nothing is decided. Or `refund` and the id of the call that was charged: nothing
+--            is decided; without shared_rate, which has refund.lua
 --         3… for each limiter
 --            its algorithm: the name of a file in policies/, or 'shared_rate'
 --            little-endian doubles in one string: its penalty in ms, 0 if only peers set the lock, NaN if the lock is
---            not read; its number of keys without the lock; the cost of the request
+--            not read; its number of keys without the lock; the cost of the request; for a refund the mark of the charge,
+--            as the file in refunds/ says
 --            the algorithm's numbers, likewise
 -- Returns an array with a string for each limiter, as shared/one_target.lua returns it, and with the state of a locked
 --         target too. For shared_rate the state is the limit, 1 if the request fits, else 0, the available permits, ms
@@ -19,12 +21,13 @@
 --         nothing was decided, because more grants have expired than one call removes: send the call again.
 --         For a peek this string is followed by one for each limiter, the bytes to append to the limiter's numbers in the next
 --         call, which passes the now of this one.
---         For a reset, the state of each limiter is the number of its keys that were deleted
+--         For a reset, the state of each limiter is the number of its keys that were deleted, for a refund how much was
+--         given back
 -- Errors  BADSTATE, UNINITIALIZED and those of Redis. Behind the code stand the word `limiter`, the place of the limiter
 --         that the error is about, from 1, and a colon
 -- Writes  what the algorithms write; a lock, for the time of the penalty, if its limiter denied the request. For `peek`
 --         nothing. For `reset` it deletes the keys of each limiter and its lock; of a shared_rate the value and the permits
---         that its type uses
+--         that its type uses. For a refund what the files in refunds/ write
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -34,7 +37,8 @@
 
 local deadline, given_now = unpack_numbers('<dd', ARGV[1])
 local call_id = ARGV[2]
-local peeks, resets = call_id == 'peek', call_id == 'reset'
+local peeks, resets, charged_by = call_id == 'peek', call_id == 'reset', string.sub(call_id, 1, 6) == 'refund'
+    and #call_id == 22 and string.sub(call_id, 7)
 
 --! include shared/time.lua
 if server_now > deadline then
@@ -87,8 +91,12 @@ end
 local names -- set by an algorithm that finds further keys of a target
 
 --! each policy NAME
-algorithms.NAME = function(KEYS, numbers)
+algorithms.NAME = function(KEYS, numbers, cost, mark)
   --! include policies/NAME.lua read
+  if charged_by then
+    --! include refunds/NAME.lua
+    return { limit = 0, room = 0, back = back }
+  end
   return { limit = limit, room = room, others = names, finish = function(taken, denied_cost, denied_taken, more_denied)
     --! include policies/NAME.lua state
     if peeks then
@@ -112,7 +120,8 @@ local function open(place)
     keys[i] = KEYS[next_key]
     next_key = next_key + 1
   end
-  local limiter = algorithms[ARGV[3 * place]](keys, ARGV[3 * place + 2], cost)
+  local mark = charged_by and unpack_numbers('<d', ARGV[3 * place + 1], 25)
+  local limiter = algorithms[ARGV[3 * place]](keys, ARGV[3 * place + 2], cost, mark)
   if limiter.err then
     return limiter
   end
@@ -158,6 +167,8 @@ for place, limiter in ipairs(limiters) do
       deleted = deleted + (#names > 0 and call('unlink', unpack(names)) or 0)
     end
     replies[place] = pack('<dddd', server_now, now, 0, deleted)
+  elseif charged_by then
+    replies[place] = pack('<dddd', server_now, now, 0, limiter.back)
   else
     local state = limiter.finish(all_grant and limiter.cost or 0, limiter.denies and limiter.cost or nil, 0)
     if limiter.locked_for > 0 then

@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(crate) use guarded_queue::GuardedQueue;
 pub(crate) use local_store::LocalStore;
 pub(crate) use recent_denials::RecentDenials;
-pub(crate) use targets::{TargetRequest, check_target, check_together, reset};
+pub(crate) use targets::{TargetRequest, check_target, check_together, give_back, reset};
 
 use crate::decision::{Decision, Denied, Granted};
 use crate::error::{Error, Result};

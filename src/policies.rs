@@ -23,6 +23,8 @@ mod differential_tests;
 pub(crate) mod every_kind;
 mod example;
 #[cfg(all(test, feature = "redis"))]
+mod give_back_tests;
+#[cfg(all(test, feature = "redis"))]
 mod history_tests;
 mod lengths;
 mod refill;

@@ -16,6 +16,7 @@ pub(crate) mod redis;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -137,9 +138,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Runs a task that may give permits back, which [`given_back`](Self::given_back) waits for,
-    /// whatever becomes of the caller's runtime. In memory nothing waits for it: what it has
-    /// spawned goes on.
-    fn give_back_in_background(&self, _task: GivingBack) {}
+    /// whatever becomes of the caller's runtime. In memory nothing waits for it: a step is done
+    /// when it is first polled, and what it has spawned goes on.
+    fn give_back_in_background(&self, mut task: GivingBack) {
+        let _ = { task.as_mut() }.poll(&mut Context::from_waker(Waker::noop()));
+    }
 
     /// The limiter with these keys, whether it exists or not. Sends nothing.
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore>;
@@ -148,9 +151,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Returns by `deadline`.
     async fn check(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers>;
 
-    /// Deletes what the target of this call has used, and returns whether there was anything.
-    /// Returns by `deadline`.
-    async fn reset(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool>;
+    /// Deletes what the target of this call has used, or gives back what it was charged, and
+    /// returns how many keys or permits. Returns by `deadline`.
+    async fn undo(&self, call: &Arc<Call>, deadline: Instant) -> Result<u32>;
 
     /// The store itself, if it is in memory: then it decides without waiting.
     fn in_memory(&self) -> Option<&MemoryClient> {

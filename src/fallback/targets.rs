@@ -16,7 +16,7 @@ use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
 use crate::failure_policy::{FailurePolicy, LocalShare};
-use crate::grant::Origin;
+use crate::grant::{Grant, Origin};
 use crate::policies::algorithm::ShareOf;
 use crate::policies::call::{Call, Purpose, Target};
 use crate::policies::shared_rate::SharedRate;
@@ -104,18 +104,35 @@ pub(crate) async fn check_together<G: Send + 'static>(
 /// Deletes what a target has used, in the store and in this client's share, and returns whether
 /// there was anything in the store.
 pub(crate) async fn reset(store: &dyn Store, local: &LocalStore, target: Target) -> Result<bool> {
-    let (deadline, key) = (store.call_deadline(), Arc::clone(&target.key));
     let call = Arc::new(Call::reset(target));
-    let asking = over_store(store, &key, true, store.reset(&call, deadline));
-    let answer = wherever_polled(deadline, false, asking).await;
-    let was_used = match answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run()))) {
-        Ok(Asked::Answered(was_used)) => was_used,
+    let was_used = match undo(store, &call).await {
+        Ok(deleted) => deleted > 0,
         Err(Error::NotInitialized { .. }) => false,
-        Ok(Asked::Unanswered(error)) | Err(error) => return Err(error),
+        Err(error) => return Err(error),
     };
     // Where there is no share, or one of another kind, it has nothing of this target.
-    let _ = local.memory().reset_call(&call);
+    let _ = local.memory().undo_call(&call);
     Ok(was_used)
+}
+
+/// Gives back what the store has charged a target of a policy, and returns how much.
+pub(crate) async fn give_back(store: &dyn Store, target: Target, grant: &Grant) -> Result<u32> {
+    // What a failure policy has granted stays.
+    if grant.origin != Origin::Store || !grant.is_of(&target.key) {
+        return Ok(0);
+    }
+    undo(store, &Arc::new(Call::give_back(target, grant))).await
+}
+
+async fn undo(store: &dyn Store, call: &Arc<Call>) -> Result<u32> {
+    let deadline = store.call_deadline();
+    let key = call.limiters.first().map_or("", |target| &target.key);
+    let asking = over_store(store, key, true, store.undo(call, deadline));
+    let answer = wherever_polled(deadline, false, asking).await;
+    match answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run()))) {
+        Ok(Asked::Answered(undone)) => Ok(undone),
+        Ok(Asked::Unanswered(error)) | Err(error) => Err(error),
+    }
 }
 
 /// Counts what the store grants. If it does not answer at once, a task counts it when the answer
@@ -276,7 +293,7 @@ fn without_store(
     };
     let origin = match purpose {
         Purpose::Peek => Origin::Nowhere,
-        Purpose::Decide | Purpose::Reset => Origin::Local,
+        Purpose::Decide | Purpose::Reset | Purpose::GiveBack { .. } => Origin::Local,
     };
     let are_granted = local_decisions.iter().all(Decision::is_granted);
     let mut local_decisions = local_decisions.drain(..).zip(shares);

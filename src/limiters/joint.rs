@@ -18,7 +18,7 @@ use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 pub(crate) use crate::event::Mode;
 use crate::event::{Reports, RequestResult};
-use crate::fallback::{LocalStore, TargetRequest, check_together};
+use crate::fallback::{LocalStore, TargetRequest, check_together, give_back as of_store};
 use crate::grant::Grant;
 use crate::policies::algorithm::MOST_TOUCHED;
 use crate::policies::call::{Call, Purpose, Target};
@@ -89,6 +89,8 @@ pub(super) struct Charged {
     /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter that
     /// does not know single grants.
     pub(super) rate_limiter: Option<Arc<str>>,
+    /// The target of a policy that no rule has asked.
+    pub(super) target: Option<Target>,
     /// The limiter that a rule has asked, and its key.
     pub(super) asked: Option<(Arc<dyn Chargeable>, String)>,
     /// The places of the parts of the request that it decided on.
@@ -132,6 +134,7 @@ impl Charged {
         Self {
             name: Arc::clone(name),
             rate_limiter: takes_permits.then(|| Arc::clone(&target.key)),
+            target: (!takes_permits).then(|| target.clone()),
             asked: None,
             parts: smallvec![0],
         }
@@ -377,7 +380,11 @@ pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> 
         };
         let given_back = match limiter.rate_limiter {
             Some(name) => registry.rate_limiter(&name).refund(grant).await,
-            None => grant.spend_in_vain(),
+            None => match (limiter.asked, limiter.target) {
+                (Some((limiter, key)), _) => limiter.refund(&key, grant).await,
+                (None, Some(target)) => give_back(&*registry.store, target, grant).await,
+                (None, None) => grant.spend_in_vain(),
+            },
         };
         match given_back {
             Ok(permits) => refunded += u64::from(permits),
@@ -385,6 +392,26 @@ pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> 
         }
     }
     failure.map_or(Ok(refunded), Err)
+}
+
+/// Gives back what a target of a policy was charged, and returns how many permits.
+pub(super) async fn give_back(store: &dyn Store, target: Target, grant: Grant) -> Result<u32> {
+    let give_back = |grant: Grant| async move { of_store(store, target, &grant).await };
+    grant.spend(give_back).await
+}
+
+/// The same, of a request that is gone.
+pub(super) fn give_back_in_background(store: &Arc<dyn Store>, target: Target, grant: Grant) {
+    let Some(grant) = grant.spend_now() else {
+        return;
+    };
+    let (of_task, window) = (Arc::clone(store), target.model.quota().window);
+    store.give_back_in_background(Box::pin(async move {
+        match of_store(&*of_task, target, &grant).await {
+            Ok(_) => Duration::ZERO,
+            Err(_) => window, // it comes back with its window
+        }
+    }));
 }
 
 fn call_of(requests: &[TargetRequest], purpose: Purpose) -> Call {

@@ -28,7 +28,6 @@ use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
 use crate::permit::CallId;
 use crate::policies::algorithm::{AnyModel, INTERNAL, Internal, Policy};
-use crate::policies::answer::Answer;
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
 use crate::window::{Answer as Acquired, SetUp};
@@ -142,16 +141,15 @@ impl<P: Policy> PolicyLimiter<P> {
     /// has flowed out, because those behind it already know when they may proceed.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
-        let answered = self.answer_now(key, cost);
-        if let Some(Ok(answer)) = &answered
-            && answer.delay == 0
-            && reported.is_off()
+        let mut decided = self.decided_now(key, cost);
+        if reported.is_off()
+            && let Some(Ok(decision)) = decided.take_if(|it| has_no_turn(it))
         {
-            return Ok(answer.decided(Grant::forgotten(cost)));
+            return Ok(decision);
         }
         let queue_time = reported.queue_time();
         let decided = async {
-            let mut decision = self.decide(answered, key, cost, &queue_time).await?;
+            let mut decision = self.decide(decided, key, cost, &queue_time).await?;
             queue_time.is_over();
             wait_for_turn(slice::from_mut(&mut decision)).await?;
             Ok(decision)
@@ -186,14 +184,14 @@ impl<P: Policy> PolicyLimiter<P> {
     /// A call dropped in flight may or may not have been charged.
     pub async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
-        let answered = self.answer_now(key, cost);
-        if let Some(Ok(answer)) = &answered
-            && reported.is_off()
+        let mut decided = self.decided_now(key, cost);
+        if reported.is_off()
+            && let Some(Ok(decision)) = decided.take_if(|it| it.is_ok())
         {
-            return Ok(answer.decided(Grant::forgotten(cost)));
+            return Ok(decision);
         }
         let queue_time = reported.queue_time();
-        reported.ended(self.decide(answered, key, cost, &queue_time).await)
+        reported.ended(self.decide(decided, key, cost, &queue_time).await)
     }
 
     /// A request that starts.
@@ -204,13 +202,13 @@ impl<P: Policy> PolicyLimiter<P> {
 
     async fn decide(
         &self,
-        answered: Option<Result<Answer>>,
+        decided: Option<Result<Decision>>,
         key: &str,
         cost: u32,
         queue_time: &QueueTime,
     ) -> Result<Decision> {
-        match answered {
-            Some(answer) => answer.map(|answer| answer.decided(Grant::forgotten(cost))),
+        match decided {
+            Some(decision) => decision,
             // In a box of its own, so that a request which is decided at once has a small future.
             None => Box::pin(self.ask(key, cost, queue_time)).await,
         }
@@ -529,9 +527,9 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// The answer of a store in memory to a request that needs no queue: it waits for nobody.
+    /// The decision of a store in memory on a request that needs no queue: it waits for nobody.
     #[inline]
-    fn answer_now(&self, key: &str, cost: u32) -> Option<Result<Answer>> {
+    fn decided_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
         let memory = self.registry.store.in_memory()?;
         self.policies.read(|in_force| {
             let model = &*in_force.algorithm;
@@ -546,10 +544,11 @@ impl<P: Policy> PolicyLimiter<P> {
         model: &dyn AnyModel,
         key: &str,
         cost: u32,
-    ) -> Result<Answer> {
+    ) -> Result<Decision> {
         self.registry.state.admit()?;
         let key = self.mapped_name(key);
-        memory.check_one(self.validated(model, &key, cost)?, cost)
+        let answer = memory.check_one(self.validated(model, &key, cost)?, cost)?;
+        Ok(answer.decided_for(cost, &key))
     }
 
     pub(super) fn is_in_memory(&self) -> bool {
@@ -562,6 +561,10 @@ impl<P: Policy> PolicyLimiter<P> {
         self.policies
             .read(|it| it.algorithm.properties().is_on_the_window)
     }
+}
+
+fn has_no_turn(decided: &Result<Decision>) -> bool {
+    matches!(decided, Ok(decision) if decision.delay().is_zero())
 }
 
 /// Refuses a cost that no limiter of this limit ever grants.
@@ -600,13 +603,18 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
         match self.limiter_of_grants(key) {
             Some(limiter) => limiter.refund(grant).await,
-            None => grant.spend_in_vain(),
+            None => {
+                let target = self.validated_request(self.model(), key, 1)?.target;
+                joint::give_back(&*self.registry.store, target, grant).await
+            }
         }
     }
 
     fn refund_in_background(&self, key: &str, grant: Grant) {
         if let Some(limiter) = self.limiter_of_grants(key) {
             limiter.refund_in_background(key, grant);
+        } else if let Ok(request) = self.validated_request(self.model(), key, 1) {
+            joint::give_back_in_background(&self.registry.store, request.target, grant);
         }
     }
 

@@ -217,6 +217,12 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
         Ok(answer)
     }
 
+    /// Gives back as much of a charge as is exact, and returns how much: never more than what the
+    /// target would have if it had not been charged.
+    fn give_back(&self, _state: &mut Self::State, _at: At, _charge: &Charge) -> i64 {
+        0
+    }
+
     /// Deletes what the target has used, and returns whether there was anything.
     fn reset(&self, state: &mut Self::State, at: At) -> Result<bool, Unusable> {
         Ok(std::mem::take(state).drop_expired(at.server))
@@ -230,6 +236,14 @@ pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
     /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the
     /// keys live as long as what they hold counts.
     fn keep(&self, _state: &mut Self::State, _at: At) {}
+}
+
+/// What a request was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// [`Answer::mark`].
+    pub(crate) mark: i64,
+    pub(crate) cost: i64,
 }
 
 /// The name of an algorithm's script, and of its function in `lua/joint.lua`.

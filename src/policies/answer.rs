@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::decision::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
+use crate::permit::CallId;
 
 /// Times in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(crate) struct Answer {
     pub(crate) reset: i64,
     /// How long a granted request has to wait.
     pub(crate) delay: i64,
+    /// What of the state is charged, to give it back: a time.
+    pub(crate) mark: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,7 @@ impl Answer {
         window: i64,
         tokens: i64,
         cost: i64,
+        now: i64,
         until_there_are: impl Fn(i64) -> i64,
     ) -> Self {
         let granted = cost <= tokens;
@@ -81,6 +85,7 @@ impl Answer {
             },
             reset: until_there_are(if granted { limit + cost } else { limit }),
             delay: 0,
+            mark: now,
         }
     }
 
@@ -95,6 +100,13 @@ impl Answer {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// The decision on a request of `cost` for the target with this name, of a policy that does not
+    /// name its calls.
+    #[inline]
+    pub(crate) fn decided_for(&self, cost: u32, target: &str) -> Decision {
+        self.decided(Grant::charged(self.mark, CallId::default(), cost, target))
     }
 
     /// The decision on a request for no more than the limit; a granted one contains `grant`.

@@ -14,7 +14,7 @@ use crate::keys::{check_name, share_a_slot, sibling};
 use crate::permit::{CallId, new_call_id};
 use crate::window::{At, BOUNDS, Timed};
 
-use super::algorithm::{AnyModel, State, Unusable};
+use super::algorithm::{AnyModel, Charge, State, Unusable};
 use super::answer::{Answer, Outcome};
 
 /// One call to a store.
@@ -37,6 +37,11 @@ pub(crate) enum Purpose {
     Peek,
     /// To delete what the only target has used, and its lock.
     Reset,
+    /// To give back what the call with the call id has charged the only target, the cost.
+    GiveBack {
+        /// [`Answer::mark`] of the charge.
+        mark: i64,
+    },
 }
 
 /// A limiter and its target.
@@ -108,6 +113,15 @@ impl Call {
         Self::with_purpose(Purpose::Reset, [Target { penalty, ..target }], [1])
     }
 
+    /// A call that gives back a grant of this target.
+    pub(crate) fn give_back(target: Target, grant: &Grant) -> Self {
+        let purpose = Purpose::GiveBack { mark: grant.score };
+        Self {
+            call_id: grant.call_id,
+            ..Self::with_purpose(purpose, [target], [grant.permits])
+        }
+    }
+
     /// Notes that the call is about to be sent, or that it was sent but did not run.
     #[cfg(any(feature = "redis", feature = "test-util", test))]
     pub(crate) fn note_sent(&self, may_have_run: bool) {
@@ -145,7 +159,7 @@ impl Answers {
         } else if target.model.properties().is_on_the_window {
             Grant::new(self.score, call.call_id, cost)
         } else {
-            Grant::forgotten(cost)
+            Grant::charged(answer.mark, call.call_id, cost, &target.key)
         };
         answer.check_fits(&target.key, cost)?;
         Ok(answer.decided(grant))
@@ -390,6 +404,11 @@ impl Opened<'_> {
             self.lock.remove();
         }
         Ok(was_used || was_locked)
+    }
+
+    /// Gives back a charge, and returns how much.
+    pub(crate) fn give_back(&mut self, at: At, charge: &Charge) -> Result<i64, Unusable> {
+        self.target.model.give_back(self.state, at, charge)
     }
 
     fn peek(&self, at: At, cost: i64) -> Result<Answer, Unusable> {

@@ -95,6 +95,8 @@ enum Step<P, S> {
     AskJointly(u32),
     /// What the decision on one request would be.
     Peek(u32),
+    /// Of one of the requests that were granted, so much at most.
+    GiveBack(usize, u32),
     Reset,
     ChangePolicy(P),
     Put(S),
@@ -112,6 +114,7 @@ fn a_step<M: Compared>() -> impl Strategy<Value = Step<M, M::State>> {
         7 => (costs, any::<bool>()).prop_map(|(costs, is_shared)| Step::Ask(costs, is_shared)),
         3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::AskJointly),
         3 => prop_oneof![9 => 1..6_u32, 1 => 1..300_u32].prop_map(Step::Peek),
+        3 => (any::<usize>(), 1..6_u32).prop_map(|(place, cost)| Step::GiveBack(place, cost)),
         1 => Just(Step::Reset),
         1 => M::policies().prop_map(Step::ChangePolicy),
         1 => M::states().prop_map(Step::Put),
@@ -154,6 +157,7 @@ pub(super) fn compare<M: Compared>() {
                         let is_alike = !side.target.model.properties().is_on_the_window;
                         fixture.peek(&mut sides, &[cost], is_alike).await;
                     }
+                    Step::GiveBack(place, cost) => fixture.give_back(side, place, cost).await,
                     Step::Reset => fixture.reset(policy.clone(), side).await,
                     Step::ChangePolicy(to) => {
                         policy = to;

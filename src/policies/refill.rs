@@ -71,6 +71,23 @@ impl Refill {
         }
     }
 
+    /// What of a charge at the time `mark` is given back at `now`, and the tokens then: it, less
+    /// what has flowed in since, which may have been clipped at the capacity.
+    pub(super) fn given_back(
+        &self,
+        stored: Option<Tokens>,
+        now: i64,
+        mark: i64,
+        cost: i64,
+    ) -> (i64, Tokens) {
+        let tokens = self.refilled(stored, now);
+        let elapsed = now.div_euclid(self.unit) - mark.div_euclid(self.unit);
+        let flowed_in = div_ceil(elapsed.max(0).saturating_mul(self.rate), self.period);
+        let back = (cost - flowed_in).min(self.capacity - tokens.left).max(0);
+        let left = tokens.left + back;
+        (back, Tokens { left, ..tokens })
+    }
+
     /// The time in which an empty bucket fills.
     #[inline]
     pub(super) fn time_to_fill(&self) -> i64 {
@@ -103,6 +120,13 @@ impl Refill {
     pub(super) fn evaluate(&self, tokens: &Tokens, now: i64, cost: i64) -> Answer {
         let window = self.time_to_fill();
         let until_there_are = |wanted| self.until_there_are(wanted, tokens, now);
-        Answer::of_tokens(self.capacity, window, tokens.left, cost, until_there_are)
+        Answer::of_tokens(
+            self.capacity,
+            window,
+            tokens.left,
+            cost,
+            now,
+            until_there_are,
+        )
     }
 }

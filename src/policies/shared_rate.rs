@@ -124,6 +124,7 @@ fn answer_of(found: &Found, cost: i64) -> Answer {
             found.until_all
         },
         delay: 0,
+        mark: 0, // a grant is found by its score
     }
 }
 
@@ -236,6 +237,7 @@ impl Model for SharedRate {
             available_in: available_in(remaining, retry_after),
             reset: if granted { window } else { reset },
             delay: 0,
+            mark: 0,
         })
     }
 

@@ -333,8 +333,8 @@ impl Store for RedisStore {
         self.check_call(call, deadline).await
     }
 
-    async fn reset(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool> {
-        self.reset_call(call, deadline).await
+    async fn undo(&self, call: &Arc<Call>, deadline: Instant) -> Result<u32> {
+        self.undo_call(call, deadline).await
     }
 
     fn call_deadline(&self) -> Instant {

@@ -280,7 +280,10 @@ on_every_store! {
             of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyond,
             settling_for_more_than_is_left_locks_nobody_out,
             settling_waits_for_no_turn,
-            a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back,
+            a_limiter_of_any_kind_gives_back_and_takes_what_it_has,
+            each_policy_gives_back_once_what_a_grant_has_charged,
+            a_bucket_gives_back_what_has_not_flowed_in_since,
+            a_window_gives_back_what_it_counts_while_it_lasts,
             what_was_used_beyond_one_calls_largest_cost_is_taken_in_parts,
         }
         per_client {

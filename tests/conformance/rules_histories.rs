@@ -102,11 +102,6 @@ impl Algorithm {
             Self::Shared => Rate::overall(u64::from(permits), HOUR).into(),
         }
     }
-
-    /// Whether it knows single grants.
-    fn gives_back(self) -> bool {
-        self == Self::Shared
-    }
 }
 
 impl Limit {
@@ -396,7 +391,7 @@ impl History<'_> {
         if self.chance(3) {
             let given_back = self.rules.refund(granted.clone()).await.unwrap();
             let mut expected = 0;
-            for charge in charges.iter().filter(|it| it.target.0.gives_back()) {
+            for charge in &charges {
                 expected += u64::from(charge.cost);
                 *self.used.get_mut(&charge.target).unwrap() -= i64::from(charge.cost);
             }
@@ -414,9 +409,9 @@ impl History<'_> {
                 let used = self.used.entry(charge.target.clone()).or_default();
                 // What is missing is taken: of an RRateLimiter in any case, of others as far as
                 // they have it.
-                *used += match charge.target.0.gives_back() {
-                    true => cost,
-                    false => cost.clamp(0, (i64::from(charge.permits) - *used).max(0)),
+                *used += match charge.target.0 {
+                    Algorithm::Shared => cost,
+                    _ => cost.min((i64::from(charge.permits) - *used).max(0)),
                 };
             }
         }

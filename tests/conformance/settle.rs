@@ -1,8 +1,9 @@
 //! Grants that were estimates, settled once it is known what was used.
 
 use redisson_rate_limiter::{
-    Decision, Error, FixedWindow, Grant, LeakyBucket, Limiter, PermitsInUse, Rate, RateLimiter,
-    SlidingWindowLog, TokenBucket,
+    AnyPolicy, Decision, Error, FixedWindow, Gcra, Grant, LeakyBucket, Limiter, PenaltyTokenBucket,
+    PermitsInUse, Policy, QuotaBucket, Rate, RateLimiter, SlidingWindowCounter, SlidingWindowLog,
+    TokenBucket,
 };
 
 use crate::every_policy::every_policy;
@@ -250,22 +251,121 @@ pub async fn settling_waits_for_no_turn(fixture: Fixture) {
     assert!(matches!(next, Decision::Granted(next) if next.delay == 5 * HOUR));
 }
 
-pub async fn a_limiter_without_grants_takes_what_it_has_and_gives_nothing_back(fixture: Fixture) {
+pub async fn a_limiter_of_any_kind_gives_back_and_takes_what_it_has(fixture: Fixture) {
     let client = fixture.client("client").await;
     let name = fixture.name();
     let keyed = client.keyed_rate_limiter(&format!("{name}:keyed:"), Rate::overall(10, HOUR));
     let window = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
     let window = window.with_prefix(format!("{name}:window:"));
-    let limiters: [(Box<dyn Limiter>, u64); 2] =
-        [(Box::new(keyed.unwrap()), 6), (Box::new(window), 5)];
-    for (limiter, left) in limiters {
+    let limiters: [Box<dyn Limiter>; 2] = [Box::new(keyed.unwrap()), Box::new(window)];
+    for limiter in limiters {
         let estimate = take(&*limiter, "key", 4).await;
         limiter.settle("key", estimate, 3).await.unwrap();
         let grant = take(&*limiter, "key", 1).await;
         let decision = limiter.check("key", 1).await.unwrap();
-        assert_eq!(decision.remaining(), left - 1);
+        assert_eq!(decision.remaining(), 5);
         limiter.settle("key", grant, 10).await.unwrap();
         assert!(!limiter.check("key", 1).await.unwrap().is_granted());
+    }
+}
+
+/// Of each policy: one that is full of requests is as new once each of them is given back.
+pub async fn each_policy_gives_back_once_what_a_grant_has_charged(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let _stopped = fixture.stop_time();
+    for policy in AnyPolicy::examples(10, HOUR) {
+        // A token bucket of an hour has a multiple of the limit.
+        let unit = u32::try_from(policy.quota().limit / 10).unwrap();
+        let gives_back = !matches!(policy, AnyPolicy::LeakyBucket(_));
+        let limiter = client.policy_limiter(policy.clone()).unwrap();
+        let limiter = limiter.with_prefix(format!("{}:", fixture.name()));
+        let key = policy.algorithm();
+        let left = async || limiter.peek(key, unit).await.unwrap().remaining() / u64::from(unit);
+        let mut grants = Vec::new();
+        for cost in [1, 2, 3] {
+            let decision = limiter.check_without_waiting(key, cost * unit).await;
+            grants.push(decision.unwrap().into_grant().unwrap());
+        }
+        let before = left().await;
+        for (grant, used) in grants.into_iter().zip([1, 3, 6]) {
+            let permits = grant.permits();
+            let refunded = limiter.refund(key, grant.clone()).await.unwrap();
+            assert_eq!(refunded, if gives_back { permits } else { 0 }, "{policy}");
+            assert_eq!(limiter.refund(key, grant).await.unwrap(), 0);
+            let expected = before + if gives_back { used } else { 0 };
+            assert_eq!(left().await, expected, "{policy}");
+        }
+        if gives_back {
+            let whole = limiter.check_without_waiting(key, 10 * unit).await;
+            assert!(whole.unwrap().is_granted(), "{policy}");
+        }
+    }
+}
+
+pub async fn a_bucket_gives_back_what_has_not_flowed_in_since(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let buckets: [AnyPolicy; 4] = [
+        TokenBucket::per_second(1).with_capacity(10).into(),
+        QuotaBucket::new(1, SECOND).with_capacity(10).into(),
+        PenaltyTokenBucket::new(1, SECOND).with_capacity(10).into(),
+        Gcra::per_second(1).with_burst(10).into(),
+    ];
+    for bucket in buckets {
+        let limiter = client.policy_limiter(bucket.clone()).unwrap();
+        let limiter = limiter.with_prefix(format!("{}:", fixture.name()));
+        let key = bucket.algorithm();
+        for (pause, given_back) in [(0, 4), (1, 3), (3, 1), (4, 0), (60, 0)] {
+            fixture.at(0);
+            limiter.reset(key).await.unwrap();
+            let first = take(&limiter, key, 6).await;
+            let grant = take(&limiter, key, 4).await;
+            fixture.at(1_000 * pause);
+            assert_eq!(
+                limiter.refund(key, grant).await.unwrap(),
+                given_back,
+                "{bucket}"
+            );
+            // All that has flowed in is there besides.
+            let left = (pause as u64 + u64::from(given_back)).min(10);
+            let peeked = limiter.peek(key, 1).await.unwrap();
+            assert_eq!(
+                peeked.remaining() + u64::from(peeked.is_granted()),
+                left,
+                "{bucket} {pause}"
+            );
+            drop(first);
+        }
+    }
+}
+
+pub async fn a_window_gives_back_what_it_counts_while_it_lasts(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    // Those whose keys tell the time; of others it is that of the server.
+    let windows: [AnyPolicy; 2] = [
+        SlidingWindowLog::new(10, 60 * SECOND).into(),
+        SlidingWindowCounter::new(10, 60 * SECOND)
+            .with_period(10 * SECOND)
+            .into(),
+    ];
+    for window in windows {
+        let limiter = client.policy_limiter(window.clone()).unwrap();
+        let key = format!("{}:{window}", fixture.name());
+        fixture.at(0);
+        let grant = take(&limiter, &key, 4).await;
+        fixture.at(30_000);
+        let other = take(&limiter, &key, 6).await;
+        assert_eq!(limiter.refund(&key, grant).await.unwrap(), 4, "{window}");
+        let grant = take(&limiter, &key, 4).await;
+        // Then another window counts, or it is over.
+        fixture.at(2 * 86_400_000);
+        let next = take(&limiter, &key, 10).await;
+        for late in [grant, other] {
+            assert_eq!(limiter.refund(&key, late).await.unwrap(), 0, "{window}");
+        }
+        assert!(!limiter.check(&key, 1).await.unwrap().is_granted());
+        assert_eq!(limiter.refund(&key, next.part(3)).await.unwrap(), 3);
+        assert!(limiter.check(&key, 3).await.unwrap().is_granted());
+        assert!(!limiter.check(&key, 1).await.unwrap().is_granted());
     }
 }
 

@@ -526,6 +526,7 @@ impl InForce {
         let charged = Charged {
             name: Arc::clone(&self.rules[applying.place.rule].name),
             rate_limiter: None,
+            target: None,
             asked: None,
             parts: smallvec![applying.place.part],
         };

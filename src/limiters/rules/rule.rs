@@ -117,6 +117,7 @@ impl Limited {
         Charged {
             name: Arc::clone(&self.name),
             rate_limiter: self.limiter.rate_limiter_of(&key, INTERNAL),
+            target: None,
             asked: Some((Arc::clone(&self.limiter), key)),
             parts: smallvec![0],
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Model, Properties, ShareOf, State, Unusable};
+use super::{Charge, Model, Properties, ShareOf, State, Unusable};
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
 use crate::policies::answer::Answer;
@@ -42,6 +42,7 @@ pub(crate) trait AnyModel: fmt::Debug + Send + Sync {
     fn share_of(&self, share: LocalShare) -> ShareOf;
     fn evaluate(&self, state: &dyn State, at: At, cost: i64) -> Result<Answer, Unusable>;
     fn peek(&self, state: &dyn State, at: At, cost: i64) -> Result<Answer, Unusable>;
+    fn give_back(&self, state: &mut dyn State, at: At, charge: &Charge) -> Result<i64, Unusable>;
     fn reset(&self, state: &mut dyn State, at: At) -> Result<bool, Unusable>;
     fn charge(&self, state: &mut dyn State, at: At, call_id: &CallId, cost: i64);
     fn deny(&self, state: &mut dyn State, at: At);
@@ -144,6 +145,13 @@ impl<M: Model> AnyModel for M {
         let state: &dyn Any = state;
         let state = state.downcast_ref().ok_or(Unusable::OtherKind)?;
         Model::peek(self, state, at, cost)
+    }
+
+    fn give_back(&self, state: &mut dyn State, at: At, charge: &Charge) -> Result<i64, Unusable> {
+        let state: &mut dyn Any = state;
+        let state: &mut M::State = state.downcast_mut().ok_or(Unusable::OtherKind)?;
+        state.drop_expired(at.server);
+        Ok(Model::give_back(self, state, at, charge))
     }
 
     fn reset(&self, state: &mut dyn State, at: At) -> Result<bool, Unusable> {

@@ -10,9 +10,10 @@ use redis::{AsyncCommands, Value};
 
 use super::Compared;
 use super::keyspace::{Content, Keyspace, START, as_set, read_all, show_key};
+use crate::grant::Grant;
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Model, State, Unusable};
+use crate::policies::algorithm::{Charge, Model, State, Unusable};
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::call::{self, Call, Opened, Purpose, Target, check_jointly, check_requests};
 use crate::policies::reply;
@@ -36,6 +37,8 @@ pub(in super::super) struct Sides {
     rounds: bool,
     /// The members that are in the zset, if the model keeps only their scores.
     members: Vec<(i64, Vec<u8>)>,
+    /// The grants that were not given back.
+    grants: Vec<Grant>,
 }
 
 impl Sides {
@@ -58,6 +61,7 @@ impl Sides {
             },
             rounds: M::ANSWERS_BY_TIMES_TO_LIVE,
             members: Vec::new(),
+            grants: Vec::new(),
         }
     }
 
@@ -68,6 +72,7 @@ impl Sides {
     /// Sets the state as if a peer had written it.
     pub(super) fn put(&mut self, state: Box<dyn State>) {
         self.state = state;
+        self.grants.clear();
         let scores = self.scores().into_iter().zip(0..);
         self.members = scores
             .map(|(score, place)| (score, peers_member(place)))
@@ -96,6 +101,17 @@ impl Sides {
         let names = units.map(|unit| [&call_id[..], &unit.to_be_bytes()].concat());
         self.members.extend(names.map(|name| (now, name)));
         self.members.sort_unstable();
+    }
+
+    /// Notes that members of a grant are gone, those with the highest numbers first.
+    fn note_given_back(&mut self, grant: &Grant, mut members: i64) {
+        for place in (0..self.members.len()).rev() {
+            let (score, name) = &self.members[place];
+            if members > 0 && *score == grant.score && name.starts_with(&grant.call_id) {
+                self.members.remove(place);
+                members -= 1;
+            }
+        }
     }
 
     fn scores(&self) -> Vec<i64> {
@@ -132,8 +148,10 @@ impl Sides {
                 retry_after,
                 available_in,
                 reset,
+                mark,
                 ..
             } = &mut answer;
+            *mark = 0;
             for time in [retry_after, available_in, reset] {
                 if server > 0 {
                     *time = 0; // what is left is no multiple any more
@@ -319,6 +337,13 @@ impl Fixture {
                         .collect()
                 };
                 assert_eq!(rounded(redis), rounded(model));
+                if let [only] = &mut *sides
+                    && purpose == Purpose::Decide
+                {
+                    let granted = answers.iter().zip(costs).filter(|(it, _)| it.is_granted());
+                    let grants = granted.map(|(it, cost)| Grant::new(it.mark, call_id, *cost));
+                    only.grants.extend(grants);
+                }
                 answers
             }
             (Err(Failure::Refused(error)), Err(_)) if error.code() == Some("UNINITIALIZED") => {
@@ -388,6 +413,43 @@ impl Fixture {
         self.compare(sides).await;
     }
 
+    /// Gives a part of one of the grants back on both sides.
+    pub(super) async fn give_back(&mut self, side: &mut Sides, place: usize, permits: u32) {
+        let is_on_the_window = side.target.model.properties().is_on_the_window;
+        if side.grants.is_empty() || is_on_the_window {
+            return;
+        }
+        let grant = side.grants.swap_remove(place % side.grants.len());
+        let permits = permits.min(grant.permits());
+        let grant = grant.with_permits(permits);
+        let call = Arc::new(Call::give_back(side.target.clone(), &grant));
+        let (mark, cost) = (grant.score, permits.into());
+        let charge = Charge { mark, cost };
+        let given_back = |state: &mut Box<dyn State>, lock: &mut Timed<()>, at| {
+            let states = iter::once((state, lock));
+            let [opened] = &mut opened(&call.limiters, states)[..] else {
+                unreachable!("there is one target")
+            };
+            opened.give_back(at, &charge).unwrap()
+        };
+        let (mut late, mut late_lock) = (side.cloned(), side.lock.clone());
+        let at = self.at();
+        let back = given_back(&mut side.state, &mut side.lock, at);
+        side.note_given_back(&grant, back);
+        let replies = self.run(&call, Form::Alone).await.unwrap();
+        let server = at.server + self.taken();
+        // What is left of a grant may come back in any moment, and then the key is gone.
+        let ends_soon = |end: &i64| *end <= server + 1_000;
+        let mut ends = side.shown().into_values().filter_map(|(_, end)| end);
+        if given_back(&mut late, &mut late_lock, At { server, ..at }) != back
+            || ends.any(|end| ends_soon(&end))
+        {
+            self.is_ambiguous = true;
+            return;
+        }
+        assert_eq!(replies[0].state[0], back, "{grant:?}");
+    }
+
     /// A reset of a target on both sides, by a policy that names all keys.
     pub(super) async fn reset<M: Model>(&mut self, policy: M, side: &mut Sides) {
         let call = Arc::new(Call::reset(Target {
@@ -403,7 +465,7 @@ impl Fixture {
             now: self.now,
             server: self.server,
         });
-        side.put(side.cloned());
+        side.put(side.cloned()); // and no grant is left
         match (self.run(&call, Form::Alone).await, model) {
             (Ok(replies), Ok(was_used)) => {
                 // Of such counters alone the script deletes some.

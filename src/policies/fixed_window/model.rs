@@ -7,7 +7,7 @@
 use super::FixedWindow;
 use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Model, Unusable};
+use crate::policies::algorithm::{Charge, Model, Unusable};
 use crate::policies::answer::{Answer, Outcome};
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
@@ -33,6 +33,9 @@ impl Open {
         }
     }
 }
+
+/// By how many ms two readings of the end of one window may differ.
+const TOLERANCE: i64 = 100;
 
 impl FixedWindow {
     #[inline]
@@ -151,6 +154,7 @@ impl Model for FixedWindow {
                 0
             },
             delay: 0,
+            mark: at.now + open.left,
         })
     }
 
@@ -164,6 +168,21 @@ impl Model for FixedWindow {
         if open.expire {
             state.expire_at(at.server + open.left);
         }
+    }
+
+    /// The mark is the end of the window.
+    fn give_back(&self, state: &mut Counter, at: At, charge: &Charge) -> i64 {
+        let open = self.open(state, at);
+        let apart = (at.now + open.left - charge.mark).abs();
+        let can_tell = self.window_millis() > 2 * TOLERANCE;
+        if open.is_new || apart > TOLERANCE || !can_tell {
+            return 0;
+        }
+        let back = charge.cost.min(open.count).max(0);
+        if let Some(count) = state.get_mut() {
+            *count -= back;
+        }
+        back
     }
 
     fn deny(&self, state: &mut Counter, at: At) {

@@ -8,7 +8,7 @@
 use super::Gcra;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{LONGEST, Model, Unusable, div_ceil};
+use crate::policies::algorithm::{Charge, LONGEST, Model, Unusable, div_ceil};
 use crate::policies::answer::Answer;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
@@ -104,6 +104,7 @@ impl Model for Gcra {
             div_ceil(tolerance, 1_000),
             room.div_euclid(interval),
             cost,
+            at.now,
             until_there_are,
         ))
     }
@@ -113,6 +114,21 @@ impl Model for Gcra {
         let arrival = Self::arrival(state, at.now) + cost * self.interval_micros();
         state.set(arrival);
         state.expire_at(at.server + div_ceil(arrival - micros(at.now), 1_000));
+    }
+
+    fn give_back(&self, state: &mut Arrival, at: At, charge: &Charge) -> i64 {
+        let (interval, now) = (self.interval_micros(), micros(at.now));
+        let arrival = Self::arrival(state, at.now);
+        let charged = charge.cost.saturating_mul(interval) - (now - micros(charge.mark)).max(0);
+        let back = charged.min(arrival - now).div_euclid(interval).max(0);
+        let earlier = arrival - back * interval;
+        if back > 0 && earlier > now {
+            state.set(earlier);
+            state.expire_at(at.server + div_ceil(earlier - now, 1_000));
+        } else if back > 0 {
+            state.remove();
+        }
+        back
     }
 }
 

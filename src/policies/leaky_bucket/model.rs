@@ -148,6 +148,7 @@ impl Model for LeakyBucket {
                 available_in: available_in(open.used),
                 reset: self.flow().until(open.used, &open, at.now),
                 delay: 0,
+                mark: at.now,
             }
         } else {
             Answer {
@@ -159,6 +160,7 @@ impl Model for LeakyBucket {
                 available_in: available_in(filled),
                 reset: self.flow().until(filled, &open, at.now),
                 delay: self.delay(filled, &open, at.now),
+                mark: at.now,
             }
         })
     }

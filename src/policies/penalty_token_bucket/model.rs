@@ -8,7 +8,7 @@ use super::PenaltyTokenBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{LONGEST, Model, Properties, Unusable};
+use crate::policies::algorithm::{Charge, LONGEST, Model, Properties, Unusable, div_ceil};
 use crate::policies::answer::Answer;
 use crate::policies::bucket::{Bucket, Flow, Open};
 use crate::rate::whole_millis;
@@ -126,6 +126,7 @@ impl Model for PenaltyTokenBucket {
             window,
             tokens,
             cost,
+            at.now,
             until_there_are,
         ))
     }
@@ -138,6 +139,22 @@ impl Model for PenaltyTokenBucket {
         let time_to_live = self.time_to_live();
         self.flow()
             .set(state, at, &open, [used, tokens], time_to_live);
+    }
+
+    /// The mark is the time of the charge.
+    fn give_back(&self, state: &mut Bucket, at: At, charge: &Charge) -> i64 {
+        let open = self.open(state, at.now);
+        let Some(level) = state.level.get_mut().filter(|_| !open.is_first) else {
+            return 0;
+        };
+        let periods = div_ceil((at.now - charge.mark).max(0), self.period_millis());
+        let came_in = periods.saturating_mul(i64::from(self.quantity));
+        let back = (charge.cost - came_in).min(open.used).max(0);
+        if back > 0 {
+            // The periods since the start are counted by whoever reads it.
+            *level = (*level).max(0) + back;
+        }
+        back
     }
 
     fn keep(&self, state: &mut Bucket, at: At) {

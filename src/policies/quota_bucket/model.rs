@@ -6,7 +6,7 @@
 use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{LONGEST, Model, Unusable};
+use crate::policies::algorithm::{Charge, LONGEST, Model, Unusable};
 use crate::policies::answer::Answer;
 use crate::policies::refill::{Refill, Tokens};
 use crate::rate::whole_millis;
@@ -43,11 +43,14 @@ impl QuotaBucket {
     /// The tokens at `now`, whose time is in s.
     #[inline]
     fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
-        let stored = state.get().map(|fields| Tokens {
+        self.refill().refilled(Self::stored(state), now)
+    }
+
+    fn stored(state: &Bucket) -> Option<Tokens> {
+        state.get().map(|fields| Tokens {
             left: fields.tokens.left.max(0),
             ..fields.tokens
-        });
-        self.refill().refilled(stored, now)
+        })
     }
 
     #[inline]
@@ -141,6 +144,18 @@ impl Model for QuotaBucket {
     fn deny(&self, state: &mut Bucket, at: At) {
         let tokens = self.refilled(state, at.now);
         self.write(state, at, tokens);
+    }
+
+    /// The mark is the time of the charge.
+    fn give_back(&self, state: &mut Bucket, at: At, charge: &Charge) -> i64 {
+        let stored = Self::stored(state);
+        let refill = self.refill();
+        let (back, tokens) = refill.given_back(stored, at.now, charge.mark, charge.cost);
+        let fields = self.fields(tokens);
+        if let Some(stored) = state.get_mut().filter(|_| back > 0) {
+            *stored = fields; // which live on as long
+        }
+        back
     }
 
     fn keep(&self, state: &mut Bucket, at: At) {

@@ -10,7 +10,7 @@ use super::SlidingWindowCounter;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Model, Properties, State, Unusable, div_ceil};
+use crate::policies::algorithm::{Charge, Model, Properties, State, Unusable, div_ceil};
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::counters::Counters;
 use crate::policies::lengths::{Found, Lengths, Series, current_end};
@@ -151,6 +151,7 @@ impl Open {
                 },
                 reset,
                 delay: 0,
+                mark: self.current,
             };
         }
         let until_fits = |cost| {
@@ -170,6 +171,7 @@ impl Open {
             },
             reset,
             delay: 0,
+            mark: self.current,
         }
     }
 
@@ -371,6 +373,20 @@ impl Model for SlidingWindowCounter {
 
     fn keep(&self, state: &mut Periods, at: At) {
         self.open(state, at.now).keep(state, at.server);
+    }
+
+    /// The mark is the end of the period.
+    fn give_back(&self, state: &mut Periods, at: At, charge: &Charge) -> i64 {
+        if charge.mark <= self.open(state, at.now).floor {
+            return 0;
+        }
+        let counter = state.counters.of(charge.mark);
+        let Some(count) = counter.get_mut() else {
+            return 0;
+        };
+        let back = charge.cost.min(*count).max(0);
+        *count -= back;
+        back
     }
 
     // Opens the periods once for both steps.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::SlidingWindowLog;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{MOST_TOUCHED, Model, Properties, Unusable};
+use crate::policies::algorithm::{Charge, MOST_TOUCHED, Model, Properties, Unusable};
 use crate::policies::answer::{Answer, Outcome};
 use crate::rate::whole_millis;
 use crate::window::{At, ByScore, Scored, Timed};
@@ -64,6 +64,21 @@ impl Requests {
             Some(entry) => entry.members += members,
             None => self.entries.insert(Entry { score, members }),
         }
+    }
+
+    /// Removes members with this score, at most so many, and returns how many.
+    fn take(&mut self, score: i64, most: i64) -> i64 {
+        let place = self.entries.expired(score - 1);
+        let Some(entry) = self.entries.with_score(score) else {
+            return 0;
+        };
+        let taken = most.min(entry.members.into());
+        entry.members -= taken as u32;
+        if entry.members == 0 {
+            self.entries.remove(place);
+        }
+        self.sum -= taken;
+        taken
     }
 
     fn cost_of(&self, places: Range<usize>) -> i64 {
@@ -274,6 +289,7 @@ impl Model for SlidingWindowLog {
                 },
                 reset: until_over(newest.unwrap_or(at.now).max(at.now)),
                 delay: 0,
+                mark: at.now,
             });
         }
         Ok(Answer {
@@ -289,6 +305,7 @@ impl Model for SlidingWindowLog {
             },
             reset: newest.map_or(0, until_over),
             delay: 0,
+            mark: at.now,
         })
     }
 
@@ -304,6 +321,21 @@ impl Model for SlidingWindowLog {
         log.add(at.now, cost);
         let two_windows = 2 * self.window_millis();
         state.expire_at(state.life(needed, at.server + two_windows));
+    }
+
+    /// The mark is the score.
+    fn give_back(&self, state: &mut Log, at: At, charge: &Charge) -> i64 {
+        if charge.mark <= self.horizon(at.now) {
+            return 0;
+        }
+        let Some(log) = state.get_mut() else {
+            return 0;
+        };
+        let back = log.take(charge.mark, charge.cost);
+        if log.entries.is_empty() {
+            state.remove();
+        }
+        back
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use super::TokenBucket;
 use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Model, Unusable, div_ceil};
+use crate::policies::algorithm::{Charge, Model, Unusable, div_ceil};
 use crate::policies::answer::Answer;
 use crate::policies::refill::{Refill, Tokens};
 use crate::window::{At, Timed};
@@ -85,6 +85,17 @@ impl Model for TokenBucket {
         let end = state.extended_life(needed, times_to_fill(3));
         state.set(tokens);
         state.expire_at(end);
+    }
+
+    /// The mark is the time of the charge.
+    fn give_back(&self, state: &mut Bucket, at: At, charge: &Charge) -> i64 {
+        let stored = state.get().copied();
+        let refill = self.refill();
+        let (back, tokens) = refill.given_back(stored, at.now, charge.mark, charge.cost);
+        if let Some(stored) = state.get_mut().filter(|_| back > 0) {
+            *stored = tokens; // which lives on as long
+        }
+        back
     }
 
     fn keep(&self, state: &mut Bucket, at: At) {

@@ -152,8 +152,8 @@ impl Store for MemoryClient {
         self.check_call(call)
     }
 
-    async fn reset(&self, call: &Arc<Call>, _deadline: Instant) -> Result<bool> {
-        self.reset_call(call)
+    async fn undo(&self, call: &Arc<Call>, _deadline: Instant) -> Result<u32> {
+        self.undo_call(call)
     }
 
     fn in_memory(&self) -> Option<&MemoryClient> {

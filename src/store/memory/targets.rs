@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{Held, Limiter, MemoryClient, Slot};
 use crate::error::{Error, Result};
 use crate::permit::CallId;
-use crate::policies::algorithm::{AnyModel, State, Unusable};
+use crate::policies::algorithm::{AnyModel, Charge, State, Unusable};
 use crate::policies::answer::Answer;
 use crate::policies::call::{self, Answers, Call, Opened, Purpose, TargetRef};
 use crate::policies::stored_target::StoredTarget;
@@ -107,10 +107,11 @@ impl MemoryClient {
 }
 
 impl MemoryClient {
-    /// Deletes what the target of this call has used, and returns whether there was anything.
-    pub(crate) fn reset_call(&self, call: &Call) -> Result<bool> {
-        let Some(target) = call.limiters.first() else {
-            return Ok(false);
+    /// Deletes what the target of this call has used, or gives back what it was charged, and
+    /// returns how much.
+    pub(crate) fn undo_call(&self, call: &Call) -> Result<u32> {
+        let (Some(target), Some(&cost)) = (call.limiters.first(), call.costs.first()) else {
+            return Ok(0);
         };
         let passed = self.clock.now();
         let read = self.store.0.request_time();
@@ -119,8 +120,18 @@ impl MemoryClient {
             let server = held.time(read);
             let now = passed.unwrap_or(server);
             let mut opened = held.open(target.by_ref(), server)?;
-            let was_used = opened.reset(At { now, server });
-            was_used.map_err(|unusable| failure(unusable, &target.key))
+            let at = At { now, server };
+            let undone = match call.purpose {
+                Purpose::GiveBack { mark } => {
+                    let cost = cost.into();
+                    // No more than the cost, which fits.
+                    opened
+                        .give_back(at, &Charge { mark, cost })
+                        .map(|it| it as u32)
+                }
+                _ => opened.reset(at).map(u32::from),
+            };
+            undone.map_err(|unusable| failure(unusable, &target.key))
         })
     }
 }

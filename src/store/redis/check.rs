@@ -25,10 +25,12 @@ impl RedisStore {
             .await
     }
 
-    pub(super) async fn reset_call(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool> {
-        let deleted = |replies: &[TargetReply]| replies.first()?.state.first().copied();
-        let deleted = self.run_call(call, deadline, deleted).await?;
-        Ok(deleted > 0)
+    pub(super) async fn undo_call(&self, call: &Arc<Call>, deadline: Instant) -> Result<u32> {
+        let undone = |replies: &[TargetReply]| {
+            let undone = replies.first()?.state.first()?;
+            u32::try_from(*undone).ok()
+        };
+        self.run_call(call, deadline, undone).await
     }
 
     /// `read` returns `None` if the replies are not those to the call.
@@ -53,11 +55,11 @@ impl RedisStore {
         let repeat = match call.purpose {
             Purpose::Peek => Repeat::Safe,
             // The state does not know single requests: one that may have been charged is not sent
-            // again.
-            Purpose::Decide | Purpose::Reset => Repeat::Never,
+            // again, and neither is one that may have given back.
+            Purpose::Decide | Purpose::Reset | Purpose::GiveBack { .. } => Repeat::Never,
         };
         let requests = match call.purpose {
-            Purpose::Peek | Purpose::Reset => 0,
+            Purpose::Peek | Purpose::Reset | Purpose::GiveBack { .. } => 0,
             Purpose::Decide if call.limiters.len() > 1 => 1, // decided jointly
             Purpose::Decide => call.costs.len() as u32,
         };
@@ -219,10 +221,12 @@ pub(crate) fn joint_args(
     deadline: Option<i64>,
     progress: &[Vec<u8>],
 ) -> Args {
-    let purpose: &[u8] = match call.purpose {
-        Purpose::Decide => &call.call_id,
-        Purpose::Peek => b"peek",
-        Purpose::Reset => b"reset",
+    let refund = [b"refund", &call.call_id[..]].concat();
+    let (purpose, mark): (&[u8], _) = match call.purpose {
+        Purpose::Decide => (&call.call_id, None),
+        Purpose::Peek => (b"peek", None),
+        Purpose::Reset => (b"reset", None),
+        Purpose::GiveBack { mark } => (&refund, Some(Some(mark))),
     };
     let args = Args::new().doubles([deadline, now]).bytes(purpose);
     let mut progress = progress.iter();
@@ -236,7 +240,7 @@ pub(crate) fn joint_args(
             Some(cost.into()),
         ];
         args.bytes(target.model.name().as_bytes())
-            .doubles(numbers)
+            .doubles(numbers.into_iter().chain(mark))
             .doubles_and(own_numbers(&*target.model), progress)
     })
 }

@@ -115,13 +115,13 @@ impl Store for FaultyStore {
         self.answer(deadline, checking).await
     }
 
-    async fn reset(&self, call: &Arc<Call>, deadline: Instant) -> Result<bool> {
+    async fn undo(&self, call: &Arc<Call>, deadline: Instant) -> Result<u32> {
         self.note_sent(call);
-        let resetting = async {
+        let undoing = async {
             call.note_sent(true);
-            self.memory.reset_call(call)
+            self.memory.undo_call(call)
         };
-        self.answer(deadline, resetting).await
+        self.answer(deadline, undoing).await
     }
 
     fn call_deadline(&self) -> Instant {

@@ -17,6 +17,7 @@ macro_rules! files {
         &[
             $(files!($file),)*
             $(files!(concat!("policies/", stringify!($name), ".lua")),)*
+            $(files!(concat!("refunds/", stringify!($name), ".lua")),)*
         ]
     };
     ($file:expr) => {
@@ -24,7 +25,7 @@ macro_rules! files {
     };
 }
 
-/// Every Lua file, by its path in `lua/`. Those in `shared/` are only included.
+/// Every Lua file, by its path in `lua/`. Those in `refunds/` and `shared/` are only included.
 const FILES: &[(&str, &str)] = policies!(files! {
     "acquire.lua"
     "audit_read.lua"
@@ -65,7 +66,7 @@ const FILES: &[(&str, &str)] = policies!(files! {
 #[allow(dead_code, reason = "the library names each script where it is used")]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     let names = FILES.iter().map(|(name, _)| *name);
-    names.filter(|name| !name.starts_with("shared/"))
+    names.filter(|name| !name.starts_with("refunds/") && !name.starts_with("shared/"))
 }
 
 /// The names of the policies, each of which has a script.

@@ -1,0 +1,16 @@
+-- Gives back of a fixed_window what a request was charged: its count, while its window lasts.
+--
+-- Returns `back`, the permits that were given back
+-- Writes  the counter
+--
+-- Uses    `counter`, `count`, `left`, `is_new`, `window` of policies/fixed_window.lua; `cost`; `mark`, the ms at which the
+--         window of the charge ends; `now`, `call`, `format`, `min`, `max`
+local back = 0
+-- Two readings of one end differ where the server's clock goes on within a script, as before Redis 7.
+local TOLERANCE = 100
+if not is_new and window > 2 * TOLERANCE and max(mark - now - left, now + left - mark) <= TOLERANCE then
+  back = max(min(cost, count), 0)
+end
+if back > 0 then
+  call('decrby', counter, format('%d', back))
+end
