@@ -6,10 +6,9 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Error, Result};
 use crate::permit::CallId;
 
-/// Permits that were taken. [`refund`](crate::RateLimiter::refund) gives them back if a limiter
-/// with a [`Rate`](crate::Rate) granted them; the other limiters do not keep track of single
-/// grants. Dropping a grant gives nothing back: its permits count as used until their window has
-/// passed.
+/// Permits that were taken. [`RateLimiter::refund`](crate::RateLimiter::refund) gives them back,
+/// and for a limiter of any algorithm [`Limiter::refund`](crate::Limiter::refund). Dropping a grant
+/// gives nothing back: its permits count as used until their window has passed.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;

@@ -186,8 +186,24 @@ pub trait Limiter: fmt::Debug + Send + Sync {
         up_to(cost, |cost| self.check(key, cost)).await
     }
 
-    /// Gives back what `key` was granted, and returns how many permits: see
-    /// [`RateLimiter::refund`]. 0 for a limiter that does not keep track of single grants.
+    /// Gives back what `key` was granted, and returns how many permits. Never more than was charged
+    /// and still counts, so that no window has more than its limit:
+    ///
+    /// - a [`Rate`](crate::Rate): what still counts, see [`RateLimiter::refund`];
+    /// - a [`SlidingWindowLog`](crate::SlidingWindowLog): what still counts;
+    /// - a [`FixedWindow`](crate::FixedWindow): the cost until its window ends, but nothing from a
+    ///   window of up to 200 ms, because two calls may not see its end at the same time;
+    /// - a [`SlidingWindowCounter`](crate::SlidingWindowCounter): the cost while its period counts;
+    /// - a [`TokenBucket`](crate::TokenBucket), [`PenaltyTokenBucket`](crate::PenaltyTokenBucket),
+    ///   [`QuotaBucket`](crate::QuotaBucket) and [`Gcra`](crate::Gcra): the cost less what has
+    ///   flowed in since;
+    /// - a [`LeakyBucket`](crate::LeakyBucket): nothing, because later requests already have their
+    ///   turns behind it;
+    /// - a limiter of your own: nothing, unless it has this method.
+    ///
+    /// A refund to an algorithm other than a `Rate` is sent once. If its answer is lost, it may have
+    /// had no effect, and is not repeated. What a limiter granted in this process during an outage,
+    /// as its [`FailurePolicy`](crate::FailurePolicy) says, does not come back, except of a `Rate`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -205,7 +221,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     ///     let grant = limiter.check("alice", 2).await?.into_grant().expect("granted");
     ///     refunded.push(limiter.refund("alice", grant).await?);
     /// }
-    /// assert_eq!(refunded, [2, 0]);
+    /// assert_eq!(refunded, [2, 2]);
     /// # Ok(()) }
     /// ```
     ///
@@ -220,8 +236,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     }
 
     /// Gives back what `key` was granted to a request that is gone, as [`refund`](Self::refund), in
-    /// the background: for a [`Drop`], which cannot wait. A limiter that does not keep track of
-    /// single grants gives nothing back.
+    /// the background: for a [`Drop`], which cannot wait.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -239,10 +254,10 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     }
 
     /// Corrects the charge of a request that was an estimate, once its cost is known: see
-    /// [`RateLimiter::settle`]. A limiter that does not keep track of single grants gives nothing
-    /// back, and takes what is missing as far as it has it, as by
-    /// [`check_up_to`](Self::check_up_to), but waits for no turn. A grant that was given back or
-    /// settled before stays as it is.
+    /// [`RateLimiter::settle`]. Other algorithms give back what was too much as by
+    /// [`refund`](Self::refund), and take what is missing as far as they have it, as by
+    /// [`check_up_to`](Self::check_up_to), but without waiting for a turn. A grant that was given
+    /// back or settled before stays as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -104,7 +104,7 @@ impl RedissonClient {
     /// that others share. If a limiter denies although it would have granted, because another
     /// request came in between, what the slots before it took of limiters with a
     /// [`Rate`](crate::Rate) is given back, also if the future is dropped; other requests may have
-    /// been denied meanwhile for want of it. A policy does not know single grants: what it was
+    /// been denied meanwhile for want of it. What other algorithms were
     /// charged then stays. No limiter ever grants more than its limit. If the keys have a common
     /// hash tag, such as `{alice}:second` and `{alice}:day`, one slot has them all.
     ///
@@ -140,8 +140,8 @@ impl RedissonClient {
     ///
     /// # Cancel safety
     /// What limiters with a [`Rate`](crate::Rate) were charged by a request that is dropped goes
-    /// back, in flight as well as while it waits for its turn. The other policies do not know
-    /// single grants, so what they were charged stays.
+    /// back, in flight as well as while it waits for its turn. What other algorithms were charged
+    /// stays.
     pub async fn check_all(
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,
@@ -181,10 +181,9 @@ impl RedissonClient {
         peek_all(&self.0, charges).await
     }
 
-    /// Gives back what a joint decision took of limiters with a [`Rate`](crate::Rate), as
-    /// [`RateLimiter::refund`](crate::RateLimiter::refund) of each of its grants, and returns how
-    /// many permits. The other policies do not know single grants, so what they were charged stays.
-    /// Of a denied decision there is nothing to give back.
+    /// Gives back what a joint decision took, as [`Limiter::refund`](crate::Limiter::refund) of each
+    /// of its grants, and returns how many permits. Of a denied decision there is nothing to give
+    /// back.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

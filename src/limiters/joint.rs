@@ -86,8 +86,8 @@ impl Charge {
 #[derive(Clone)]
 pub(super) struct Charged {
     pub(super) name: Arc<str>,
-    /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter that
-    /// does not know single grants.
+    /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter of
+    /// another algorithm.
     pub(super) rate_limiter: Option<Arc<str>>,
     /// The target of a policy that no rule has asked.
     pub(super) target: Option<Target>,

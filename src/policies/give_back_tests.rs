@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::algorithm::{Charge, Model};
+use super::algorithm::{Charge, Model, State};
 use super::differential_tests::{Compared, START};
 use crate::window::At;
 
@@ -35,6 +35,8 @@ fn compare<M: Compared>(model: &M, steps: &[Step], charged: usize, pause: i64) -
     for (place, Step { pause, cost }) in steps.iter().enumerate() {
         at.now += pause.max(&0);
         at.server += pause.max(&0);
+        one.drop_expired(at.server);
+        other.drop_expired(at.server);
         let Some(cost) = model.limit().map(|limit| *cost.min(&limit)) else {
             return 0;
         };
@@ -49,6 +51,8 @@ fn compare<M: Compared>(model: &M, steps: &[Step], charged: usize, pause: i64) -
     let Some(charge) = charge else { return 0 };
     at.now += pause.max(0);
     at.server += pause.max(0);
+    one.drop_expired(at.server);
+    other.drop_expired(at.server);
     let before = left(model, &one, at);
     let back = model.give_back(&mut one, at, &charge);
     assert!((0..=charge.cost).contains(&back));

@@ -147,10 +147,8 @@ impl Charged {
         })
     }
 
-    /// Gives back what was charged, and returns how many permits. Limiters with a rate
-    /// ([`RateLimiter`](redisson_rate_limiter::RateLimiter),
-    /// [`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter)) know single grants; of a
-    /// policy nothing is given back. What was [settled](Self::settle) stays.
+    /// Gives back what was charged, and returns how many permits: of each algorithm what
+    /// [`Limiter::refund`] says. What was [settled](Self::settle) stays.
     ///
     /// # Errors
     /// Those of [`RateLimiter::refund`](redisson_rate_limiter::RateLimiter::refund), once each

@@ -7,8 +7,7 @@
 //! they are charged to one that has more left, for others. Of slots that could grant as many, those
 //! whose permits can be given back come first. What was granted before a denial is given back.
 //! Another client may take what a later slot would have granted meanwhile; then a policy of an
-//! earlier one, which knows no single grants, stays charged. So no limiter ever grants more than
-//! its limit.
+//! earlier one, other than a `Rate`, stays charged. So no limiter ever grants more than its limit.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -254,8 +254,8 @@ impl Rules {
 
     /// Gives back what a request costs to each RRateLimiter whose rule applies to it, as
     /// [`RateLimiter::release`](crate::RateLimiter::release) does, and returns to how many. One
-    /// that no request has made yet, or that has expired, has nothing in use. Policies take nothing
-    /// back: they do not know single grants. To give back exactly what was taken, see
+    /// that no request has made yet, or that has expired, has nothing in use. Other algorithms
+    /// have no release. To give back exactly what was taken, of every algorithm, see
     /// [`refund`](Self::refund).
     ///
     /// ```
