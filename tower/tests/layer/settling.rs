@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use redisson_rate_limiter::{
-    Error, Faults, KeyedRateLimiter, Limiter, MemoryStore, Rate, RedissonClient, Rule,
+    Error, Faults, FixedWindow, Gcra, KeyedRateLimiter, Limiter, MemoryStore, Policy, QuotaBucket,
+    Rate, RedissonClient, Rule, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 use redisson_rate_limiter_tower::key::Header;
 use redisson_rate_limiter_tower::{Charged, RateLimitLayer};
@@ -70,12 +71,53 @@ async fn what_the_limiter_has_not_is_not_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_is_charged_the_difference_and_gives_nothing_back() {
+async fn a_policy_is_charged_the_difference_and_gives_it_back() {
     let limiter = per_minute(&RedissonClient::in_memory(), 20);
     ask(&layer(limiter.clone()), "2").await;
-    assert_eq!(left(&limiter, "alice").await, 15);
+    assert_eq!(left(&limiter, "alice").await, 18);
     ask(&layer(limiter.clone()), "7").await;
-    assert_eq!(left(&limiter, "alice").await, 8);
+    assert_eq!(left(&limiter, "alice").await, 11);
+}
+
+/// Which of nine logins are rejected, of which the first three and the sixth succeed.
+async fn rejected_logins(limiter: impl Limiter + 'static) -> Vec<usize> {
+    let layer = RateLimitLayer::new(limiter, Header::new("x-user"))
+        .settle(|response| response.status.is_success().then_some(0));
+    let mut rejected = Vec::new();
+    for attempt in 1..=9 {
+        let status = if [1, 2, 3, 6].contains(&attempt) {
+            200
+        } else {
+            401
+        };
+        let handler = service_fn(move |_: Request<String>| async move {
+            let response = Response::builder().status(status);
+            Ok::<_, Infallible>(response.body(String::new()).unwrap())
+        });
+        let response = layer.layer(handler).oneshot(of("alice")).await.unwrap();
+        if response.status() == 429 {
+            rejected.push(attempt);
+        }
+    }
+    rejected
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_failures_count_where_a_success_settles_for_nothing() {
+    fn limiter(policy: impl Policy + 'static) -> Arc<dyn Limiter> {
+        let client = RedissonClient::in_memory();
+        Arc::new(client.policy_limiter(policy).unwrap())
+    }
+    for limiter in [
+        limiter(FixedWindow::new(4, MINUTE)),
+        limiter(SlidingWindowLog::new(4, MINUTE)),
+        limiter(SlidingWindowCounter::new(4, MINUTE)),
+        limiter(TokenBucket::per_second(1).with_capacity(4)),
+        limiter(QuotaBucket::new(4, MINUTE)),
+        limiter(Gcra::per_second(1).with_burst(4)),
+    ] {
+        assert_eq!(rejected_logins(limiter.clone()).await, [9], "{limiter:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,14 +255,19 @@ async fn a_charge_of_a_policy_is_settled_once() {
             let charged = request.extensions().get::<Charged>().unwrap();
             match handlers.strip_prefix("settle ") {
                 Some(cost) => charged.settle(cost.parse().unwrap()).await.unwrap(),
-                None => assert_eq!(charged.refund().await.unwrap(), 0),
+                None => assert_eq!(charged.refund().await.unwrap(), 5),
             }
             let response = Response::builder().header("x-cost", "11");
             Ok::<_, Infallible>(response.body(String::new()).unwrap())
         });
         let service = layer(limiter.clone()).layer(handler);
         service.oneshot(of("alice")).await.unwrap();
-        let expected = if handlers == "settle 7" { 13 } else { 15 };
+        let expected = match handlers {
+            "settle 7" => 13,
+            "settle 2" => 18,
+            "refund" => 20,
+            _ => 15,
+        };
         assert_eq!(left(&limiter, "alice").await, expected, "{handlers}");
     }
 }
