@@ -144,7 +144,7 @@ fn every_script_is_assembled_and_no_file_is_unused() {
         let script = script.unwrap_or_else(|error| panic!("{error}"));
         assert!(!script.contains("--!"), "{name}");
     }
-    let in_folder: HashSet<String> = ["", "policies/", "shared/"]
+    let in_folder: HashSet<String> = ["", "policies/", "refunds/", "shared/"]
         .into_iter()
         .flat_map(lua_files)
         .collect();
