@@ -201,9 +201,10 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     ///   turns behind it;
     /// - a limiter of your own: nothing, unless it has this method.
     ///
-    /// A refund to an algorithm other than a `Rate` is sent once. If its answer is lost, it may have
-    /// had no effect, and is not repeated. What a limiter granted in this process during an outage,
-    /// as its [`FailurePolicy`](crate::FailurePolicy) says, does not come back, except of a `Rate`.
+    /// A refund to an algorithm other than a `Rate` is sent once. If its answer is lost, it may
+    /// have had no effect, and is not repeated. What a limiter granted in this process during an
+    /// outage, as its [`FailurePolicy`](crate::FailurePolicy) says, does not come back, except of
+    /// a `Rate`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -181,9 +181,9 @@ impl RedissonClient {
         peek_all(&self.0, charges).await
     }
 
-    /// Gives back what a joint decision took, as [`Limiter::refund`](crate::Limiter::refund) of each
-    /// of its grants, and returns how many permits. Of a denied decision there is nothing to give
-    /// back.
+    /// Gives back what a joint decision took, as [`Limiter::refund`](crate::Limiter::refund) of
+    /// each of its grants, and returns how many permits. Of a denied decision there is nothing to
+    /// give back.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -13,7 +13,7 @@ fn every_command_has_examples_a_manual_page_and_completions() {
         .filter_map(|line| line.split_whitespace().next())
         .filter(|it| *it != "help")
         .collect();
-    assert_eq!(commands.len(), 21, "{commands:?}");
+    assert_eq!(commands.len(), 22, "{commands:?}");
     for command in commands {
         let help = Ran::from(output(&mut program(&format!("{command} --help")))).out;
         assert!(help.contains(&format!("rratelimiter {command}")), "{help}");
