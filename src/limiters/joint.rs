@@ -629,8 +629,8 @@ impl JointDecision {
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let limiter = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?.with_name("each");
-    /// let rules = client.rules([Rule::new(limiter, |it: &&str| Some(it.to_string()), |_, _| 429)])?;
-    /// let verdict = rules.check_all(&["alice", "bob"]).await?;
+    /// let rules = client.rules([Rule::new(limiter).by(["user"])])?;
+    /// let verdict = rules.check_all(&[[("user", "alice")], [("user", "bob")]]).await?;
     /// let joint = verdict.decision().expect("a rule applies");
     /// let left: Vec<_> = joint.of_part(1).map(|(name, it)| (name, it.remaining())).collect();
     /// assert_eq!(left, [("each", 8)]);
