@@ -138,10 +138,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Runs a task that may give permits back, which [`given_back`](Self::given_back) waits for,
-    /// whatever becomes of the caller's runtime. In memory nothing waits for it: a step is done
-    /// when it is first polled, and what it has spawned goes on.
-    fn give_back_in_background(&self, mut task: GivingBack) {
-        let _ = { task.as_mut() }.poll(&mut Context::from_waker(Waker::noop()));
+    /// whatever becomes of the caller's runtime. In memory nothing waits for it, and what it has
+    /// spawned goes on.
+    fn give_back_in_background(&self, task: GivingBack) {
+        give_back_at_once(task);
     }
 
     /// The limiter with these keys, whether it exists or not. Sends nothing.
@@ -176,6 +176,11 @@ pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The same of a task that may give permits back. It returns for how long those are missing that it
 /// could not give back: no time if there are none.
 pub(crate) type GivingBack = Pin<Box<dyn Future<Output = Duration> + Send>>;
+
+/// Polls a task of a store in memory, whose steps are done when they are first polled.
+fn give_back_at_once(mut task: GivingBack) {
+    let _ = { task.as_mut() }.poll(&mut Context::from_waker(Waker::noop()));
+}
 
 /// Runs when a background task is done: permits may be free.
 pub(crate) type OnDone = Box<dyn FnOnce() + Send>;

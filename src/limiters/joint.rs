@@ -672,6 +672,7 @@ impl JointDecision {
     pub fn into_decisions(self) -> Vec<Decision> {
         self.decisions.into_vec()
     }
+
     /// The answer of the limiter that [decides](Self::deciding).
     ///
     /// ```

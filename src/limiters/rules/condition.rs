@@ -149,7 +149,7 @@ fn counted<'a>(by: &By, request: &'a (impl Attributes + ?Sized)) -> Option<Cow<'
     Some(request.counted(by.counted(value(request, &by.name)?)))
 }
 
-fn escaped(value: &str) -> Cow<'_, str> {
+pub(super) fn escaped(value: &str) -> Cow<'_, str> {
     match value.contains(['%', ':']) {
         true => value.replace('%', "%25").replace(':', "%3A").into(),
         false => value.into(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::condition::Condition;
+use super::condition::{Condition, escaped};
 use super::raw::{RawCost, RawLimit, RawRule, RawRules};
 use super::targets::{Names, Taken};
 use super::{Plan, Rule};
@@ -178,6 +178,16 @@ pub(super) struct Mistake {
     reason: String,
 }
 
+impl Mistake {
+    fn of(rule: usize, name: &str, (field, reason): Reason) -> Self {
+        Self {
+            rule,
+            field,
+            reason: format!("`{field}` of `{name}`: {reason}"),
+        }
+    }
+}
+
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
@@ -208,11 +218,7 @@ impl TryFrom<RawRules> for RulesConfig {
         let mut conditions = Vec::new();
         for (place, raw) in raw.rules.0.into_iter().enumerate() {
             let name = raw.name.value.clone();
-            let mistake = |(field, reason): Reason| Mistake {
-                rule: place,
-                field,
-                reason: format!("`{field}` of `{name}`: {reason}"),
-            };
+            let mistake = |reason| Mistake::of(place, &name, reason);
             if !names.insert(name.clone()) {
                 return Err(mistake(("name", "is that of an earlier rule".to_owned())));
             }
@@ -266,13 +272,11 @@ impl RulesConfig {
 
     /// Refuses names that no rule has, and rules of which more apply together than can decide.
     fn check_together(&self, conditions: &[Condition]) -> Result<(), Mistake> {
+        let touches = self.rules.iter().map(|it| model_of(it.limit.policy()?));
+        let touches: Vec<_> = touches.map(|it| Some(it?.touches(1))).collect();
         let place_of = |name: &str| self.rules.iter().position(|it| it.name == name);
         for (place, rule) in self.rules.iter().enumerate() {
-            let mistake = |(field, reason): Reason| Mistake {
-                rule: place,
-                field,
-                reason: format!("`{field}` of `{}`: {reason}", rule.name),
-            };
+            let mistake = |reason| Mistake::of(place, &rule.name, reason);
             for other in &rule.instead_of {
                 if place_of(other).is_none_or(|it| it == place) {
                     let reason = format!("`{other}` is the name of no other rule");
@@ -292,8 +296,7 @@ impl RulesConfig {
             for mode in [false, true] {
                 let deciding = applying.iter().copied();
                 let deciding = deciding.filter(|it| is_shadow(*it) == mode && !is_replaced(*it));
-                let touches = deciding.filter_map(|it| self.rules[it].limit.model());
-                if first_too_many(touches.map(|it| it.touches(1))).is_some() {
+                if first_too_many(deciding.filter_map(|it| touches[it])).is_some() {
                     let reason = "wherever this rule applies, more do than can decide a request: at \
                                   most 32, which touch at most 2,000 members of logs and counters";
                     return Err(mistake(("name", reason.to_owned())));
@@ -323,11 +326,11 @@ impl RuleLimit {
             Self::Allow | Self::Block => None,
         }
     }
+}
 
-    fn model(&self) -> Option<Arc<dyn AnyModel>> {
-        // A policy that has no model is refused when it is read.
-        Some(self.policy()?.model("", INTERNAL).ok()?.0)
-    }
+fn model_of(policy: &AnyPolicy) -> Option<Arc<dyn AnyModel>> {
+    // A policy that has no model is refused when it is read.
+    Some(policy.model("", INTERNAL).ok()?.0)
 }
 
 fn is_shared(policy: &AnyPolicy) -> bool {
@@ -353,7 +356,7 @@ impl RuleConfig {
             let required = condition.require(name, values);
             required.map_err(in_field("when"))?;
         }
-        for name in &raw.by.0 {
+        for name in &raw.by {
             condition.count_by(name).map_err(in_field("by"))?;
         }
         let limiter = raw.limiter.map(|it| it.value);
@@ -384,7 +387,7 @@ impl RuleConfig {
                 .into_iter()
                 .map(|(it, values)| (it, values.0))
                 .collect(),
-            by: raw.by.0,
+            by: raw.by,
             limit,
             plans,
             keys: raw.keys,
@@ -398,7 +401,7 @@ impl RuleConfig {
                 None => None,
             },
             shadow: raw.shadow.is_some_and(|it| it.value),
-            instead_of: raw.instead_of.0,
+            instead_of: raw.instead_of,
         };
         rule.check()?;
         Ok((rule, condition))
@@ -454,8 +457,7 @@ impl RuleConfig {
                 "must be a number or the name of an attribute".to_owned(),
             )),
             Some(RuleCost::Fixed(cost)) => {
-                let limits = self.policies().map(|it| RuleLimit::Policy(it.clone()));
-                let mut limits = limits.filter_map(|it| it.model()?.limit());
+                let mut limits = self.policies().filter_map(|it| model_of(it)?.limit());
                 match limits.find(|limit| i64::from(*cost) > *limit) {
                     Some(limit) => Err(("cost", format!("is above a limit, {limit}"))),
                     None => Ok(()),
@@ -469,7 +471,7 @@ impl RuleConfig {
     /// none of another rule without a `limiter`, has such ones.
     fn names_of(&self, policy: &AnyPolicy) -> Names {
         let Some(limiter) = &self.limiter else {
-            let name = self.name.replace('%', "%25").replace(':', "%3A");
+            let name = escaped(&self.name);
             return Names::BeginWith(format!("{}:{name}:", policy.algorithm()));
         };
         match self.by.is_empty() {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::value::{Error as ValueError, MapDeserializer};
+use serde::de::value::{
+    Error as ValueError, MapAccessDeserializer, MapDeserializer, SeqAccessDeserializer,
+};
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
@@ -32,7 +34,7 @@ pub(super) struct RawRule {
     #[serde(default)]
     pub(super) when: BTreeMap<String, Texts>,
     #[serde(default)]
-    pub(super) by: Names,
+    pub(super) by: Vec<String>,
     pub(super) limit: RawLimit,
     #[serde(default)]
     pub(super) plans: BTreeMap<String, RawLimit>,
@@ -43,7 +45,7 @@ pub(super) struct RawRule {
     pub(super) penalty: Option<penalty>,
     pub(super) shadow: Option<shadow>,
     #[serde(default)]
-    pub(super) instead_of: Names,
+    pub(super) instead_of: Vec<String>,
 }
 
 /// All rules: a list that is there, not what formats make of nothing, such as of a torn file.
@@ -60,23 +62,14 @@ impl<'de> Deserialize<'de> for All {
                 f.write_str("a list of rules")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut rules: A) -> Result<All, A::Error> {
-                let mut all = Vec::new();
-                while let Some(rule) = rules.next_element()? {
-                    all.push(rule);
-                }
-                Ok(All(all))
+            fn visit_seq<A: SeqAccess<'de>>(self, rules: A) -> Result<All, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(rules)).map(All)
             }
         }
 
         deserializer.deserialize_any(Rules)
     }
 }
-
-/// Names, each once.
-#[derive(Default, Deserialize)]
-#[serde(transparent)]
-pub(super) struct Names(pub(super) Vec<String>);
 
 /// A text, or a list of texts.
 pub(super) struct Texts(pub(super) Vec<String>);
@@ -96,12 +89,8 @@ impl<'de> Deserialize<'de> for Texts {
                 Ok(Texts(vec![text.to_owned()]))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut texts: A) -> Result<Texts, A::Error> {
-                let mut all = Vec::new();
-                while let Some(text) = texts.next_element()? {
-                    all.push(text);
-                }
-                Ok(Texts(all))
+            fn visit_seq<A: SeqAccess<'de>>(self, texts: A) -> Result<Texts, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(texts)).map(Texts)
             }
         }
 
@@ -167,11 +156,8 @@ impl<'de> Deserialize<'de> for RawLimit {
                 Ok(RawLimit::Word(text.to_owned()))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawLimit, A::Error> {
-                let mut fields = BTreeMap::new();
-                while let Some((name, value)) = map.next_entry()? {
-                    fields.insert(name, value);
-                }
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<RawLimit, A::Error> {
+                let fields = BTreeMap::deserialize(MapAccessDeserializer::new(fields))?;
                 Ok(RawLimit::Fields(Fields(fields)))
             }
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,7 +19,7 @@ use crate::permit::{CallId, new_call_id};
 use crate::rate::{Rate, ValidRate};
 use crate::store::{
     AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
-    TimeToLive,
+    TimeToLive, give_back_at_once,
 };
 use crate::window::{
     Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Settlement, Window,
@@ -205,9 +204,8 @@ impl LimiterStore for MemoryLimiter {
         // For the same reason there is no call left to end.
     }
 
-    fn give_back_in_background(&self, mut task: GivingBack) {
-        // A step in memory is done when it is first polled.
-        let _ = { task.as_mut() }.poll(&mut Context::from_waker(Waker::noop()));
+    fn give_back_in_background(&self, task: GivingBack) {
+        give_back_at_once(task);
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {

@@ -221,12 +221,15 @@ pub(crate) fn joint_args(
     deadline: Option<i64>,
     progress: &[Vec<u8>],
 ) -> Args {
-    let refund = [b"refund", &call.call_id[..]].concat();
+    let refund;
     let (purpose, mark): (&[u8], _) = match call.purpose {
         Purpose::Decide => (&call.call_id, None),
         Purpose::Peek => (b"peek", None),
         Purpose::Reset => (b"reset", None),
-        Purpose::GiveBack { mark } => (&refund, Some(Some(mark))),
+        Purpose::GiveBack { mark } => {
+            refund = [b"refund", &call.call_id[..]].concat();
+            (&refund, Some(Some(mark)))
+        }
     };
     let args = Args::new().doubles([deadline, now]).bytes(purpose);
     let mut progress = progress.iter();
