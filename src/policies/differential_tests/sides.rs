@@ -114,6 +114,14 @@ impl Sides {
         }
     }
 
+    /// How many of its members are left, of a grant by a log.
+    fn members_of(&self, grant: &Grant) -> usize {
+        let members = self.members.iter();
+        let own = members
+            .filter(|(score, name)| *score == grant.score && name.starts_with(&grant.call_id));
+        own.count()
+    }
+
     fn scores(&self) -> Vec<i64> {
         let keyspace = (self.show)(&*self.state, &self.target.key);
         match keyspace.get(&*self.target.key) {
@@ -423,7 +431,13 @@ impl Fixture {
         let permits = permits.min(grant.permits());
         let grant = grant.with_permits(permits);
         let call = Arc::new(Call::give_back(side.target.clone(), &grant));
-        let (mark, cost) = (grant.score, permits.into());
+        // The script finds the members of a call by their names, the model those of a millisecond.
+        // These are more if a shorter window has dropped some of the call's.
+        let cost = match side.members.is_empty() {
+            true => permits.into(),
+            false => i64::from(permits).min(side.members_of(&grant) as i64),
+        };
+        let mark = grant.score;
         let charge = Charge { mark, cost };
         let given_back = |state: &mut Box<dyn State>, lock: &mut Timed<()>, at| {
             let states = iter::once((state, lock));

@@ -323,7 +323,8 @@ impl Model for SlidingWindowLog {
         state.expire_at(state.life(needed, at.server + two_windows));
     }
 
-    /// The mark is the score.
+    /// The mark is the score. The script knows members by their calls, this log by their score
+    /// alone: the two differ only after a shorter window than this one has dropped some of them.
     fn give_back(&self, state: &mut Log, at: At, charge: &Charge) -> i64 {
         if charge.mark <= self.horizon(at.now) {
             return 0;
