@@ -60,14 +60,8 @@ local state = pack('<dddddd', server_now, now, 0, remain, timestamp, fraction)
 --! part write
 local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0 or denied_cost
 local needed = ceil(((limit - remain + taken) * period + fraction) / quota) * 1000 + min(timestamp * 1000 - now, 0)
-if is_renewed then -- a peer reads the numbers of the policy
-  call('hset', bucket, 'capacity', format('%d', limit), 'remain', format('%d', remain - taken),
-    'period', format('%d', period), 'quota', format('%d', quota), 'timestamp', format('%d', timestamp))
-  if fraction > 0 then
-    call('hset', bucket, 'timestamp_fraction', format('%d', fraction))
-  elseif fields[3] then
-    call('hdel', bucket, 'timestamp_fraction')
-  end
+if is_renewed then
+  --! include shared/quota_fields.lua
   needed = max(needed, 2 * ceil(limit * period / quota) * 1000)
 end
 local extended = needed

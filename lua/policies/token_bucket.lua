@@ -59,15 +59,7 @@ local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0
 local needed = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + min(refilled_at - now, 0)
 local extended = needed
 if taken > 0 then
-  if fraction > 0 then
-    call('hset', bucket, 'tokens', format('%d', tokens - taken), 'last_refill_timestamp', format('%d', refilled_at),
-      'last_refill_fraction', format('%d', fraction))
-  else
-    call('hset', bucket, 'tokens', format('%d', tokens - taken), 'last_refill_timestamp', format('%d', refilled_at))
-    if fields[3] then
-      call('hdel', bucket, 'last_refill_fraction')
-    end
-  end
+  --! include shared/token_fields.lua
   needed = max(needed, ceil(2 * limit * 1000 / rate))
   extended = max(needed, ceil(3 * limit * 1000 / rate))
 end

@@ -12,6 +12,6 @@ if not is_first and tokens_text then
   back = max(min(cost - ceil(max(now - mark, 0) / period) * quantity, limit - tokens), 0)
 end
 if back > 0 then
-  -- Beside what is stored: the periods since its start are counted by whoever reads it.
+  -- Added to the stored tokens: each call counts the periods since their start itself.
   call('incrby', tokens_key, format('%d', back + max(-whole(tokens_text), 0)))
 end

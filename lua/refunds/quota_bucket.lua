@@ -2,18 +2,13 @@
 -- capacity.
 --
 -- Returns `back`, the permits that were given back
--- Writes  the bucket's fields, as policies/quota_bucket.lua does
+-- Writes  the bucket's fields, as shared/quota_fields.lua does
 --
 -- Uses    `bucket`, `fields`, `remain`, `timestamp`, `fraction`, `limit`, `quota`, `period`, `second` of that file; `cost`;
 --         `mark`, the time of the charge in ms; `call`, `format`, `floor`, `ceil`, `min`, `max`
 local elapsed = max(second - floor(mark / 1000), 0)
 local back = max(min(cost - ceil(elapsed * quota / period), limit - remain), 0)
 if back > 0 then
-  call('hset', bucket, 'capacity', format('%d', limit), 'remain', format('%d', remain + back),
-    'period', format('%d', period), 'quota', format('%d', quota), 'timestamp', format('%d', timestamp))
-  if fraction > 0 then
-    call('hset', bucket, 'timestamp_fraction', format('%d', fraction))
-  elseif fields[3] then
-    call('hdel', bucket, 'timestamp_fraction')
-  end
+  local taken = -back
+  --! include shared/quota_fields.lua
 end

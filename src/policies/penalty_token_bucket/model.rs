@@ -151,7 +151,7 @@ impl Model for PenaltyTokenBucket {
         let came_in = periods.saturating_mul(i64::from(self.quantity));
         let back = (charge.cost - came_in).min(open.used).max(0);
         if back > 0 {
-            // The periods since the start are counted by whoever reads it.
+            // Added to the stored tokens: each call counts the periods since their start itself.
             *level = (*level).max(0) + back;
         }
         back
