@@ -488,8 +488,8 @@ mod sealed {
     use crate::policies::algorithm::Internal;
 
     pub trait Chargeable {
-        /// The name in the store of the RRateLimiter that decides for a key; `None` of a policy,
-        /// which knows no single grants.
+        /// The name in the store of the RRateLimiter that decides for a key; `None` of a limiter
+        /// of another algorithm.
         fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>>;
 
         /// That RRateLimiter, with this limiter's options: it may be missing, and this handle

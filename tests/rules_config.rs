@@ -29,7 +29,7 @@ limit = { rate = "8/1m" }
 shadow = true
 "#;
 
-/// The same, line by line.
+/// The rules of `TOML`, each field on the same line as there.
 const YAML: &str = r#"rules:
 - name: "per-user"
 

@@ -400,7 +400,7 @@ pub(super) async fn give_back(store: &dyn Store, target: Target, grant: Grant) -
     grant.spend(give_back).await
 }
 
-/// The same, of a request that is gone.
+/// Gives back in the background what a request was charged whose caller is gone.
 pub(super) fn give_back_in_background(store: &Arc<dyn Store>, target: Target, grant: Grant) {
     let Some(grant) = grant.spend_now() else {
         return;

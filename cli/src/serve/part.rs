@@ -13,7 +13,7 @@ use redisson_rate_limiter_tower::key::bounded;
 pub(super) struct Part {
     pub(super) domain: Arc<str>,
     pub(super) entries: Vec<(String, String)>,
-    /// Whether a rule applies only if it names all entries, as Envoy's protocol has it. Otherwise
+    /// Whether a rule applies only if it names all entries: Envoy's protocol wants this. Otherwise
     /// it applies if it names some of them.
     pub(super) is_descriptor: bool,
     /// Whether a rule for all requests applies to it: of the parts of a request to one.

@@ -16,7 +16,8 @@ pub(super) struct Condition {
     names: usize,
 }
 
-/// The attribute that says which of several services a request is for, as Envoy's protocol has it.
+/// The attribute that says which of several services a request is for: the domain of Envoy's
+/// protocol.
 const DOMAIN: &str = "domain";
 
 impl Condition {

@@ -1,7 +1,7 @@
 //! Rules as a configuration has them: with the feature `serde`.
 //!
-//! What a format has parsed, `raw.rs`, is checked here rule by rule. A mistake is told with the
-//! place of the rule and the field, of which `read.rs` finds the line.
+//! `raw.rs` has the rules as a format has parsed them; here they are checked one by one. An error
+//! names the place of the rule and the field, and `read.rs` finds the line of the field.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;

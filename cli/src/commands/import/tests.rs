@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 
 use super::*;
 
-/// A descriptor, as the server has it.
+/// A descriptor of the protocol, which a rule must name whole.
 struct Descriptor<'a>(&'a [(&'a str, &'a str)]);
 
 impl Attributes for Descriptor<'_> {
