@@ -58,7 +58,12 @@ impl<C: Calls> Flusher<C> {
 
     async fn flush(mut self) {
         while let Some(mut batch) = self.next_batch() {
-            let result = self.run(&mut batch).await;
+            let Some(result) = self.run(&mut batch).await else {
+                match self.put_back(batch) {
+                    true => continue,
+                    false => break,
+                }
+            };
             let is_shared = batch.entries.len() > 1;
             let ended = self.end_call();
             self.deliver(batch, result);
@@ -108,8 +113,9 @@ impl<C: Calls> Flusher<C> {
         })
     }
 
-    /// The call's answer; in the meantime requests whose time is up are answered.
-    async fn run(&mut self, batch: &mut Batch<C>) -> Result<CallAnswers<C>> {
+    /// The call's answer; in the meantime requests whose time is up are answered. `None` if the call
+    /// was not sent by the deadline of its first request: it would take that request's cost as well.
+    async fn run(&mut self, batch: &mut Batch<C>) -> Option<Result<CallAnswers<C>>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);
         let now = Instant::now();
@@ -122,16 +128,21 @@ impl<C: Calls> Flusher<C> {
             let pending = check_at.and_then(|_| self.first_deadline());
             let deadlines = [in_flight, pending, check_at].into_iter().flatten();
             let Some(next) = deadlines.min() else {
-                return running.await;
+                return Some(running.await);
             };
             tokio::select! {
                 biased;
-                result = &mut running => return result,
-                () = sleep_until(next) => self.expire(batch),
+                result = &mut running => return Some(result),
+                () = sleep_until(next) => {}
             }
+            let is_sent = C::may_have_run(&batch.call);
+            if !is_sent && in_flight.is_some_and(|deadline| deadline <= Instant::now()) {
+                return None;
+            }
+            self.expire(batch);
             if check_at.is_some_and(|check_at| check_at <= next) {
                 // What was not sent has no connection, nor would another call.
-                check_at = if C::may_have_run(&batch.call) {
+                check_at = if is_sent {
                     self.step_aside();
                     None
                 } else {
@@ -139,6 +150,23 @@ impl<C: Calls> Flusher<C> {
                 };
             }
         }
+    }
+
+    /// Makes the requests of a call that was not sent pending again, before all others. Returns
+    /// whether this flusher takes them.
+    fn put_back(&mut self, mut batch: Batch<C>) -> bool {
+        let entries = std::mem::take(&mut batch.entries);
+        let unanswered = entries.into_iter().skip(batch.expired);
+        let in_flight = self.in_flight.take();
+        let goes_on = self.batcher.change(&self.flight_key, |flight| {
+            let call = in_flight.and_then(|number| flight.take_in_flight(number));
+            let has_stepped_aside = call.is_some_and(|call| call.is_silent);
+            for entry in unanswered.rev() {
+                flight.pending.push_front(entry);
+            }
+            !has_stepped_aside || flight.add_flusher()
+        });
+        goes_on.unwrap_or(false)
     }
 
     /// The deadline of the first pending request.

@@ -257,11 +257,13 @@ async fn a_request_that_gives_up_before_its_call_is_sent_was_not_sent() {
         let requests = Requests::taking(FOREVER);
         requests.0.calls.is_reachable.send_replace(false);
         let start = Instant::now();
+        let mut cost = 0;
         let asking = arrivals.map(|at| {
             let batcher = Arc::clone(&requests.0);
+            cost += 1;
             tokio::spawn(async move {
                 sleep_until(start + Duration::from_millis(at)).await;
-                batcher.ask(&(), &(at as u32)).await
+                batcher.ask(&(), &cost).await
             })
         });
         sleep_until(start + Duration::from_millis(reachable_at + 1)).await;
@@ -274,6 +276,12 @@ async fn a_request_that_gives_up_before_its_call_is_sent_was_not_sent() {
             };
             assert_eq!(was_sent, place >= not_sent, "{place} at {reachable_at}");
         }
+        let sent: Vec<u32> = requests.sent().concat();
+        assert_eq!(
+            sent,
+            Vec::from_iter(not_sent as u32 + 1..=5),
+            "{reachable_at}"
+        );
         requests.end().await;
     }
 }

@@ -23,6 +23,7 @@ pub(super) struct Echo<const IS_REPEATABLE: bool> {
     /// Nothing is sent before.
     pub(super) is_reachable: watch::Sender<bool>,
     made: Mutex<Vec<Vec<u32>>>,
+    sent: Arc<Mutex<Vec<Vec<u32>>>>,
     abandoned: Mutex<Vec<Vec<u32>>>,
     pub(super) overdue: Mutex<Vec<(Vec<u32>, Instant)>>,
     unclaimed: Mutex<Vec<u32>>,
@@ -67,6 +68,7 @@ impl<const IS_REPEATABLE: bool> Calls for Echo<IS_REPEATABLE> {
         deadline: Instant,
     ) -> impl Future<Output = Result<CallAnswers<Self>>> + Send + 'static {
         let takes = *self.takes.lock().unwrap();
+        let sent = Arc::clone(&self.sent);
         let mut is_reachable = self.is_reachable.subscribe();
         async move {
             let sending = async {
@@ -75,6 +77,7 @@ impl<const IS_REPEATABLE: bool> Calls for Echo<IS_REPEATABLE> {
                     .await
                     .unwrap();
                 call.is_sent.store(true, Ordering::Relaxed);
+                sent.lock().unwrap().push(call.costs.clone());
                 sleep(takes).await;
             };
             let answered = timeout_at(deadline, sending).await;
@@ -127,6 +130,7 @@ impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
             timeout: Mutex::new(TIMEOUT),
             is_reachable: watch::Sender::new(true),
             made: Mutex::default(),
+            sent: Arc::default(),
             abandoned: Mutex::default(),
             overdue: Mutex::default(),
             unclaimed: Mutex::default(),
@@ -143,6 +147,11 @@ impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
 
     pub(super) fn made(&self) -> Vec<Vec<u32>> {
         self.0.calls.made.lock().unwrap().clone()
+    }
+
+    /// Of the calls that were made, those that the store has received.
+    pub(super) fn sent(&self) -> Vec<Vec<u32>> {
+        self.0.calls.sent.lock().unwrap().clone()
     }
 
     pub(super) fn abandoned(&self) -> Vec<Vec<u32>> {
