@@ -257,15 +257,17 @@ impl Sides {
     /// live.
     fn is_exact(&self, ahead: Option<Ahead>, set_up: Option<SetUp>) -> bool {
         let hash = &self.model.settings;
-        let settings = set_up.map(|set_up| set_up.settings);
-        let settings = settings.or(hash.get().copied());
-        let longest = settings.map_or(0, |it| it.interval);
+        // Either may be in force for the call: one may leave what is stored.
+        let stored = hash.get().copied();
+        let both = [stored, set_up.map(|set_up| set_up.settings)];
+        let longest = both.iter().flatten().map(|it| it.interval).max();
+        let longest = longest.unwrap_or(0);
         let longest = match ahead {
             Some(Ahead::Reservation { within }) => within + 2 * longest,
             Some(Ahead::Lease(millis)) => longest.max(millis),
             None => return true,
         };
-        let keeps_alive = set_up.is_none() && settings.is_some_and(|it| it.keep_alive > 0);
+        let keeps_alive = set_up.is_none() && stored.is_some_and(|it| it.keep_alive > 0);
         longest < TTL_UNIT / 2 || keeps_alive || hash.expires_at().is_none()
     }
 
