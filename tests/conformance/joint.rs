@@ -1,5 +1,7 @@
 //! Joint decisions: granted by all limiters, or charged to none.
 
+use std::sync::Arc;
+
 use redisson_rate_limiter::{
     Charge, Decision, Denied, Error, FixedWindow, Granted, JointDecision, PolicyLimiter, Rate,
     RateLimiter, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
@@ -399,4 +401,19 @@ pub async fn each_limiter_that_denies_sets_its_penalty_wherever_its_keys_lie(fix
         let decision = limiter.check("a", 1).await.unwrap();
         assert_eq!(decision.is_granted(), expected, "{}", limiter.prefix());
     }
+}
+
+pub async fn decisions_of_the_same_time_are_made_in_the_order_of_their_requests(fixture: Fixture) {
+    let three = Arc::new(Three::on(&fixture).await);
+    let mut asked = Vec::new();
+    for _ in 0..6 {
+        let three = Arc::clone(&three);
+        asked.push(tokio::spawn(async move { three.ask([1, 1, 1]).await }));
+    }
+    let mut granted = Vec::new();
+    for asked in asked {
+        let decisions = asked.await.unwrap().unwrap();
+        granted.push(decisions.iter().all(Decision::is_granted));
+    }
+    assert_eq!(granted, [true, true, true, false, false, false]);
 }

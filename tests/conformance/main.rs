@@ -336,6 +336,7 @@ on_every_store! {
         joint {
             limiters_whose_keys_have_no_common_tag_grant_or_none_is_charged,
             each_limiter_that_denies_sets_its_penalty_wherever_its_keys_lie,
+            decisions_of_the_same_time_are_made_in_the_order_of_their_requests,
             what_all_grant_is_charged_to_each,
             what_one_denies_is_charged_to_none,
             the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_left,

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::Faults;
 use super::limiter::FaultyLimiter;
+use super::{Faults, yield_in_order};
 use crate::error::Result;
 use crate::health::ServerHealth;
 use crate::keys::Keys;
@@ -62,7 +61,7 @@ impl FaultyStore {
         let called = async {
             // As by a server, no call is answered when it is first polled: so the calls of several
             // clients may cross.
-            yield_now().await;
+            yield_in_order().await;
             #[cfg(test)]
             self.faults.network().sent(deadline).await?;
             self.faults.reached(deadline).await?;

@@ -433,3 +433,45 @@ async fn a_call_whose_callers_are_gone_gives_back_what_it_took() {
         }
     }
 }
+
+/// Whether each of 13 requests is granted that are made at the same time.
+async fn granted_at_the_same_time(service: &Arc<Service>, way: Way) -> Vec<bool> {
+    let mut asked = Vec::new();
+    for _ in 0..13 {
+        let service = Arc::clone(service);
+        asked.push(tokio::spawn(async move { service.ask(way).await }));
+    }
+    let mut granted = Vec::new();
+    for asked in asked {
+        granted.push(matches!(asked.await.unwrap(), Granted(ByStore)));
+    }
+    granted
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_the_same_time_are_decided_in_their_order_with_and_without_faults() {
+    let first_ten: Vec<bool> = (0..13).map(|place| place < 10).collect();
+    for way in WAYS {
+        let faults = Faults::new();
+        let plain = Service::of(RedissonClient::in_memory());
+        let with_faults = Service::new(&faults, FailurePolicy::Error);
+        for (kind, service) in [("plain", plain), ("with faults", with_faults)] {
+            let granted = granted_at_the_same_time(&Arc::new(service), way).await;
+            assert_eq!(granted, first_ten, "{way:?} {kind}");
+        }
+        for (kind, fault) in [
+            ("stalled", Faults::stall as fn(&Faults)),
+            ("lost", Faults::lose_store),
+        ] {
+            let service = Arc::new(Service::new(&faults, FailurePolicy::Error));
+            fault(&faults);
+            let end = async {
+                sleep(Duration::from_millis(700)).await; // when no call looks at its own time
+                faults.end();
+            };
+            let asking = granted_at_the_same_time(&service, way);
+            let (granted, ()) = tokio::join!(asking, end);
+            assert_eq!(granted, first_ten, "{way:?} {kind}");
+        }
+    }
+}
