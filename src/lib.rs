@@ -96,9 +96,9 @@ pub use grant::Grant;
 pub use health::{BreakerState, Health, ServerHealth};
 pub use limiter_options::LimiterOptions;
 pub use limiters::{
-    Attributes, Charge, Chargeable, Job, JointDecision, KeyedRateLimiter, Lease, Limiter, Plan,
-    PolicyLimiter, RRateLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange, RulesGrant,
-    Verdict, Worker,
+    Attributes, Charge, Chargeable, Ending, Job, JointDecision, KeyedRateLimiter, Lease, Limiter,
+    Plan, PolicyLimiter, RRateLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange,
+    RulesGrant, Verdict, Worker,
 };
 #[cfg(feature = "serde")]
 pub use limiters::{RuleConfig, RuleCost, RuleLimit, RulesConfig};

@@ -32,7 +32,7 @@ pub use policy_limiter::PolicyLimiter;
 pub use rate_limiter::{Job, Lease, RateLimiter, Reservation, Worker};
 pub(crate) use registry::{NameMapper, Registry};
 pub use rrate_limiter::RRateLimiter;
-pub use rules::{Attributes, Plan, Rule, Rules, RulesChange, RulesGrant, Verdict};
+pub use rules::{Attributes, Ending, Plan, Rule, Rules, RulesChange, RulesGrant, Verdict};
 use rules::{Names, Targets};
 #[cfg(feature = "serde")]
 pub use rules::{RuleConfig, RuleCost, RuleLimit, RulesConfig};

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::{fs, thread};
 
 use redisson_rate_limiter::{
-    DecisionSource, Error, RedissonClient, Result, Rules, RulesConfig, Verdict,
+    DecisionSource, Ending, Error, RedissonClient, Result, Rules, RulesConfig, Verdict,
 };
 use tokio::runtime::Builder;
 
@@ -359,6 +359,50 @@ fn a_name_that_no_rule_has_is_refused() {
     );
 }
 
+#[test]
+fn a_program_that_learns_no_endings_refuses_a_count_with_its_line() {
+    for (text, read) in FORMATS {
+        assert!(read(text).unwrap().without_count().is_ok());
+        let counted = replaced(
+            text,
+            "by = [\"user\"]",
+            "by = [\"user\"]\ncount = \"failures\"",
+        );
+        let config = read(&counted).unwrap();
+        assert_eq!(config.rules[0].count, Some(Ending::Failure));
+        let refused = config.without_count().unwrap_err().to_string();
+        let expected = "invalid rules, line 5: `count` of `per-user`: is for programs that see how";
+        assert!(refused.starts_with(expected), "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configured_rule_counts_only_successes() {
+    for (text, read) in FORMATS {
+        let counted = replaced(
+            text,
+            "by = [\"user\"]",
+            "by = [\"user\"]\ncount = \"successes\"",
+        );
+        let rules = RedissonClient::in_memory().rules_from(&read(&counted).unwrap());
+        let rules = rules.unwrap();
+        let mut endings = Vec::new();
+        for ending in [
+            Ending::Failure,
+            Ending::Success,
+            Ending::Failure,
+            Ending::Success,
+            Ending::Failure,
+        ] {
+            if let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await.unwrap() {
+                rules.end(granted, ending).await.unwrap();
+                endings.push(ending);
+            }
+        }
+        assert_eq!(endings.len(), 4, "{endings:?}");
+    }
+}
+
 /// What is wrong with a text, and what the error says: the line, and the reason.
 #[test]
 fn a_mistake_is_refused_with_its_line_and_field() {
@@ -381,6 +425,24 @@ fn a_mistake_is_refused_with_its_line_and_field() {
             "by = [\"user\", \"user\"]",
             4,
             "`by` of `per-user`: `user` is there twice",
+        ),
+        (
+            "by = [\"user\"]",
+            "by = [\"user\"]\ncount = \"errors\"",
+            5,
+            "`count` of `per-user`: `errors` is neither \"failures\" nor \"successes\"",
+        ),
+        (
+            "by = [\"user\"]",
+            "by = [\"user\"]\ncount = 5",
+            5,
+            "`count`",
+        ),
+        (
+            "\"token_bucket\", rate = \"1/s\", capacity = 2 }",
+            "\"leaky_bucket\", rate = \"1/s\", capacity = 2 }\ncount = \"failures\"",
+            6,
+            "`count` of `per-user`: a `leaky_bucket` gives nothing back",
         ),
         (
             "\"everything\"",

@@ -29,7 +29,7 @@ pub use change::RulesChange;
 #[cfg(feature = "serde")]
 pub use config::{RuleConfig, RuleCost, RuleLimit, RulesConfig};
 use in_force::InForce;
-pub use rule::{Plan, Rule};
+pub use rule::{Ending, Plan, Rule};
 pub(super) use targets::{Names, Targets};
 pub use verdict::{RulesGrant, Verdict};
 
@@ -329,6 +329,47 @@ impl Rules {
             }
         }
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Tells how a request ended: what rules that [count only](Rule::count_only) others have charged
+    /// for it is given back, as by [`refund`](Self::refund). All other charges stay. It has no
+    /// effect on a charge that was settled or given back before.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let limiter = |name: &str| {
+    ///     let limiter = client.policy_limiter(FixedWindow::new(5, Duration::from_secs(600)))?;
+    ///     redisson_rate_limiter::Result::Ok(limiter.with_name(name).with_prefix(name))
+    /// };
+    /// let (requests, failed) = (limiter("requests")?, limiter("failed")?);
+    /// let rules = client.rules([
+    ///     Rule::new(requests.clone()).by(["user"]),
+    ///     Rule::new(failed.clone()).by(["user"]).count_only(Ending::Failure),
+    /// ])?;
+    /// let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
+    /// rules.end(granted, Ending::Success).await?;
+    /// assert_eq!(requests.peek("alice", 1).await?.remaining(), 3); // and the peek
+    /// assert_eq!(failed.peek("alice", 1).await?.remaining(), 4);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Limiter::refund`](crate::Limiter::refund), once each charge was tried.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, some charges may not have been given back.
+    pub async fn end(&self, granted: RulesGrant, ending: Ending) -> Result<()> {
+        let counts_only = granted.counts_only.clone();
+        let is_other = |limiter: &str| {
+            let only = counts_only.as_ref().and_then(|it| it.get(limiter));
+            only.is_some_and(|only| *only != ending)
+        };
+        self.settle(granted, |limiter, _| is_other(limiter).then_some(0))
+            .await
     }
 }
 

@@ -349,6 +349,9 @@ on_every_store! {
             more_limiters_or_members_than_a_call_may_touch_are_refused,
         }
         rules {
+            a_rule_counts_only_requests_that_end_as_it_says,
+            an_rratelimiter_and_a_rule_in_shadow_mode_count_only_some_too,
+            a_rule_that_gives_nothing_back_counts_all,
             all_rules_that_apply_grant_or_none_is_charged,
             a_request_that_no_rule_applies_to_is_granted,
             targets_together_are_one_target_and_no_two_of_them_meet,

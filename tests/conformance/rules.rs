@@ -3,11 +3,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use redisson_rate_limiter::{
-    AnyPolicy, Attributes, Chargeable, Decision, DecisionSource, Error, FixedWindow, JointDecision,
-    Plan, PolicyLimiter, Rate, RedissonClient, Rule, Rules, RulesGrant, SlidingWindowCounter,
-    SlidingWindowLog, TokenBucket, Verdict,
+    AnyPolicy, Attributes, Chargeable, Decision, DecisionSource, Ending, Error, FixedWindow,
+    JointDecision, LeakyBucket, Plan, PolicyLimiter, Rate, RedissonClient, Rule, Rules, RulesGrant,
+    SlidingWindowCounter, SlidingWindowLog, TokenBucket, Verdict,
 };
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, SECOND};
 use crate::told::Told;
 
@@ -941,4 +942,99 @@ pub async fn rules_per_user_and_per_address_need_no_common_hash_tag(fixture: Fix
     };
     assert_eq!(denies(&rules, &elsewhere).await, None);
     assert_eq!(denies(&rules, &elsewhere).await.as_deref(), Some("user"));
+}
+
+/// A rule for each user that counts only requests that end so, of two units.
+fn counting_only(
+    fixture: &Fixture,
+    client: &RedissonClient,
+    ending: Ending,
+) -> Vec<(Rules, PolicyLimiter<AnyPolicy>)> {
+    let each = every_policy(2).filter(|(policy, _)| policy.algorithm() != "leaky_bucket");
+    let each = each.map(|(policy, unit)| {
+        let name = format!("{}-{ending:?}", policy.algorithm());
+        let limiter = limiter(fixture, client, &name, policy);
+        let rule = Rule::new(limiter.clone()).by(["user"]).cost(unit);
+        let rules = client.rules([rule.count_only(ending)]).unwrap();
+        (rules, limiter)
+    });
+    each.collect()
+}
+
+pub async fn a_rule_counts_only_requests_that_end_as_it_says(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    for (counted, other) in [
+        (Ending::Failure, Ending::Success),
+        (Ending::Success, Ending::Failure),
+    ] {
+        for (rules, limiter) in counting_only(&fixture, &client, counted) {
+            let mut granted = 0;
+            for ending in [other, other, other, counted, other, counted, other] {
+                let Verdict::Granted(charged) = rules.check(&ALICE).await.unwrap() else {
+                    continue;
+                };
+                granted += 1;
+                assert!(charged.depends_on_ending());
+                assert_eq!(charged.counts(limiter.name(), ending), ending == counted);
+                let clone = charged.clone();
+                rules.end(charged, ending).await.unwrap();
+                // What has gone back does so once.
+                rules.end(clone, ending).await.unwrap();
+            }
+            assert_eq!(granted, 6, "{limiter:?}");
+        }
+    }
+}
+
+pub async fn an_rratelimiter_and_a_rule_in_shadow_mode_count_only_some_too(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let rate = Rate::overall(2, HOUR);
+    let name = |name: &str| format!("{{{}}}{name}", fixture.name());
+    let shared = client
+        .rate_limiter(&name("shared"))
+        .with_rate(rate)
+        .unwrap();
+    let shadow = limiter(&fixture, &client, "shadow", FixedWindow::new(2, HOUR));
+    let rules = client.rules([
+        Rule::new(shared.clone()).count_only(Ending::Failure),
+        Rule::new(shadow.clone())
+            .count_only(Ending::Failure)
+            .in_shadow(),
+        of_users(&fixture, &client, "all", 9),
+    ]);
+    let rules = rules.unwrap();
+    for (ending, left) in [
+        (Ending::Success, 2),
+        (Ending::Failure, 1),
+        (Ending::Success, 1),
+    ] {
+        let Verdict::Granted(granted) = rules.check(&ALICE).await.unwrap() else {
+            panic!("it is granted");
+        };
+        rules.end(granted, ending).await.unwrap();
+        assert_eq!(shared.available_permits().await.unwrap(), left);
+        assert_eq!(shadow.peek("all", 1).await.unwrap().remaining(), left - 1);
+    }
+    let denied = denies(&rules, &ALICE).await;
+    assert_eq!(denied, None);
+    assert_eq!(
+        denies(&rules, &ALICE).await.as_deref(),
+        Some(&*name("shared"))
+    );
+}
+
+pub async fn a_rule_that_gives_nothing_back_counts_all(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let limiter = limiter(
+        &fixture,
+        &client,
+        "turns",
+        LeakyBucket::new(1, SECOND).with_capacity(2),
+    );
+    let refused = client.rules([Rule::new(limiter).count_only(Ending::Failure)]);
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("a `leaky_bucket` gives nothing back"),
+        "{refused}"
+    );
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::{fmt, iter};
 
-use redisson_rate_limiter::{Decision, JointDecision, Limiter, Result, Rules, RulesGrant};
+use redisson_rate_limiter::{Decision, Ending, JointDecision, Limiter, Result, Rules, RulesGrant};
 
 use crate::fields::Limit;
 use crate::key::KeptKey;
@@ -231,6 +231,19 @@ impl Charged {
             settled = settled.and(by.settle(cost).await);
         }
         settled
+    }
+
+    /// Whether the response says what stays charged.
+    pub(crate) fn depends_on_ending(&self) -> bool {
+        matches!(&self.by, By::Rules { granted, .. } if granted.depends_on_ending())
+    }
+
+    /// Whether this layer's charge of the limiter of this name stays for a request that ends so.
+    pub(crate) fn counts(&self, limiter: &str, ending: Ending) -> bool {
+        match &self.by {
+            By::One { .. } => true,
+            By::Rules { granted, .. } => granted.counts(limiter, ending),
+        }
     }
 
     /// What the header fields state, the strictest first.

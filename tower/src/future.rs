@@ -1,6 +1,5 @@
 //! The response to a request.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,17 +23,20 @@ pin_project! {
         settings: Arc<Settings<D, R>>,
         left: Option<Left>,
         #[pin]
-        state: State<S, S::Future, S::Response, B>,
+        state: State<S, S::Future, S::Response, S::Error, B>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<S, F, P, B> {
+    enum State<S, F, P, E, B> {
         Deciding { decision: Later, service: Option<S>, body: Option<B> },
         Admitted { service: S, request: Option<Request<B>>, uncalled: Uncalled },
         Running { #[pin] response: F },
-        Settling { settling: Pin<Box<dyn Future<Output = ()> + Send>>, response: Option<P> },
+        Settling {
+            settling: Pin<Box<dyn Future<Output = ()> + Send>>,
+            response: Option<Result<P, E>>,
+        },
         Rejected { response: Option<P> },
     }
 }
@@ -155,22 +157,27 @@ where
                     }
                 }
                 StateProjection::Running { response } => {
-                    let mut response = ready!(response.poll(context))?;
+                    let response = ready!(response.poll(context));
                     let Some(Left { written, charged }) = this.left.take() else {
-                        return Poll::Ready(Ok(response));
+                        return Poll::Ready(response);
                     };
-                    written.add_to(response.headers_mut());
-                    let (Some(cost), Some(charged)) = (&this.settings.settle, charged) else {
-                        return Poll::Ready(Ok(response));
+                    let response = response.map(|mut response| {
+                        written.add_to(response.headers_mut());
+                        response
+                    });
+                    let Some(charged) = charged else {
+                        return Poll::Ready(response);
                     };
-                    let (head, body) = response.into_parts();
-                    let costs = charged
-                        .names()
-                        .filter_map(|limiter| Some((limiter.to_owned(), cost(&head, limiter)?)));
-                    let costs: HashMap<_, _> = costs.collect();
-                    let response = Response::from_parts(head, body);
+                    let (costs, response) = match response {
+                        Ok(response) => {
+                            let (head, body) = response.into_parts();
+                            let costs = this.settings.costs(&charged, Some(&head));
+                            (costs, Ok(Response::from_parts(head, body)))
+                        }
+                        Err(error) => (this.settings.costs(&charged, None), Err(error)),
+                    };
                     if costs.is_empty() {
-                        return Poll::Ready(Ok(response));
+                        return Poll::Ready(response);
                     }
                     let unsettled = this.settings.unsettled.clone();
                     let settling = Box::pin(async move {
@@ -186,7 +193,7 @@ where
                 }
                 StateProjection::Settling { settling, response } => {
                     ready!(settling.as_mut().poll(context));
-                    return Poll::Ready(Ok(response.take().expect(POLLED_AGAIN)));
+                    return Poll::Ready(response.take().expect(POLLED_AGAIN));
                 }
                 StateProjection::Rejected { response } => {
                     return Poll::Ready(Ok(response.take().expect(POLLED_AGAIN)));

@@ -16,7 +16,7 @@ use crate::fields::{Fields, Limit};
 use crate::key::{ClientAddress, Key};
 use crate::reject::ProblemJson;
 use crate::service::RateLimit;
-use crate::settings::{Settings, Warned};
+use crate::settings::{Settings, Warned, is_failure};
 
 /// Limits the requests of a service.
 ///
@@ -158,6 +158,7 @@ impl<D> RateLimitLayer<D> {
             describe: None,
             skip: None,
             settle: None,
+            is_failure: Arc::new(is_failure),
             wait: Duration::ZERO,
             outage: Duration::from_secs(1),
             jitter: Duration::ZERO,
@@ -330,6 +331,35 @@ impl<R> RateLimitLayer<ByRules, R> {
         self.settings.settle = Some(Arc::new(cost));
         self
     }
+
+    /// Sets which responses say that their requests have failed, for rules that
+    /// [count only](redisson_rate_limiter::Rule::count_only) failures or successes: what those have
+    /// charged for other requests is given back before the response goes out, as by
+    /// [`Rules::end`](redisson_rate_limiter::Rules::end). The default is each response with a status
+    /// from 400 on, and of gRPC with a field `grpc-status` other than `0`. A service that fails
+    /// without a response has failed. A request that is dropped before its response stays charged.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use redisson_rate_limiter_tower::{RateLimitLayer, key::Header};
+    /// # use std::{sync::Arc, time::Duration};
+    /// # fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.policy_limiter(FixedWindow::new(5, Duration::from_secs(600)))?.with_name("logins");
+    /// let rules = client.rules([Rule::new(logins).by(["address"]).count_only(Ending::Failure)])?;
+    /// // This form answers 200 to a wrong password, and 303 to the right one.
+    /// let layer = RateLimitLayer::by_rules(Arc::new(rules))
+    ///     .failure_when(|response| !response.status.is_redirection());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn failure_when(
+        mut self,
+        is_failure: impl Fn(&response::Parts) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.is_failure = Arc::new(is_failure);
+        self
+    }
 }
 
 impl<D, R> RateLimitLayer<D, R> {
@@ -484,6 +514,7 @@ impl<D, R> RateLimitLayer<D, R> {
             describe,
             skip,
             settle,
+            is_failure,
             wait,
             outage,
             jitter,
@@ -498,6 +529,7 @@ impl<D, R> RateLimitLayer<D, R> {
                 describe,
                 skip,
                 settle,
+                is_failure,
                 wait,
                 outage,
                 jitter,

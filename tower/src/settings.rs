@@ -1,5 +1,6 @@
 //! What a layer is told, and what it does with a decision.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::request::Parts;
 use http::{Response, response};
-use redisson_rate_limiter::Error;
+use redisson_rate_limiter::{Ending, Error};
 use tokio::time::Instant;
 
 use crate::charged::Charged;
@@ -19,6 +20,8 @@ use crate::reject::{Reason, Reject, Rejection};
 type OfRequest<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
 /// What a limiter of this name should have charged.
 type Settle = Arc<dyn Fn(&response::Parts, &str) -> Option<u32> + Send + Sync>;
+/// Whether a response says that its request has failed.
+type IsFailure = Arc<dyn Fn(&response::Parts) -> bool + Send + Sync>;
 type Describe = Arc<dyn for<'a> Fn(Limit<'a>) -> Limit<'a> + Send + Sync>;
 
 #[derive(Clone)]
@@ -29,6 +32,7 @@ pub(crate) struct Settings<D, R> {
     pub(crate) describe: Option<Describe>,
     pub(crate) skip: Option<OfRequest<bool>>,
     pub(crate) settle: Option<Settle>,
+    pub(crate) is_failure: IsFailure,
     pub(crate) wait: Duration,
     pub(crate) outage: Duration,
     pub(crate) jitter: Duration,
@@ -58,7 +62,8 @@ impl<D, R> Settings<D, R> {
             Answer::Granted(charged) => {
                 let left = Left {
                     written: self.written(&charged),
-                    charged: self.settle.is_some().then(|| charged.clone().into()),
+                    charged: (self.settle.is_some() || charged.depends_on_ending())
+                        .then(|| charged.clone().into()),
                 };
                 let outer = head.extensions.remove();
                 head.extensions.insert(charged.inside(outer));
@@ -103,6 +108,26 @@ impl<D, R> Settings<D, R> {
                 .or_insert_with(|| retry_after(time));
         }
         response
+    }
+
+    /// What the limiters should have charged a request with this response, by their names; `None`
+    /// if the service has failed without one.
+    pub(crate) fn costs(
+        &self,
+        charged: &Charged,
+        response: Option<&response::Parts>,
+    ) -> HashMap<String, u32> {
+        let ending = match response {
+            Some(response) if !(self.is_failure)(response) => Ending::Success,
+            _ => Ending::Failure,
+        };
+        let cost = |limiter: &str| match charged.counts(limiter, ending) {
+            true => self.settle.as_ref()?(response?, limiter),
+            false => Some(0),
+        };
+        let names = charged.names();
+        let costs = names.filter_map(|limiter| Some((limiter.to_owned(), cost(limiter)?)));
+        costs.collect()
     }
 
     /// The fields that state the limits.
@@ -153,6 +178,13 @@ impl<D: fmt::Debug, R> fmt::Debug for Settings<D, R> {
             .field("wait", &self.wait)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a response has a status from 400 on, or of gRPC one other than OK.
+pub(crate) fn is_failure(response: &response::Parts) -> bool {
+    let status = response.status;
+    let of_grpc = response.headers.get("grpc-status");
+    status.is_client_error() || status.is_server_error() || of_grpc.is_some_and(|it| it != "0")
 }
 
 fn random_up_to(most: Duration) -> Duration {

@@ -66,7 +66,7 @@ impl RulesFile {
     pub(super) fn open(client: &RedissonClient, path: PathBuf) -> Result<Self, String> {
         let stamp = stamp(&path);
         let read = || {
-            let config = RulesConfig::from_file(&path)?;
+            let config = read(&path)?;
             let rules = client.rules_from(&config)?;
             Ok((Shown::new(config, &rules), rules))
         };
@@ -90,7 +90,7 @@ impl RulesFile {
     pub(super) fn reload(&self) -> Result<RulesChange, String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.when_read = stamp(&self.path);
-        let read = RulesConfig::from_file(&self.path).and_then(|config| {
+        let read = read(&self.path).and_then(|config| {
             let change = self.rules.replace_from(&config)?;
             Ok((change, Shown::new(config, &self.rules)))
         });
@@ -126,6 +126,11 @@ impl RulesFile {
         let is_settled = std::mem::replace(&mut seen.last, now) == now;
         is_settled && seen.when_read != now
     }
+}
+
+/// The rules of a file. How requests end, nobody tells this server.
+pub(super) fn read(path: &Path) -> Result<RulesConfig, Error> {
+    RulesConfig::from_file(path)?.without_count()
 }
 
 impl Shown {

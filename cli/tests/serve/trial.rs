@@ -59,6 +59,20 @@ fn rules_that_are_refused_are_told_with_their_line_and_exit_code_2() {
 }
 
 #[test]
+fn a_count_is_refused_because_nobody_tells_how_requests_end() {
+    let counted = RULES.replace("by = [\"user\"]", "by = [\"user\"]\ncount = \"failures\"");
+    assert_ne!(counted, RULES);
+    let output = of(&counted, &["--check"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains(": `count` of `per-user`: is for programs that"),
+        "{said}"
+    );
+    assert!(said.contains("line "), "{said}");
+}
+
+#[test]
 fn what_may_not_be_meant_is_warned_of() {
     let warned = |rules: &str| text(&of(rules, &["--check"]));
     let of_none = warned("rules = []");

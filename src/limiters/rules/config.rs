@@ -12,8 +12,11 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::condition::{Condition, escaped};
 use super::raw::{RawCost, RawLimit, RawRule, RawRules};
+#[cfg(any(feature = "toml", feature = "yaml"))]
+use super::read::Source;
+use super::rule::NOTHING_BACK;
 use super::targets::{Names, Taken};
-use super::{Plan, Rule};
+use super::{Ending, Plan, Rule};
 use crate::error::{Error, Result};
 use crate::fields::read_time;
 use crate::limiters::joint::first_too_many;
@@ -46,6 +49,7 @@ use crate::rate::whole_millis;
 /// by = ["address/64"]                           # a network of an IPv6 address; IPv4 whole
 /// limit = { algorithm = "fixed_window", rate = "5/1m" }
 /// penalty = "10m"                               # a denied request locks its key out
+/// count = "failures"                            # only these stay charged: see `Rule::count_only`; or "successes"
 /// shadow = true                                 # decided and counted, but not enforced
 ///
 /// [[rules]]
@@ -102,6 +106,9 @@ pub struct RulesConfig {
     pub shadow: bool,
     /// The rules, whose names differ.
     pub rules: Vec<RuleConfig>,
+    /// What it was read from.
+    #[cfg(any(feature = "toml", feature = "yaml"))]
+    pub(super) source: Source,
 }
 
 /// A rule as a configuration has it: see [`RulesConfig`].
@@ -126,6 +133,8 @@ pub struct RuleConfig {
     pub cost: Option<RuleCost>,
     /// How long a denied request locks its key out, at least 1 ms.
     pub penalty: Option<Duration>,
+    /// Which requests stay charged: see [`Rule::count_only`]; all without.
+    pub count: Option<Ending>,
     /// Whether the rule is in shadow mode.
     pub shadow: bool,
     /// The rules that do not apply where this one does.
@@ -212,7 +221,7 @@ impl TryFrom<RawRules> for RulesConfig {
     fn try_from(raw: RawRules) -> Result<Self, Mistake> {
         let mut config = Self {
             shadow: raw.shadow,
-            rules: Vec::new(),
+            ..Self::default()
         };
         let (mut names, mut targets) = (HashSet::new(), Taken::default());
         let mut conditions = Vec::new();
@@ -257,11 +266,53 @@ impl RulesConfig {
         let is_missing = |name: &&str| self.rules.iter().all(|it| it.name != *name);
         match names.into_iter().find(is_missing) {
             None => Ok(self),
-            Some(name) => Err(Error::InvalidRules {
-                path: None,
-                line: None,
-                reason: format!("there is no rule `{name}`"),
-            }),
+            Some(name) => Err(self.refused(None, format!("there is no rule `{name}`"))),
+        }
+    }
+
+    /// Refuses a configuration with a rule that has a `count`, for a program that does not learn how
+    /// requests end.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let read = |count: &str| -> serde_json::Result<RulesConfig> {
+    ///     let limit = r#"{ "algorithm": "fixed_window", "rate": "5/1m" }"#;
+    ///     serde_json::from_str(&format!(r#"{{ "rules": [{{ "name": "logins", "limit": {limit}{count} }}] }}"#))
+    /// };
+    /// assert!(read("")?.without_count().is_ok());
+    /// let refused = read(r#", "count": "failures""#)?.without_count().unwrap_err();
+    /// assert!(refused.to_string().starts_with("invalid rules: `count` of `logins`: "), "{refused}");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidRules`] for the first such rule.
+    pub fn without_count(self) -> Result<Self> {
+        match self.rules.iter().position(|it| it.count.is_some()) {
+            None => Ok(self),
+            Some(place) => {
+                let reason = "is for programs that see how requests end, which this one does not";
+                let mistake = ("count", reason.to_owned());
+                let mistake = Mistake::of(place, &self.rules[place].name, mistake);
+                let reason = mistake.to_string();
+                Err(self.refused(Some(mistake), reason))
+            }
+        }
+    }
+
+    /// The error of a configuration that was read, with the place of the mistake where it has one.
+    #[cfg(any(feature = "toml", feature = "yaml"))]
+    fn refused(&self, mistake: Option<Mistake>, reason: String) -> Error {
+        self.source.refused(mistake.as_ref(), reason)
+    }
+
+    #[cfg(not(any(feature = "toml", feature = "yaml")))]
+    fn refused(&self, _: Option<Mistake>, reason: String) -> Error {
+        Error::InvalidRules {
+            path: None,
+            line: None,
+            reason,
         }
     }
 
@@ -325,6 +376,16 @@ impl RuleLimit {
             Self::Policy(policy) => Some(policy),
             Self::Allow | Self::Block => None,
         }
+    }
+}
+
+fn read_count(text: &str) -> Result<Ending, String> {
+    match text {
+        "failures" => Ok(Ending::Failure),
+        "successes" => Ok(Ending::Success),
+        other => Err(format!(
+            "`{other}` is neither \"failures\" nor \"successes\""
+        )),
     }
 }
 
@@ -400,6 +461,11 @@ impl RuleConfig {
                 Some(time) => Some(read_time(&time.value).map_err(in_field("penalty"))?),
                 None => None,
             },
+            count: raw
+                .count
+                .map(|it| read_count(&it.value))
+                .transpose()
+                .map_err(in_field("count"))?,
             shadow: raw.shadow.is_some_and(|it| it.value),
             instead_of: raw.instead_of,
         };
@@ -424,6 +490,16 @@ impl RuleConfig {
             }
             if self.policies().next().is_none() {
                 return Err(("penalty", "there is no limit to exceed".to_owned()));
+            }
+        }
+        if self.count.is_some() {
+            if self.policies().next().is_none() {
+                return Err(("count", "there is no limit that counts".to_owned()));
+            }
+            let gives_turns =
+                |it: &AnyPolicy| model_of(it).is_some_and(|it| it.properties().gives_turns);
+            if self.policies().any(gives_turns) {
+                return Err(("count", NOTHING_BACK.to_owned()));
             }
         }
         if let Some(limiter) = &self.limiter {
@@ -539,6 +615,9 @@ impl RuleConfig {
             Some(RuleCost::Attribute(name)) => rule.cost_from(name),
             None => rule,
         };
+        if let Some(ending) = self.count {
+            rule = rule.count_only(ending);
+        }
         Ok(match self.shadow {
             true => rule.in_shadow(),
             false => rule,

@@ -208,6 +208,7 @@ impl Rules {
         Ok(Verdict::Granted(RulesGrant {
             enforced,
             in_shadow: in_shadow.map(Box::new),
+            counts_only: in_force.counts_only.clone(),
         }))
     }
 

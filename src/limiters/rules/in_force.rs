@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use smallvec::SmallVec;
 
 use super::targets::{Taken, Targets};
+use super::verdict::CountsOnly;
 use super::{ANY_KEY, Attributes, Rule};
 use crate::error::{Error, Result};
 use crate::policies::algorithm::INTERNAL;
@@ -17,6 +18,8 @@ pub(super) struct InForce {
     /// The places of the rules that do not apply where the rule at this place does. Empty if there
     /// are none of any rule.
     instead_of: Arc<[Vec<usize>]>,
+    /// Of which rules only some requests stay charged.
+    pub(super) counts_only: Option<Arc<CountsOnly>>,
     /// Whether none of them is enforced. It is here so that it changes with the rules, in one step.
     pub(super) is_shadow: bool,
     /// The targets of all rules so far, by their algorithms: what they hold may still be in the
@@ -31,6 +34,7 @@ impl InForce {
         Self {
             rules: Arc::new([]),
             instead_of: Arc::new([]),
+            counts_only: None,
             is_shadow: false,
             targets: Arc::default(),
             warned: Mutex::default(),
@@ -81,9 +85,11 @@ impl InForce {
             }
         }
         let instead_of = instead_of(&rules)?;
+        let counts_only = counts_only(&rules);
         Ok(Self {
             rules,
             instead_of,
+            counts_only,
             is_shadow,
             targets: Arc::new(targets),
             warned: Mutex::default(),
@@ -129,6 +135,7 @@ impl InForce {
         Self {
             rules: Arc::clone(&self.rules),
             instead_of: Arc::clone(&self.instead_of),
+            counts_only: self.counts_only.clone(),
             is_shadow,
             targets: Arc::clone(&self.targets),
             warned: Mutex::default(),
@@ -144,6 +151,15 @@ impl InForce {
         warned.extend(new);
         is_first
     }
+}
+
+fn counts_only(rules: &[Rule]) -> Option<Arc<CountsOnly>> {
+    let each = rules.iter().flat_map(|rule| {
+        let names = rule.all_limited().map(|(_, it)| Arc::clone(&it.name));
+        names.filter_map(|name| Some((name, rule.counts_only?)))
+    });
+    let all: CountsOnly = each.collect();
+    (!all.is_empty()).then(|| Arc::new(all))
 }
 
 fn instead_of(rules: &[Rule]) -> Result<Arc<[Vec<usize>]>> {

@@ -16,6 +16,7 @@ field_types! {
     name: String,
     limiter: String,
     penalty: String,
+    count: String,
     shadow: bool,
 }
 
@@ -43,6 +44,7 @@ pub(super) struct RawRule {
     pub(super) limiter: Option<limiter>,
     pub(super) cost: Option<RawCost>,
     pub(super) penalty: Option<penalty>,
+    pub(super) count: Option<count>,
     pub(super) shadow: Option<shadow>,
     #[serde(default)]
     pub(super) instead_of: Vec<String>,

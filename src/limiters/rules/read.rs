@@ -1,13 +1,16 @@
 //! Rules from text and files, in TOML and YAML: with the features `toml` and `yaml`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::RulesConfig;
+use super::config::Mistake;
 use super::raw::RawRules;
 use crate::error::{Error, Result};
 
@@ -84,6 +87,42 @@ impl RulesConfig {
     }
 }
 
+/// What a configuration was read from, so that the error of one that is refused later names the
+/// line as well. All are equal: it is no part of what is configured.
+#[derive(Clone, Default)]
+pub(super) struct Source(Option<Arc<Text>>);
+
+struct Text {
+    format: Format,
+    text: String,
+    path: Option<PathBuf>,
+}
+
+impl Source {
+    pub(super) fn refused(&self, mistake: Option<&Mistake>, reason: String) -> Error {
+        let text = self.0.as_deref();
+        let line = text
+            .zip(mistake)
+            .and_then(|(it, mistake)| it.format.line_of(&it.text, mistake.rule, mistake.field));
+        let path = text.and_then(|it| it.path.as_deref());
+        Wrong { line, reason }.error(path)
+    }
+}
+
+impl PartialEq for Source {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Source {}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").finish_non_exhaustive()
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Format {
     #[cfg(feature = "toml")]
@@ -134,13 +173,16 @@ impl Format {
     }
 
     fn read(self, text: &str, path: Option<&Path>) -> Result<RulesConfig> {
-        let read = self.parse(text).and_then(|raw| {
-            RulesConfig::try_from(raw).map_err(|mistake| Wrong {
-                line: self.line_of(text, mistake.rule, mistake.field),
-                reason: mistake.to_string(),
-            })
-        });
-        read.map_err(|wrong| wrong.error(path))
+        let raw = self.parse(text).map_err(|wrong| wrong.error(path))?;
+        let source = Source(Some(Arc::new(Text {
+            format: self,
+            text: text.to_owned(),
+            path: path.map(Path::to_owned),
+        })));
+        match RulesConfig::try_from(raw) {
+            Ok(config) => Ok(RulesConfig { source, ..config }),
+            Err(mistake) => Err(source.refused(Some(&mistake), mistake.to_string())),
+        }
     }
 
     fn parse(self, text: &str) -> Result<RawRules, Wrong> {

@@ -52,6 +52,8 @@ pub struct Rule {
     /// What a request counts for if all count together.
     pub(super) sole_key: &'static str,
     cost: Cost,
+    /// The ending of the requests that stay charged; `None` if all do.
+    pub(super) counts_only: Option<Ending>,
     pub(super) is_shadow: bool,
     /// The rules that do not apply where this one does.
     pub(super) instead_of: Vec<String>,
@@ -66,8 +68,29 @@ enum Cost {
     Of(String),
 }
 
+/// How a request ended that was granted: for rules that [count only](Rule::count_only) some.
+///
+/// ```
+/// # use redisson_rate_limiter::Ending;
+/// let ending = |status: u16| match status {
+///     400.. => Ending::Failure,
+///     _ => Ending::Success,
+/// };
+/// assert_eq!(ending(401), Ending::Failure);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It was answered as it should be.
+    Success,
+    /// It was refused or could not be answered.
+    Failure,
+}
+
 /// The attribute that holds the cost where a rule does not say which.
 const COST: &str = "cost";
+
+/// Why no rule with such a limiter counts only some requests.
+pub(super) const NOTHING_BACK: &str = "a `leaky_bucket` gives nothing back";
 
 /// The attribute that names the plan.
 const PLAN: &str = "plan";
@@ -200,6 +223,7 @@ impl Rule {
             condition: Condition::default(),
             sole_key: "all",
             cost: Cost::Of(COST.to_owned()),
+            counts_only: None,
             is_shadow: false,
             instead_of: Vec::new(),
             mistake: None,
@@ -313,6 +337,35 @@ impl Rule {
     pub fn cost_from(self, attribute: impl Into<String>) -> Self {
         Self {
             cost: Cost::Of(attribute.into()),
+            ..self
+        }
+    }
+
+    /// Counts only requests that end so, such as failed logins: each is charged before it goes on,
+    /// and [`Rules::end`](crate::Rules::end), which is told how it has ended, gives back what the
+    /// others were charged. Until then they count, so no more requests than the limit are under way
+    /// at a time. How much comes back of each algorithm, [`Limiter::refund`](crate::Limiter::refund)
+    /// says; a [`LeakyBucket`](crate::LeakyBucket) gives nothing back, so a rule with one is refused.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(600)))?;
+    /// let rules = client.rules([Rule::new(logins).by(["user"]).count_only(Ending::Failure)])?;
+    /// for ending in [Ending::Success, Ending::Success, Ending::Failure] {
+    ///     let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
+    ///     rules.end(granted, ending).await?;
+    /// }
+    /// assert!(matches!(rules.check(&[("user", "alice")]).await?, Verdict::Denied(_)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn count_only(self, ending: Ending) -> Self {
+        Self {
+            counts_only: Some(ending),
             ..self
         }
     }
@@ -494,6 +547,10 @@ impl Rule {
                 ));
             }
         }
+        let mut limited = self.all_limited();
+        if self.counts_only.is_some() && limited.any(|(_, it)| it.limiter.gives_turns(INTERNAL)) {
+            return refuse(format!("counts only some requests: {NOTHING_BACK}"));
+        }
         Ok(())
     }
 
@@ -555,6 +612,7 @@ impl Rule {
                 &before.cost,
                 &before.instead_of,
             )
+            || self.counts_only != before.counts_only
             || settings(self) != settings(before)
     }
 

@@ -1,5 +1,9 @@
 //! What rules decide about a request, and what they charge for it.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Ending;
 use crate::decision::Decision;
 use crate::limiters::joint::JointDecision;
 
@@ -65,7 +69,12 @@ pub struct RulesGrant {
     pub(super) enforced: Option<JointDecision>,
     /// Boxed, because few requests have one.
     pub(super) in_shadow: Option<Box<JointDecision>>,
+    /// The rules of which only some requests stay charged, as they were when these were.
+    pub(super) counts_only: Option<Arc<CountsOnly>>,
 }
+
+/// The ending of the requests that stay charged, by the names of the limiters.
+pub(super) type CountsOnly = HashMap<Arc<str>, Ending>;
 
 impl Verdict {
     /// The decision of the rules that apply and are enforced; `None` if there are none.
@@ -126,6 +135,35 @@ impl RulesGrant {
         self.rules().next().is_none()
     }
 
+    /// Whether [`Rules::end`](super::Rules::end) may give something back: whether a rule [counts
+    /// only](super::Rule::count_only) some requests.
+    #[must_use]
+    pub fn depends_on_ending(&self) -> bool {
+        self.counts_only.is_some()
+    }
+
+    /// Whether the charge of the limiter of this name stays for a request that ends so: `false` of
+    /// a rule that [counts only](super::Rule::count_only) others.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let logins = client.policy_limiter(FixedWindow::new(5, Duration::from_secs(600)))?.with_name("logins");
+    /// let rules = client.rules([Rule::new(logins).by(["user"]).count_only(Ending::Failure)])?;
+    /// let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
+    /// assert!(granted.counts("logins", Ending::Failure));
+    /// assert!(!granted.counts("logins", Ending::Success));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn counts(&self, limiter: &str, ending: Ending) -> bool {
+        let only = self.counts_only.as_ref().and_then(|it| it.get(limiter));
+        only.is_none_or(|only| *only == ending)
+    }
+
     /// What was charged, of rules of both modes.
     pub(super) fn into_decisions(self) -> impl Iterator<Item = JointDecision> {
         let in_shadow = self.in_shadow.map(|it| *it);
@@ -139,6 +177,7 @@ impl From<JointDecision> for RulesGrant {
         Self {
             enforced: Some(decision),
             in_shadow: None,
+            counts_only: None,
         }
     }
 }

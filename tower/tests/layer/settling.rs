@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use redisson_rate_limiter::{
-    Error, Faults, FixedWindow, Gcra, KeyedRateLimiter, Limiter, MemoryStore, Policy, QuotaBucket,
-    Rate, RedissonClient, Rule, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    Ending, Error, Faults, FixedWindow, Gcra, KeyedRateLimiter, Limiter, MemoryStore, Policy,
+    QuotaBucket, Rate, RedissonClient, Rule, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 use redisson_rate_limiter_tower::key::Header;
 use redisson_rate_limiter_tower::{Charged, RateLimitLayer};
@@ -117,6 +117,81 @@ async fn only_failures_count_where_a_success_settles_for_nothing() {
         limiter(Gcra::per_second(1).with_burst(4)),
     ] {
         assert_eq!(rejected_logins(limiter.clone()).await, [9], "{limiter:?}");
+    }
+}
+
+/// What a login form answers.
+fn answer(status: u16, grpc: Option<&'static str>) -> Response<String> {
+    let mut response = Response::builder().status(status);
+    if let Some(grpc) = grpc {
+        response = response.header("grpc-status", grpc);
+    }
+    response.body(String::new()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_counts_only_requests_whose_responses_say_that_they_have_failed() {
+    for (has_own_sense, counted, answered) in [
+        (false, true, Some(answer(401, None))),
+        (false, true, Some(answer(503, None))),
+        (false, true, Some(answer(200, Some("16")))),
+        (false, true, None),
+        (false, false, Some(answer(200, None))),
+        (false, false, Some(answer(303, None))),
+        (false, false, Some(answer(200, Some("0")))),
+        (true, true, Some(answer(200, None))),
+        (true, false, Some(answer(303, None))),
+    ] {
+        for ending in [Ending::Failure, Ending::Success] {
+            let client = RedissonClient::in_memory();
+            let limiter = per_minute(&client, 20);
+            let other = client
+                .keyed_rate_limiter("calls:", Rate::overall(20, MINUTE))
+                .unwrap();
+            let rules = client.rules([
+                Rule::new(limiter.clone()).by(["user"]).count_only(ending),
+                Rule::new(other.clone()).by(["user"]),
+            ]);
+            let mut layer = by_rules(Arc::new(rules.unwrap()));
+            if has_own_sense {
+                layer = layer.failure_when(|response| !response.status.is_redirection());
+            }
+            let handler = service_fn(|_: Request<String>| {
+                std::future::ready(answered.clone().ok_or("it has failed without a response"))
+            });
+            let response = layer.layer(handler).oneshot(of("alice")).await;
+            let status = |it: &Response<String>| it.status();
+            assert_eq!(
+                response.as_ref().ok().map(status),
+                answered.as_ref().map(status)
+            );
+            let is_counted = counted == (ending == Ending::Failure);
+            let expected = if is_counted { 19 } else { 20 };
+            assert_eq!(
+                left(&limiter, "alice").await,
+                expected,
+                "{answered:?} {ending:?}"
+            );
+            assert_eq!(available(&other).await, 19);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_settles_what_its_ending_leaves_charged() {
+    let client = RedissonClient::in_memory();
+    let limiter = per_minute(&client, 20);
+    let rule = Rule::new(limiter.clone())
+        .by(["user"])
+        .count_only(Ending::Failure);
+    let rules = Arc::new(client.rules([rule]).unwrap());
+    let layer = by_rules(rules).settle(|_, _| Some(7));
+    for (status, expected) in [(200, 20), (401, 13)] {
+        let handler = service_fn(move |_: Request<String>| async move {
+            Ok::<_, Infallible>(answer(status, None))
+        });
+        layer.layer(handler).oneshot(of("alice")).await.unwrap();
+        assert_eq!(left(&limiter, "alice").await, expected, "{status}");
     }
 }
 
