@@ -5,10 +5,12 @@ mod limiter;
 pub(crate) mod mend;
 mod permissions;
 pub(crate) mod places;
+mod plan;
 mod progress;
 mod server;
 mod unproven;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -26,6 +28,7 @@ use crate::terminal::{Color, shown};
 
 pub(crate) use places::as_pattern;
 use places::{Found, Places};
+use plan::Plan;
 use progress::Progress;
 
 #[derive(Debug, Args)]
@@ -33,6 +36,7 @@ use progress::Progress;
 Examples:
   rratelimiter doctor orders:api                  what is wrong; changes nothing
   rratelimiter doctor 'orders:*' > ticket.txt
+  rratelimiter doctor orders:api --plan plan.txt  what --fix would do, and how to undo it
   rratelimiter doctor orders:api --fix            asks before each limiter
   rratelimiter doctor '*' --fix --yes --legacy migrate
   rratelimiter doctor --ignore server-old-version  for cron
@@ -52,6 +56,9 @@ pub(crate) struct DoctorArguments {
     /// Do not ask
     #[arg(long, short, requires = "fix")]
     yes: bool,
+    /// Write to a new file what --fix would do, and the commands that undo it
+    #[arg(long, value_name = "FILE", conflicts_with = "fix")]
+    plan: Option<PathBuf>,
     /// Ask for each key that may be a limiter's, and may be another program's, whether to remove it
     #[arg(long)]
     remove_unproven: bool,
@@ -106,6 +113,7 @@ struct Doctor<'a> {
     arguments: &'a DoctorArguments,
     output: Output,
     progress: Progress,
+    plan: Option<Plan>,
     may_fix_all: bool,
     limiters: u64,
     findings: u64,
@@ -137,6 +145,7 @@ pub(super) async fn doctor(
         arguments,
         output: Output::new(context.is_json),
         progress: Progress::new(),
+        plan: arguments.plan.as_deref().map(Plan::create).transpose()?,
         may_fix_all: arguments.yes,
         limiters: 0,
         findings: 0,
@@ -155,6 +164,9 @@ impl Doctor<'_> {
             self.progress.clear();
             self.report()?; // what was found until then
             return Err(failure);
+        }
+        if let Some(plan) = self.plan.take() {
+            plan.finish()?;
         }
         self.summary()
     }
@@ -289,6 +301,9 @@ impl Doctor<'_> {
         self.progress.show(self.limiters, self.findings);
         if findings.is_empty() {
             return Ok(());
+        }
+        if let Some(plan) = &mut self.plan {
+            plan.add(self.context, place, &findings).await?;
         }
         let fixes: Vec<_> = { findings.iter() }
             .filter_map(|it| it.fix.clone())

@@ -39,6 +39,42 @@ pub fn found(ran: &Ran) -> Vec<(String, String, bool)> {
     found
 }
 
+/// A command of a plan, as `redis-cli` reads it.
+fn words(line: &str) -> Vec<Vec<u8>> {
+    let (mut words, mut word, mut is_quoted) = (Vec::new(), Vec::new(), false);
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            ' ' if !is_quoted => words.push(std::mem::take(&mut word)),
+            '\\' => match characters.next().unwrap() {
+                'x' => {
+                    let digits: String = characters.by_ref().take(2).collect();
+                    word.push(u8::from_str_radix(&digits, 16).unwrap());
+                }
+                other => word.push(other as u8),
+            },
+            plain => word.push(plain as u8),
+        }
+    }
+    words.push(word);
+    words
+}
+
+/// All keys, what they hold, and whether they expire.
+fn state(cli: &Cli) -> Vec<redis::Value> {
+    let script = "local all = redis.call('keys', '*') table.sort(all) local state = {} \
+        for place, key in ipairs(all) do \
+          local type = redis.call('type', key).ok \
+          local read = {string = {'get', key}, hash = {'hgetall', key}, zset = {'zrange', key, 0, -1, 'withscores'}} \
+          state[place] = {key, redis.call(unpack(read[type] or {'type', key})), redis.call('pttl', key) >= 0 and 1 or 0} \
+        end return state";
+    match cli.redis(&["EVAL", script, "0"]) {
+        redis::Value::Array(state) => state,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What `doctor` finds, what it has fixed with `--fix`, and that nothing is found then.
 fn assert_found_and_fixed(cli: &Cli, arguments: &str, code: &str) {
     let before = cli.redis(&["DBSIZE"]);
@@ -47,6 +83,21 @@ fn assert_found_and_fixed(cli: &Cli, arguments: &str, code: &str) {
     assert!(codes.iter().any(|it| it == code), "{code}: {dry:?}");
     assert!([1, 4].contains(&dry.code), "{code}: {dry:?}");
     assert_eq!(cli.redis(&["DBSIZE"]), before, "a dry run writes nothing");
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan");
+    let plan = plan.to_str().unwrap();
+    cli.run(&format!("doctor {arguments} --plan {plan}"));
+    let is_spoilt = state(cli);
+    let fixed = cli.run(&format!("doctor --json --fix --yes {arguments}"));
+    assert!(found(&fixed).iter().all(|it| it.2), "{code}: {fixed:?}");
+    let plan = std::fs::read_to_string(plan).unwrap();
+    assert!(plan.contains(&format!("  {code}: ")), "{code}: {plan}");
+    plan.lines()
+        .filter_map(|it| it.strip_prefix("undo: "))
+        .for_each(|it| {
+            cli.redis(&words(it));
+        });
+    assert_eq!(state(cli), is_spoilt, "{plan}");
     let fixed = cli.run(&format!("doctor --json --fix --yes {arguments}"));
     assert!(found(&fixed).iter().all(|it| it.2), "{code}: {fixed:?}");
     let after = cli.run(&format!("doctor --json {arguments}"));
