@@ -3,51 +3,55 @@
 use std::{
     fs,
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
-    sync::OnceLock,
 };
 
 use crate::version::Version;
 
 /// The class path of the driver with one version of Redisson; builds what is not built yet.
 pub fn class_path(version: Version) -> String {
-    static TARGET: OnceLock<PathBuf> = OnceLock::new();
-    let target = TARGET.get_or_init(build);
+    let java = Path::new(env!("CARGO_MANIFEST_DIR")).join("java");
+    let target = java.join("target");
+    fs::create_dir_all(&target).expect("a directory for what Maven builds");
+    let _lock = Lock::acquire(&target.join("lock"));
+    let sources = sources(&java);
+    build(
+        &java,
+        &target.join("classes"),
+        &sources,
+        &["-f", "driver.xml"],
+    );
+    let jars = target.join(version.to_string());
+    let which = format!("-Dredisson.version={version}");
+    build(&java, &jars, &sources, &["-f", "redisson.xml", &which]);
     format!("{0}/classes:{0}/{version}/*", target.display())
 }
 
-/// The directory of what was built from the sources as they are now.
-fn build() -> PathBuf {
-    let java = Path::new(env!("CARGO_MANIFEST_DIR")).join("java");
-    let target = java.join("target");
-    let stamp = target.join("stamp");
-    fs::create_dir_all(&target).expect("a directory for what Maven builds");
-
-    let _lock = Lock::acquire(&target.join("lock"));
-    let sources = sources(&java);
+/// Has Maven build a directory from the sources as they are now, unless it is.
+fn build(java: &Path, directory: &Path, sources: &str, arguments: &[&str]) {
+    let stamp = directory.join("stamp");
     if fs::read_to_string(&stamp).is_ok_and(|built_from| built_from == sources) {
-        return target;
+        return;
     }
     // Jars of another state of the poms would stay on the class path.
-    for version in Version::LEGACY.into_iter().chain(Version::ALL) {
-        let _ = fs::remove_dir_all(target.join(version.to_string()));
-    }
+    let _ = fs::remove_dir_all(directory);
     let maven = Command::new("mvn")
-        .args(["--batch-mode", "--quiet", "compile"])
-        .current_dir(&java)
+        .args(["--batch-mode", "--quiet"])
+        .args(arguments)
+        .arg("compile")
+        .current_dir(java)
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|e| panic!("cannot run mvn ({e}): install Maven and a JDK of at least 17"));
     assert!(
         maven.status.success(),
         "Maven could not build {}; it needs a JDK of at least 17 (javac too):\n{}{}",
-        java.display(),
+        directory.display(),
         String::from_utf8_lossy(&maven.stdout),
         String::from_utf8_lossy(&maven.stderr),
     );
-    fs::write(&stamp, sources).expect("the stamp of what Maven built");
-    target
+    fs::write(stamp, sources).expect("the stamp of what Maven built");
 }
 
 /// All that decides what gets built, in one text.

@@ -161,6 +161,18 @@ impl Dump {
     }
 }
 
+impl Dump<Member> {
+    /// Without what depends on when it was written.
+    pub fn without_scores(mut self) -> Self {
+        for state in [&mut self.overall].into_iter().chain(&mut self.clients) {
+            for member in state.permits.iter_mut().flat_map(|it| &mut it.data) {
+                member.score = 0.0;
+            }
+        }
+        self
+    }
+}
+
 impl State {
     fn normal(self) -> State<Member> {
         let permits = self.permits.map(|Stored { data, ttl }| {

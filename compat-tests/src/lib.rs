@@ -2,7 +2,8 @@
 //!
 //! [`Server`] is a Redis of the test's own, [`redisson`] drives one of several versions of the real
 //! Redisson, [`Both`] puts a client of each kind on one server, [`dump`] shows what a rate
-//! limiter's keys hold, [`age`] lets its grants grow old, [`python`] is the client in
+//! limiter's keys hold, [`age`] lets its grants grow old, [`differential`] has both take random
+//! steps, [`python`] is the client in
 //! `lua/python/client.py`, [`record`] tells what the server granted, [`repeated`] has Redisson send
 //! a call twice, and [`fairness`] measures how several processes share one limiter.
 //!
@@ -25,6 +26,7 @@
 pub mod age;
 mod both;
 mod build;
+pub mod differential;
 pub mod dump;
 pub mod fairness;
 mod jvm;

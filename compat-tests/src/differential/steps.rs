@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use compat_tests::{random::Random, redisson::Version};
+use crate::{random::Random, redisson::Version};
 use redisson_rate_limiter::{PermitsInUse, Rate};
 
 use super::{TTL_UNIT, UNIT, keys::Keys};

@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use compat_tests::{
+use crate::{
     dump::{self, Content, Dump, Stored},
     redisson::Version,
 };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use compat_tests::redisson::{self, Config, JavaError, Limiter};
+use crate::redisson::{self, Config, JavaError, Limiter};
 use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, TimeToLive};
 
 use super::{

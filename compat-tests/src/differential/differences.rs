@@ -1,6 +1,6 @@
 //! Where this crate differs on purpose, and what it does there: see the head of the file above.
 
-use compat_tests::redisson::Version;
+use crate::redisson::Version;
 use redisson_rate_limiter::{PermitsInUse, RateType};
 
 use super::{
@@ -10,8 +10,9 @@ use super::{
     steps::Step,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Difference {
+/// A difference that is on purpose: see the head of the file above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Difference {
     ReleaseTakesOldest,
     AvailablePermitsReads,
     LeftoversGo,
@@ -23,7 +24,8 @@ pub(super) enum Difference {
 }
 
 impl Difference {
-    pub(super) fn of(version: Version) -> Vec<Self> {
+    /// Those that steps of this version meet.
+    pub fn of(version: Version) -> Vec<Self> {
         let met_by = [
             (Self::ReleaseTakesOldest, version.has_release()),
             (Self::AvailablePermitsReads, true),
