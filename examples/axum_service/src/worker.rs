@@ -6,9 +6,6 @@ use redisson_rate_limiter::{Error, RateLimiter};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// After an error that a retry may mend, such as a missing permission of the Redis user.
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// Sends orders until there will be no more, or the client is closed, and returns those that were
 /// not sent.
 pub async fn send_orders(
@@ -25,15 +22,15 @@ pub async fn send_orders(
             }
             Ok(None) | Err(Error::Closed) => break,
             Err(error) => {
+                // A retry may mend it, such as a missing permission of the Redis user.
                 eprintln!("orders wait: {error}");
-                sleep(PAUSE).await;
+                sleep(Duration::from_secs(1)).await;
             }
         }
     }
     orders.close();
-    let mut undone = Vec::from_iter(worker.into_job());
-    undone.extend(std::iter::from_fn(|| orders.try_recv().ok()));
-    undone
+    let not_sent = std::iter::from_fn(|| orders.try_recv().ok());
+    worker.into_job().into_iter().chain(not_sent).collect()
 }
 
 #[cfg(test)]

@@ -95,6 +95,13 @@ impl Running {
         request.send().await.unwrap()
     }
 
+    async fn order_items(&self, user: &str, items: &str) -> u16 {
+        let request = self.http.post(format!("{}/orders", self.url));
+        let request = request.header("x-user", user).header("x-items", items);
+        let response = request.body("an order").send().await.unwrap();
+        response.status().as_u16()
+    }
+
     async fn status(&self, user: &str) -> u16 {
         self.order(user).await.status().as_u16()
     }
@@ -277,4 +284,33 @@ async fn the_rules_of_the_example_are_right() {
     for _ in 0..3 {
         assert_eq!(running.status("monitoring").await, 202);
     }
+    for (items, status) in [("50", 202), ("101", 429)] {
+        assert_eq!(running.order_items("carol", items).await, status);
+    }
+}
+
+#[tokio::test]
+async fn a_report_waits_for_a_limiter_that_java_services_share() {
+    let server = servers::Server::start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let java = RedissonClient::connect(&url).await.unwrap();
+    let reports = java.rate_limiter("reports");
+    reports
+        .set_rate(Rate::overall(1, Duration::from_secs(1)))
+        .await
+        .unwrap();
+    let running = Running::start(Some(&url));
+    for _ in 0..2 {
+        let (status, text) = running.get("/reports").await;
+        assert_eq!((status, &*text), (StatusCode::OK, "a report"));
+    }
+    reports
+        .set_rate(Rate::overall(1, Duration::from_secs(3600)))
+        .await
+        .unwrap();
+    assert!(reports.try_acquire(1).await.unwrap());
+    assert_eq!(
+        running.get("/reports").await.0,
+        StatusCode::TOO_MANY_REQUESTS
+    );
 }
