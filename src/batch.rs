@@ -335,6 +335,12 @@ impl<C: Calls> Batcher<C> {
         }))
     }
 
+    /// The answers of a call that nobody waits for.
+    fn unclaimed(&self, answers: Result<CallAnswers<C>>) {
+        let granted = answers.into_iter().flatten().filter_map(Result::ok);
+        self.calls.unclaimed(granted.collect());
+    }
+
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.flights().is_empty()

@@ -108,8 +108,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// For the limiters of this crate, those of [`PolicyLimiter::check`].
     ///
     /// # Cancel safety
-    /// For the limiters of this crate: a call dropped in flight may or may not have been charged,
-    /// and one dropped while it waits for its turn was.
+    /// As [`PolicyLimiter::check`] for the limiters of this crate.
     async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
 
     /// Decides as [`check`](Self::check), and returns at once: the caller waits for the
@@ -464,10 +463,6 @@ impl<L: Chargeable + ?Sized> Chargeable for Arc<L> {
 }
 
 impl<L: Chargeable + ?Sized> sealed::Chargeable for Arc<L> {
-    fn rate_limiter_of(&self, key: &str, internal: Internal) -> Option<Arc<str>> {
-        L::rate_limiter_of(self, key, internal)
-    }
-
     fn rate_limiter(&self, key: &str, internal: Internal) -> Option<RateLimiter> {
         sealed::Chargeable::rate_limiter(&**self, key, internal)
     }
@@ -482,18 +477,12 @@ impl<L: Chargeable + ?Sized> sealed::Chargeable for Arc<L> {
 }
 
 mod sealed {
-    use std::sync::Arc;
-
     use super::{RateLimiter, Targets};
     use crate::policies::algorithm::Internal;
 
     pub trait Chargeable {
-        /// The name in the store of the RRateLimiter that decides for a key; `None` of a limiter
-        /// of another algorithm.
-        fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>>;
-
-        /// That RRateLimiter, with this limiter's options: it may be missing, and this handle
-        /// creates none.
+        /// The RRateLimiter that decides for a key, with this limiter's options: it may be missing,
+        /// and this handle creates none. `None` of a limiter of another algorithm.
         fn rate_limiter(&self, key: &str, _: Internal) -> Option<RateLimiter>;
 
         /// Whether a granted request may have to wait for its turn.

@@ -57,10 +57,12 @@ impl<C: Calls> DirectCall<C> {
     fn spawn(&mut self) {
         if let Some(running) = self.running.take() {
             let (answer, receiver) = oneshot::channel();
+            let batcher = Arc::clone(&self.batcher);
             self.home.runtime().spawn(async move {
-                // If the caller is gone, so is the receiver; this kind of call has nothing to give
-                // back.
-                let _ = answer.send(running.await);
+                // If the caller is gone, so is the receiver.
+                if let Err(answers) = answer.send(running.await) {
+                    batcher.unclaimed(answers);
+                }
             });
             let call = self.call.clone();
             self.running = Some(Box::pin(async move {
@@ -123,10 +125,7 @@ impl<C: Calls> Drop for DirectCall<C> {
         self.batcher.calls.abandon(&self.call);
         let batcher = Arc::clone(&self.batcher);
         self.home.runtime().spawn(async move {
-            if let Ok(answers) = running.await {
-                let answers = answers.into_iter().filter_map(Result::ok).collect();
-                batcher.calls.unclaimed(answers);
-            }
+            batcher.unclaimed(running.await);
         });
     }
 }

@@ -113,8 +113,9 @@ impl<C: Calls> Flusher<C> {
         })
     }
 
-    /// The call's answer; in the meantime requests whose time is up are answered. `None` if the call
-    /// was not sent by the deadline of its first request: it would take that request's cost as well.
+    /// The call's answer; in the meantime requests whose time is up are answered. `None` if the
+    /// call was not sent by the deadline of its first request: it would take that request's cost as
+    /// well.
     async fn run(&mut self, batch: &mut Batch<C>) -> Option<Result<CallAnswers<C>>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);

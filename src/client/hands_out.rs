@@ -139,9 +139,11 @@ impl RedissonClient {
     /// in several slots.
     ///
     /// # Cancel safety
-    /// What limiters with a [`Rate`](crate::Rate) were charged by a request that is dropped goes
-    /// back, in flight as well as while it waits for its turn. What other algorithms were charged
-    /// stays.
+    /// What the limiters were charged by a request that is dropped goes back, in flight as well as
+    /// while it waits for its turn: of each algorithm what
+    /// [`Limiter::refund`](crate::Limiter::refund) says, so a
+    /// [`LeakyBucket`](crate::LeakyBucket) keeps it. If the answer of a call in flight is lost, what
+    /// algorithms without a [`Rate`](crate::Rate) were charged stays.
     pub async fn check_all(
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,

@@ -333,7 +333,7 @@ impl TargetRequest {
 
     /// Whether what it was charged can be given back.
     fn is_given_back(&self) -> bool {
-        self.target.model.properties().is_on_the_window
+        !self.target.model.properties().gives_turns
     }
 
     /// Refuses a cost that the store would refuse, as far as is known.

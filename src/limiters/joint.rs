@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::policy_limiter::check_cost;
 use super::turn::wait_for_turn;
-use super::{Chargeable, Limiter, Registry};
+use super::{Limiter, Registry};
 use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 pub(crate) use crate::event::Mode;
@@ -24,7 +24,7 @@ use crate::policies::algorithm::MOST_TOUCHED;
 use crate::policies::call::{Call, Purpose, Target};
 use crate::store::Store;
 use crate::wait_queue::Sending;
-pub(super) use taken::Taken;
+pub(super) use taken::{By, Taken};
 
 /// A request to one of several limiters that decide together: an argument of
 /// [`RedissonClient::check_all`](crate::RedissonClient::check_all). From
@@ -86,13 +86,7 @@ impl Charge {
 #[derive(Clone)]
 pub(super) struct Charged {
     pub(super) name: Arc<str>,
-    /// The name in the store of the RRateLimiter whose permits were taken; `None` of a limiter of
-    /// another algorithm.
-    pub(super) rate_limiter: Option<Arc<str>>,
-    /// The target of a policy that no rule has asked.
-    pub(super) target: Option<Target>,
-    /// The limiter that a rule has asked, and its key.
-    pub(super) asked: Option<(Arc<dyn Chargeable>, String)>,
+    pub(super) by: By,
     /// The places of the parts of the request that it decided on.
     pub(super) parts: Parts,
 }
@@ -104,14 +98,12 @@ pub(super) type Parts = SmallVec<[usize; 1]>;
 pub(super) struct Asked {
     /// The places of the parts of the request.
     pub(super) parts: Parts,
-    /// The limiter, and its key.
-    pub(super) by: (Arc<dyn Chargeable>, String),
+    pub(super) by: By,
 }
 
 impl PartialEq for Charged {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.rate_limiter, &self.parts)
-            == (&other.name, &other.rate_limiter, &other.parts)
+        (&self.name, self.by.key(), &self.parts) == (&other.name, other.by.key(), &other.parts)
     }
 }
 
@@ -121,7 +113,7 @@ impl fmt::Debug for Charged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Charged")
             .field("name", &self.name)
-            .field("rate_limiter", &self.rate_limiter)
+            .field("key", &self.by.key())
             .field("parts", &self.parts)
             .finish_non_exhaustive()
     }
@@ -130,21 +122,19 @@ impl fmt::Debug for Charged {
 impl Charged {
     fn by(request: &TargetRequest) -> Self {
         let TargetRequest { target, name, .. } = request;
-        let takes_permits = target.model.properties().is_on_the_window;
         Self {
             name: Arc::clone(name),
-            rate_limiter: takes_permits.then(|| Arc::clone(&target.key)),
-            target: (!takes_permits).then(|| target.clone()),
-            asked: None,
+            by: match target.model.properties().is_on_the_window {
+                true => By::RateLimiter(Arc::clone(&target.key)),
+                false => By::Target(target.clone()),
+            },
             parts: smallvec![0],
         }
     }
 
-    /// What was taken of an RRateLimiter, by its name in the store, if this is one and granted the
-    /// request.
-    fn grant(&self, decision: &Decision) -> Option<(Arc<str>, Grant)> {
-        let name = self.rate_limiter.as_ref()?;
-        Some((Arc::clone(name), decision.clone().into_grant()?))
+    /// What this decision has charged, if it granted the request.
+    fn taken(&self, decision: &Decision) -> Option<(By, Grant)> {
+        Some((self.by.clone(), decision.clone().into_grant()?))
     }
 }
 
@@ -248,7 +238,11 @@ async fn decide(
         let answers = memory.check_call(&call)?;
         changing.into_iter().for_each(Sending::done);
         let decisions = answers.decisions(&call)?;
-        let taken = taken_by(registry, requests, &decisions);
+        // Otherwise it proceeds at once.
+        let taken = match decisions.iter().all(|it| it.delay().is_zero()) {
+            true => Taken::nothing(registry),
+            false => taken_by(registry, requests, &decisions),
+        };
         return Ok((decisions, taken));
     }
     let call = Arc::new(call_of(requests, Purpose::Decide));
@@ -275,11 +269,11 @@ async fn decide(
     Ok((decisions, taken))
 }
 
-/// The permits of RRateLimiters that these decisions have taken.
+/// What these decisions have charged.
 fn taken_by(registry: &Arc<Registry>, requests: &[TargetRequest], decisions: &[Decision]) -> Taken {
     let mut taken = Taken::nothing(registry);
     let each = requests.iter().zip(decisions);
-    taken.add(each.filter_map(|(request, decision)| Charged::by(request).grant(decision)));
+    taken.add(each.filter_map(|(request, decision)| Charged::by(request).taken(decision)));
     taken
 }
 
@@ -361,7 +355,7 @@ pub(super) async fn settle_all(
 ) -> Result<()> {
     let mut failure = None;
     for (limiter, decision) in decision.limiters.into_iter().zip(decision.decisions) {
-        if let (Some((asked, key)), Some(grant)) = (limiter.asked, decision.into_grant())
+        if let (By::Asked(asked, key), Some(grant)) = (limiter.by, decision.into_grant())
             && let Some(cost) = cost(&limiter.name, limiter.parts[0])
             && let Err(error) = asked.settle(&key, grant, cost).await
         {
@@ -378,14 +372,7 @@ pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> 
         let Some(grant) = decision.into_grant() else {
             continue;
         };
-        let given_back = match limiter.rate_limiter {
-            Some(name) => registry.rate_limiter(&name).refund(grant).await,
-            None => match (limiter.asked, limiter.target) {
-                (Some((limiter, key)), _) => limiter.refund(&key, grant).await,
-                (None, Some(target)) => give_back(&*registry.store, target, grant).await,
-                (None, None) => grant.spend_in_vain(),
-            },
-        };
+        let given_back = limiter.by.refund(registry, grant).await;
         match given_back {
             Ok(permits) => refunded += u64::from(permits),
             Err(error) => failure = failure.or(Some(error)),
@@ -543,16 +530,16 @@ impl JointDecision {
     /// The same decision, by rules that have asked the limiters for this.
     pub(super) fn by_rules(mut self, asked: SmallVec<[Asked; 4]>) -> Self {
         for (limiter, Asked { parts, by }) in self.limiters.iter_mut().zip(asked) {
-            limiter.asked = Some(by);
+            limiter.by = by;
             limiter.parts = parts;
         }
         self
     }
 
-    /// What was taken of RRateLimiters, by their names in the store.
-    pub(super) fn grants(&self) -> impl Iterator<Item = (Arc<str>, Grant)> {
+    /// What the limiters have charged, each by itself.
+    pub(super) fn taken(&self) -> impl Iterator<Item = (By, Grant)> {
         let each = self.limiters.iter().zip(&self.decisions);
-        each.filter_map(|(limiter, decision)| limiter.grant(decision))
+        each.filter_map(|(limiter, decision)| limiter.taken(decision))
     }
 
     /// Whether the request has to wait before it proceeds.

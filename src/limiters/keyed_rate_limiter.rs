@@ -413,10 +413,6 @@ impl Chargeable for KeyedRateLimiter {
 }
 
 impl sealed::Chargeable for KeyedRateLimiter {
-    fn rate_limiter_of(&self, key: &str, internal: Internal) -> Option<Arc<str>> {
-        self.limiter.rate_limiter_of(key, internal)
-    }
-
     fn rate_limiter(&self, key: &str, _: Internal) -> Option<RateLimiter> {
         Some(Self::rate_limiter(self, key))
     }

@@ -136,9 +136,11 @@ impl<P: Policy> PolicyLimiter<P> {
     /// also in memory, if the request has to wait for its turn.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have been charged. One dropped while it waits for
-    /// its turn has been: its place in the [`LeakyBucket`](crate::LeakyBucket) stays taken until it
-    /// has flowed out, because those behind it already know when they may proceed.
+    /// What a call that is dropped in flight was charged is given back in the background once its
+    /// answer is there, as by [`Limiter::refund`](crate::Limiter::refund); if that is lost, it
+    /// stays. One dropped while it waits for its turn has been charged: its place in the
+    /// [`LeakyBucket`](crate::LeakyBucket) stays taken until it has flowed out, because those
+    /// behind it already know when they may proceed.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
         let mut decided = self.decided_now(key, cost);
@@ -181,7 +183,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// As [`check`](Self::check).
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have been charged.
+    /// As [`check`](Self::check).
     pub async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
         let mut decided = self.decided_now(key, cost);
@@ -637,10 +639,6 @@ impl<P: Policy> Chargeable for PolicyLimiter<P> {
 }
 
 impl<P: Policy> sealed::Chargeable for PolicyLimiter<P> {
-    fn rate_limiter_of(&self, key: &str, _: Internal) -> Option<Arc<str>> {
-        self.is_shared().then(|| self.mapped_name(key).into())
-    }
-
     fn rate_limiter(&self, key: &str, _: Internal) -> Option<RateLimiter> {
         let limiter = || Self::rate_limiter(self, &self.mapped_name(key));
         self.is_shared().then(limiter)

@@ -357,10 +357,6 @@ impl Chargeable for RateLimiter {
 }
 
 impl sealed::Chargeable for RateLimiter {
-    fn rate_limiter_of(&self, _key: &str, _: Internal) -> Option<Arc<str>> {
-        Some(self.name().into())
-    }
-
     fn rate_limiter(&self, _key: &str, _: Internal) -> Option<RateLimiter> {
         Some(self.clone().with_set_up(None))
     }

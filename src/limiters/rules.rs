@@ -21,8 +21,8 @@ use std::fmt;
 use std::slice;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::Registry;
 use super::joint::{refund_all, settle_all};
-use super::{Limiter, Registry};
 use crate::error::Result;
 pub use attributes::Attributes;
 pub use change::RulesChange;
@@ -278,9 +278,8 @@ impl Rules {
     /// ```
     pub fn refund_in_background(&self, granted: impl Into<RulesGrant>) {
         for decision in granted.into().into_decisions() {
-            for (name, grant) in decision.grants() {
-                let limiter = self.registry.rate_limiter(&name);
-                limiter.refund_in_background(&name, grant);
+            for (by, grant) in decision.taken() {
+                by.refund_in_background(&self.registry, grant);
             }
         }
     }
@@ -331,9 +330,9 @@ impl Rules {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Tells how a request ended: what rules that [count only](Rule::count_only) others have charged
-    /// for it is given back, as by [`refund`](Self::refund). All other charges stay. It has no
-    /// effect on a charge that was settled or given back before.
+    /// Tells how a request ended: what rules that [count only](Rule::count_only) others have
+    /// charged for it is given back, as by [`refund`](Self::refund). All other charges stay. It has
+    /// no effect on a charge that was settled or given back before.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

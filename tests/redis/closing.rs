@@ -1,10 +1,11 @@
 //! Closing a client waits for what is to be given back.
 
-use redisson_rate_limiter::{Error, Rate, RedissonClient};
+use redisson_rate_limiter::{AnyPolicy, Clock, Error, PolicyLimiter, Rate, RedissonClient};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
 use crate::by_hand::poll_once;
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
 use crate::proxy::{Fate, Held, Proxy};
@@ -78,39 +79,105 @@ async fn closing_waits_until_what_a_dropped_joint_decision_took_is_back() {
     assert_eq!(others, (Some(5), 0));
 }
 
-#[tokio::test]
-async fn joint_decisions_dropped_at_any_moment_keep_only_what_was_delivered() {
-    const RATE: u64 = 1_000_000;
-    let mut fixture = Fixture::start().await;
-    let client = RedissonClient::builder().response_timeout(PATIENT);
-    let client = client.connect(&fixture.server.url()).await.unwrap();
-    let limiters = [NAME, "other"].map(|name| client.rate_limiter(name));
-    for limiter in &limiters {
-        limiter.set_rate(Rate::overall(RATE, HOUR)).await.unwrap();
-    }
+/// Makes requests of which most are dropped, each after another number of polls, and returns how
+/// many were granted and delivered.
+async fn delivered<F>(ask: impl Fn() -> F) -> u32
+where
+    F: Future<Output = redisson_rate_limiter::Result<bool>>,
+{
     let mut delivered = 0;
-    for polls in 0..300 {
-        let charges = limiters.each_ref().map(|it| it.charge(1).unwrap());
-        let mut request = Box::pin(client.check_all(charges));
+    for polls in 0..150 {
+        let mut request = Box::pin(ask());
         if polls % 3 == 0 {
-            assert!(request.await.unwrap().is_granted());
+            assert!(request.await.unwrap());
             delivered += 1;
             continue;
         }
         for _ in 0..polls % 40 {
-            if let Some(decision) = poll_once(&mut request) {
-                assert!(decision.unwrap().is_granted());
+            if let Some(is_granted) = poll_once(&mut request) {
+                assert!(is_granted.unwrap());
                 delivered += 1;
                 break;
             }
             yield_now().await;
         }
     }
+    delivered
+}
+
+const AMPLE: u32 = 20_000;
+
+/// A limiter of each algorithm that gives back all while no time passes, and the unit.
+fn that_give_back(client: &RedissonClient) -> Vec<(PolicyLimiter<AnyPolicy>, u32)> {
+    let each = every_policy(AMPLE).filter(|(policy, _)| policy.algorithm() != "leaky_bucket");
+    let each = each.map(|(policy, unit)| {
+        let prefix = format!("{}:", policy.algorithm());
+        let limiter = client.policy_limiter(policy).unwrap();
+        (limiter.with_prefix(prefix), unit)
+    });
+    each.collect()
+}
+
+/// A client for which no time passes.
+async fn at_one_time(url: &str) -> RedissonClient {
+    let builder = RedissonClient::builder().response_timeout(PATIENT);
+    let builder = builder.clock(Clock::from_fn(|| 1_700_000_000_000));
+    builder.connect(url).await.unwrap()
+}
+
+async fn charged(limiter: &PolicyLimiter<AnyPolicy>, unit: u32) -> u64 {
+    let left = limiter.peek("key", unit).await.unwrap().remaining() + u64::from(unit);
+    u64::from(AMPLE) - left / u64::from(unit)
+}
+
+#[tokio::test]
+async fn decisions_dropped_at_any_moment_keep_only_what_was_delivered() {
+    let fixture = Fixture::start().await;
+    let client = at_one_time(&fixture.server.url()).await;
+    let mut all = Vec::new();
+    for (limiter, unit) in that_give_back(&client) {
+        let ask = || async { Ok(limiter.check("key", unit).await?.is_granted()) };
+        all.push(delivered(ask).await);
+    }
     assert!(client.close(PATIENT).await);
-    for name in [NAME, "other"] {
-        let (value, permits) = (format!("{{{name}}}:value"), format!("{{{name}}}:permits"));
-        let left = keys::left_and_used(&mut fixture.raw, &value, &permits).await;
-        assert_eq!(left, (Some(RATE as i64 - delivered), delivered), "{name}");
+    let client = at_one_time(&fixture.server.url()).await;
+    for ((limiter, unit), delivered) in that_give_back(&client).iter().zip(all) {
+        assert_eq!(
+            charged(limiter, *unit).await,
+            delivered.into(),
+            "{limiter:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn joint_decisions_dropped_at_any_moment_keep_only_what_was_delivered() {
+    let mut fixture = Fixture::start().await;
+    let client = at_one_time(&fixture.server.url()).await;
+    let rate = client.rate_limiter(NAME);
+    let ample = Rate::overall(AMPLE.into(), HOUR);
+    rate.set_rate(ample).await.unwrap();
+    let limiters = that_give_back(&client);
+    let ask = || {
+        let policies = limiters
+            .iter()
+            .map(|(it, unit)| it.charge("key", *unit).unwrap());
+        let charges: Vec<_> = policies.chain([rate.charge(1).unwrap()]).collect();
+        let asking = client.check_all(charges);
+        async move { Ok(asking.await?.is_granted()) }
+    };
+    let delivered = delivered(ask).await;
+    assert!(client.close(PATIENT).await);
+    let left = keys::left_and_used(&mut fixture.raw, VALUE, PERMITS).await;
+    let delivered = i64::from(delivered);
+    assert_eq!(left, (Some(i64::from(AMPLE) - delivered), delivered));
+    let client = at_one_time(&fixture.server.url()).await;
+    for (limiter, unit) in that_give_back(&client) {
+        assert_eq!(
+            charged(&limiter, unit).await,
+            delivered as u64,
+            "{limiter:?}"
+        );
     }
 }
 

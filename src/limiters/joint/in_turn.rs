@@ -5,9 +5,9 @@
 //! that a denied request is charged nowhere, then the one that could grant the fewest further
 //! requests. So of many requests at once most are denied by the slot that has least left, before
 //! they are charged to one that has more left, for others. Of slots that could grant as many, those
-//! whose permits can be given back come first. What was granted before a denial is given back.
-//! Another client may take what a later slot would have granted meanwhile; then a policy of an
-//! earlier one, other than a `Rate`, stays charged. So no limiter ever grants more than its limit.
+//! whose charges can be given back come first. What was charged before a denial is given back, by
+//! the rules of each algorithm: a leaky bucket keeps it. So no limiter ever grants more than its
+//! limit.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::taken::Taken;
-use super::{Charged, Registry, decide, peek_requests};
+use super::{Registry, decide, peek_requests};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::fallback::TargetRequest;
@@ -81,7 +81,7 @@ impl Slot {
     /// Whether a charge to one of its limiters cannot be given back.
     fn keeps_charges(&self) -> bool {
         let mut requests = self.requests.iter();
-        requests.any(|it| Charged::by(it).rate_limiter.is_none())
+        requests.any(|it| it.target.model.properties().gives_turns)
     }
 
     /// How many further requests like this one it could grant.

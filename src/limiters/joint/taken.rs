@@ -2,14 +2,62 @@
 
 use std::sync::Arc;
 
+use super::{give_back, give_back_in_background};
+use crate::error::Result;
 use crate::grant::Grant;
-use crate::limiters::Registry;
+use crate::limiters::{Chargeable, Limiter, Registry};
+use crate::policies::call::Target;
 
-/// Permits of RRateLimiters, by their names in the store. They go back, also if the request's
-/// future is dropped, unless it proceeds.
+/// What a limiter was asked by, and gets back what the request does not use.
+#[derive(Clone)]
+pub(in crate::limiters) enum By {
+    /// An RRateLimiter of this name in the store.
+    RateLimiter(Arc<str>),
+    /// A target of another algorithm.
+    Target(Target),
+    /// The limiter of a rule, with the key.
+    Asked(Arc<dyn Chargeable>, String),
+    /// A rule without a limiter.
+    Rule,
+}
+
+impl By {
+    pub(super) fn key(&self) -> &str {
+        match self {
+            Self::RateLimiter(name) => name,
+            Self::Target(target) => &target.key,
+            Self::Asked(_, key) => key,
+            Self::Rule => "",
+        }
+    }
+
+    /// Returns how many permits came back.
+    pub(super) async fn refund(self, registry: &Registry, grant: Grant) -> Result<u32> {
+        match self {
+            Self::RateLimiter(name) => registry.rate_limiter(&name).refund(grant).await,
+            Self::Target(target) => give_back(&*registry.store, target, grant).await,
+            Self::Asked(limiter, key) => limiter.refund(&key, grant).await,
+            Self::Rule => grant.spend_in_vain(),
+        }
+    }
+
+    pub(in crate::limiters) fn refund_in_background(self, registry: &Registry, grant: Grant) {
+        match self {
+            Self::RateLimiter(name) => {
+                let limiter = registry.rate_limiter(&name);
+                limiter.refund_in_background(&name, grant);
+            }
+            Self::Target(target) => give_back_in_background(&registry.store, target, grant),
+            Self::Asked(limiter, key) => limiter.refund_in_background(&key, grant),
+            Self::Rule => {}
+        }
+    }
+}
+
+/// What goes back, also if the request's future is dropped, unless the request proceeds.
 pub(in crate::limiters) struct Taken {
     registry: Arc<Registry>,
-    grants: Vec<(Arc<str>, Grant)>,
+    grants: Vec<(By, Grant)>,
 }
 
 impl Taken {
@@ -20,7 +68,7 @@ impl Taken {
         }
     }
 
-    pub(in crate::limiters) fn add(&mut self, grants: impl Iterator<Item = (Arc<str>, Grant)>) {
+    pub(in crate::limiters) fn add(&mut self, grants: impl Iterator<Item = (By, Grant)>) {
         self.grants.extend(grants);
     }
 
@@ -29,15 +77,15 @@ impl Taken {
         self.grants.append(&mut other.grants);
     }
 
-    /// The request proceeds: its caller has the permits.
+    /// The request proceeds: its caller has what was charged.
     pub(in crate::limiters) fn keep(mut self) {
         self.grants.clear();
     }
 
     pub(in crate::limiters) async fn give_back(&mut self) {
-        while let Some((name, grant)) = self.grants.last() {
-            // If that fails, they come back when their window has passed.
-            let _ = self.registry.rate_limiter(name).refund(grant.clone()).await;
+        while let Some((by, grant)) = self.grants.last() {
+            // If that fails, it comes back when its window has passed.
+            let _ = by.clone().refund(&self.registry, grant.clone()).await;
             self.grants.pop();
         }
     }
@@ -45,8 +93,8 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        for (name, grant) in self.grants.drain(..) {
-            self.registry.rate_limiter(&name).give_back(grant);
+        for (by, grant) in self.grants.drain(..) {
+            by.refund_in_background(&self.registry, grant);
         }
     }
 }

@@ -270,8 +270,8 @@ impl RulesConfig {
         }
     }
 
-    /// Refuses a configuration with a rule that has a `count`, for a program that does not learn how
-    /// requests end.
+    /// Refuses a configuration with a rule that has a `count`, for a program that does not learn
+    /// how requests end.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::event::{Reports, RequestResult};
 use crate::limiters::joint::{
-    Asked, Charged, JointDecision, MOST_LIMITERS, Mode, Parts, Taken, check_all, first_too_many,
-    peek_all,
+    Asked, By, Charged, JointDecision, MOST_LIMITERS, Mode, Parts, Taken, check_all,
+    first_too_many, peek_all,
 };
 use crate::limiters::{Charge, at_once};
 use crate::policies::algorithm::INTERNAL;
@@ -119,7 +119,7 @@ fn asked_for(applying: Few<Applying<'_>>) -> Few<Asked> {
     let each = applying.into_iter().filter_map(|it| {
         Some(Asked {
             parts: it.parts,
-            by: (Arc::clone(&it.applied.limited?.limiter), it.applied.key),
+            by: By::Asked(Arc::clone(&it.applied.limited?.limiter), it.applied.key),
         })
     });
     each.collect()
@@ -401,7 +401,7 @@ impl Rules {
         }
         let mut taken = Taken::nothing(&self.registry);
         if let Some(joint) = decided {
-            taken.add(joint.grants());
+            taken.add(joint.taken());
         }
         let blocks = applying.iter().find(|it| it.applied.limited.is_none());
         let asked = match blocks {
@@ -526,9 +526,7 @@ impl InForce {
         });
         let charged = Charged {
             name: Arc::clone(&self.rules[applying.place.rule].name),
-            rate_limiter: None,
-            target: None,
-            asked: None,
+            by: By::Rule,
             parts: smallvec![applying.place.part],
         };
         JointDecision::of_one(charged, denied)

@@ -13,7 +13,7 @@ use super::targets::Targets;
 use super::{ANY_KEY, Attributes};
 use crate::error::{Error, Result};
 use crate::limiters::Chargeable;
-use crate::limiters::joint::Charged;
+use crate::limiters::joint::{By, Charged};
 use crate::policies::algorithm::INTERNAL;
 
 /// A rule: which requests it applies to, by what it counts them, what they cost, and a limiter that
@@ -139,9 +139,7 @@ impl Limited {
     pub(super) fn charged(&self, key: String) -> Charged {
         Charged {
             name: Arc::clone(&self.name),
-            rate_limiter: self.limiter.rate_limiter_of(&key, INTERNAL),
-            target: None,
-            asked: Some((Arc::clone(&self.limiter), key)),
+            by: By::Asked(Arc::clone(&self.limiter), key),
             parts: smallvec![0],
         }
     }
@@ -344,8 +342,9 @@ impl Rule {
     /// Counts only requests that end so, such as failed logins: each is charged before it goes on,
     /// and [`Rules::end`](crate::Rules::end), which is told how it has ended, gives back what the
     /// others were charged. Until then they count, so no more requests than the limit are under way
-    /// at a time. How much comes back of each algorithm, [`Limiter::refund`](crate::Limiter::refund)
-    /// says; a [`LeakyBucket`](crate::LeakyBucket) gives nothing back, so a rule with one is refused.
+    /// at a time. How much comes back of each algorithm,
+    /// [`Limiter::refund`](crate::Limiter::refund) says; a [`LeakyBucket`](crate::LeakyBucket)
+    /// gives nothing back, so a rule with one is refused.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -129,8 +129,7 @@ impl Faults {
 
     /// Leaves calls without an answer, as a Redis that is stopped does, until this ends: then those
     /// are executed that still wait. A call whose response timeout passes first fails, and is never
-    /// executed. A request that is dropped ends as its method says of one in flight: one for
-    /// permits takes none, one to another policy or a joint decision may be charged.
+    /// executed. A request that is dropped ends as its method says of one in flight.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -45,26 +45,33 @@ async fn what_a_slot_took_is_given_back_if_a_later_one_denies() {
     let client = builder.connect(&cluster.urls().join(",")).await.unwrap();
     let application = client.rate_limiter("application");
     application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
-    let users = client.policy_limiter(SlidingWindowLog::new(1, SECOND));
+    let addresses = client
+        .policy_limiter(FixedWindow::new(5, 9_000 * HOUR))
+        .unwrap();
+    let users = client.policy_limiter(SlidingWindowLog::new(9, SECOND));
     let users = users.unwrap();
-    assert!(users.check("user", 1).await.unwrap().is_granted());
-    // Asked a minute later both grant, and when the user's slot decides it is not a minute later.
+    assert!(users.check("user", 9).await.unwrap().is_granted());
+    // Asked a minute later all grant, and when the user's slot decides it is not a minute later.
     now.store(1_060_000, Ordering::SeqCst);
     let charges = [
         users.charge("user", 1).unwrap(),
         application.charge(2).unwrap(),
+        addresses.charge("address", 2).unwrap(),
     ];
     let denied = client.check_all(charges).await.unwrap();
     assert!(!denied.is_granted());
-    let [user, spared] = denied.decisions() else {
+    let [user, spared, address] = denied.decisions() else {
         panic!("{denied:?}");
     };
     assert_eq!(user.retry_after(), Some(Duration::from_millis(999)));
-    assert_eq!(
-        (spared.retry_after(), spared.remaining()),
-        (Some(Duration::ZERO), 5)
-    );
+    for spared in [spared, address] {
+        assert_eq!(
+            (spared.retry_after(), spared.remaining()),
+            (Some(Duration::ZERO), 5)
+        );
+    }
     assert_eq!(application.available_permits().await.unwrap(), 5);
+    assert_eq!(addresses.check("address", 1).await.unwrap().remaining(), 4);
 }
 
 #[tokio::test]
@@ -78,7 +85,8 @@ async fn what_a_slot_took_is_given_back_if_the_future_is_dropped() {
             noted.notify_one();
         }
     });
-    let client = builder.connect(&cluster.urls().join(",")).await.unwrap();
+    let urls = cluster.urls().join(",");
+    let client = builder.connect(&urls).await.unwrap();
     let application = client.rate_limiter("application");
     application.set_rate(Rate::overall(5, HOUR)).await.unwrap();
     let users = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
@@ -93,6 +101,9 @@ async fn what_a_slot_took_is_given_back_if_the_future_is_dropped() {
     }
     assert!(client.close(60 * SECOND).await);
     assert_eq!(application.available_permits().await.unwrap(), 5);
+    let client = patient(&urls).await;
+    let users = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
+    assert_eq!(users.check("user", 1).await.unwrap().remaining(), 8);
 }
 
 #[tokio::test]

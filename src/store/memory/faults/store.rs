@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::limiter::FaultyLimiter;
@@ -14,7 +16,7 @@ use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
 use crate::store::breaker::{Breaker, Breakers};
 use crate::store::memory::MemoryClient;
-use crate::store::{LimiterStore, Store};
+use crate::store::{GivingBack, LimiterStore, Store, give_back_at_once};
 
 /// Clones are the store of one client.
 #[derive(Debug, Clone)]
@@ -23,6 +25,17 @@ pub(crate) struct FaultyStore {
     pub(super) faults: Faults,
     pub(super) breaker: Arc<Breaker>,
     pub(super) response_timeout: Duration,
+    /// How many tasks have something to give back.
+    giving_back: Arc<watch::Sender<usize>>,
+}
+
+/// Counts one of these tasks until it is dropped.
+struct Counted(Arc<watch::Sender<usize>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|tasks| *tasks -= 1);
+    }
 }
 
 impl FaultyStore {
@@ -39,6 +52,7 @@ impl FaultyStore {
             faults: faults.clone(),
             breaker,
             response_timeout,
+            giving_back: Arc::default(),
         }
     }
 
@@ -121,6 +135,24 @@ impl Store for FaultyStore {
             self.memory.undo_call(call)
         };
         self.answer(deadline, undoing).await
+    }
+
+    fn give_back_in_background(&self, task: GivingBack) {
+        let Ok(runtime) = Handle::try_current() else {
+            return give_back_at_once(task);
+        };
+        self.giving_back.send_modify(|tasks| *tasks += 1);
+        let counted = Counted(Arc::clone(&self.giving_back));
+        runtime.spawn(async move {
+            task.await;
+            drop(counted);
+        });
+    }
+
+    async fn given_back(&self) -> bool {
+        let mut giving_back = self.giving_back.subscribe();
+        // The sender lives as long as `self`.
+        giving_back.wait_for(|tasks| *tasks == 0).await.is_ok()
     }
 
     fn call_deadline(&self) -> Instant {
