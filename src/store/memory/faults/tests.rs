@@ -445,7 +445,7 @@ async fn granted_at_the_same_time(service: &Arc<Service>, way: Way) -> Vec<bool>
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_of_the_same_time_are_decided_in_their_order_with_and_without_faults() {
+async fn requests_of_the_same_time_are_decided_in_order_also_with_faults() {
     let first_ten: Vec<bool> = (0..13).map(|place| place < 10).collect();
     for way in WAYS {
         let faults = Faults::new();
