@@ -1,6 +1,9 @@
 //! Closing a client waits for what is to be given back.
 
-use redisson_rate_limiter::{AnyPolicy, Clock, Error, PolicyLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{
+    AnyPolicy, Clock, Error, FixedWindow, PolicyLimiter, Rate, RedissonClient,
+};
+use tokio::runtime::Builder;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 
@@ -179,6 +182,27 @@ async fn joint_decisions_dropped_at_any_moment_keep_only_what_was_delivered() {
             "{limiter:?}"
         );
     }
+}
+
+#[test]
+fn closing_waits_no_longer_for_a_decision_than_its_time() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (idle, other) = (runtime(), runtime());
+    let (client, _fixture) = other.block_on(async {
+        let fixture = Fixture::start().await;
+        let builder = RedissonClient::builder().response_timeout(3 * SECOND);
+        let client = builder.connect(&fixture.server.url()).await;
+        (client.unwrap(), fixture)
+    });
+    let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
+    // The runtime of the call is never polled again.
+    idle.block_on(async {
+        assert!(window.check("key", 1).await.unwrap().is_granted());
+        let mut request = Box::pin(window.check("key", 1));
+        assert!(poll_once(&mut request).is_none());
+    });
+    let closing = async { timeout(PATIENT, client.close(HOUR)).await };
+    assert_eq!(other.block_on(closing), Ok(false), "it may be charged");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::batch::{Batcher, CallAnswers, Calls};
 use crate::decision::Decision;
@@ -88,11 +88,11 @@ pub(super) struct Answered {
 
 impl TargetCalls {
     /// Has whoever closes the client wait for a call that somebody has left: its answer may have to
-    /// be given back.
+    /// be given back. After the call's time none is read, by a runtime that may not run any more.
     fn await_end(&self, call: &Arc<TargetCall>) {
-        let call = Arc::clone(call);
+        let (call, deadline) = (Arc::clone(call), self.store.call_deadline());
         self.store.give_back_in_background(Box::pin(async move {
-            call.over().await;
+            let _ = timeout_at(deadline, call.over()).await;
             let may_have_charged = call.is_lost.load(Ordering::Relaxed) && call.call.may_have_run();
             match &call.call.limiters[..] {
                 [target] if may_have_charged => target.model.quota().window,
