@@ -17,7 +17,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
 pub(super) struct FreedElsewhere {
-    /// How many permits are available by the last message since the last call was sent.
+    /// How many permits are available by the best message since the last call was sent. The value
+    /// that is read when the subscription begins may be told after a message that is newer.
     available: i64,
     /// When the call for them is due.
     due: Option<Instant>,
@@ -32,7 +33,7 @@ pub(super) struct FreedElsewhere {
 }
 
 impl FreedElsewhere {
-    /// When the head is to be asked for, if the last message says that it fits.
+    /// When the head is to be asked for, if a message says that it fits.
     pub(super) fn due(&mut self, head_permits: i64, now: Instant) -> Option<Instant> {
         if head_permits > self.available {
             self.due = None; // the next message is news again
@@ -65,7 +66,7 @@ impl State {
     /// Another client has freed permits: so many are available now.
     pub(in crate::wait_queue) fn freed_elsewhere(&mut self, available: i64) {
         let freed = &mut self.freed_elsewhere;
-        freed.available = available;
+        freed.available = freed.available.max(available);
         let fits = |permits: u32| i64::from(permits) <= available;
         let is_news = freed.due.is_none() && self.in_flight.is_none();
         if is_news && { self.waiters.front() }.is_some_and(|head| fits(head.permits)) {
