@@ -12,6 +12,7 @@ mod inspect;
 mod limiter;
 mod output;
 mod policy;
+mod progress;
 mod rate;
 mod report;
 mod serve;

@@ -6,7 +6,6 @@ pub(crate) mod mend;
 mod permissions;
 pub(crate) mod places;
 mod plan;
-mod progress;
 mod server;
 mod unproven;
 
@@ -22,6 +21,7 @@ use crate::failure::Failure;
 use crate::inspect::scan::is_pattern;
 use crate::inspect::tally::Place;
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::rate::duration;
 use crate::report::{Report, millis, number_of};
 use crate::terminal::{Color, shown};
@@ -29,7 +29,6 @@ use crate::terminal::{Color, shown};
 pub(crate) use places::as_pattern;
 use places::{Found, Places};
 use plan::Plan;
-use progress::Progress;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -298,7 +297,9 @@ impl Doctor<'_> {
         };
         let mut findings = limiter::examine(self.context, place, options).await?;
         findings.retain(|it| !self.arguments.ignore.contains(&it.code));
-        self.progress.show(self.limiters, self.findings);
+        let (limiters, found) = (self.limiters, self.findings);
+        self.progress
+            .show(|| format!("{limiters} limiters, {found} findings"));
         if findings.is_empty() {
             return Ok(());
         }

@@ -11,6 +11,8 @@ use super::sample::keys_of;
 use super::script::Script;
 use super::settings::Settings;
 use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::terminal::shown;
 
 static GRANTS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/grants.lua")));
@@ -93,7 +95,8 @@ impl Reading {
 
 /// Reads the limiter, and passes on each grant, the oldest first. One of several pages is read
 /// until two readings in a row find the same, a few times: between them it was so. A grant that
-/// goes and another that comes leave number and value as they were. `start` begins each reading.
+/// goes and another that comes leave number and value as they were. `start` begins each reading. A
+/// terminal shows how far it is.
 pub(crate) async fn read<T>(
     client: &RedissonClient,
     name: &str,
@@ -103,6 +106,7 @@ pub(crate) async fn read<T>(
 ) -> Result<(Reading, T), Failure> {
     let keys = keys_of(client, name, of);
     let (mut readings, mut found_before) = (1, None);
+    let mut progress = Progress::new();
     loop {
         let (stored, now, mut page) = read_page(client, &keys, 0).await?;
         let mut noted = start(&stored, now);
@@ -121,6 +125,10 @@ pub(crate) async fn read<T>(
             if is_last {
                 break;
             }
+            progress.show(|| {
+                let (shown_name, grants) = (shown(name, 40), stored.grants);
+                format!("{shown_name}: {place} of {grants} grants, pass {readings} of at most {READINGS}")
+            });
             (_, _, page) = read_page(client, &keys, place).await?;
         }
         let found = Some(found.finish());

@@ -228,6 +228,20 @@ fn a_key_that_another_program_has_written_meanwhile_is_not_removed() {
 }
 
 #[test]
+fn a_terminal_shows_how_far_a_large_limiter_is_read_and_no_file_does() {
+    let cli = Cli::start();
+    cli.run("set orders 400000/1h");
+    cli.fill_orders(100_000, 300_000);
+    let mut terminal = PseudoTerminal::start(&cli.command("doctor orders"), 100, 24);
+    terminal.until("of 100000 grants, pass");
+    terminal.ended();
+    let end = terminal.output.rsplit("of at most 4").next().unwrap();
+    assert!(end.starts_with("\r\x1b[K"), "{end:?}");
+    let ran = cli.run("doctor orders");
+    assert!(!ran.err.contains("grants, pass"), "{ran:?}");
+}
+
+#[test]
 fn set_changes_a_rate_only_if_the_answer_is_yes() {
     let question = "orders: 10 per 1h, keep alive 2h -> 20 per 1h, keep alive 2h? [y/N]";
     for (answer, exit_code, permits) in

@@ -1,0 +1,44 @@
+//! How far a long command is: one line on a terminal's standard error, from a tenth of a second on,
+//! at most ten times a second, which is gone before anything else is printed.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+const EVERY: Duration = Duration::from_millis(100);
+
+pub(crate) struct Progress {
+    is_terminal: bool,
+    last: Instant,
+    is_shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self {
+            is_terminal: io::stderr().is_terminal(),
+            last: Instant::now(),
+            is_shown: false,
+        }
+    }
+
+    pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
+        if !self.is_terminal || self.last.elapsed() < EVERY {
+            return;
+        }
+        (self.last, self.is_shown) = (Instant::now(), true);
+        eprint!("\r\x1b[K{}", text());
+        let _ = io::stderr().flush();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
