@@ -1,5 +1,6 @@
 //! What all connections have at hand, and how a request is decided, whatever protocol it came by.
 
+use std::iter::repeat;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -219,8 +220,14 @@ impl Service {
                 }
             }
         }
-        let Some(joint) = joint else { return };
-        for (place, part) in parts.iter().enumerate() {
+        let in_shadow = match verdict {
+            Verdict::Granted(granted) => granted.decision_in_shadow(),
+            Verdict::Denied(_) => None,
+        };
+        let decided = joint.into_iter().chain(in_shadow);
+        for (joint, (place, part)) in
+            decided.flat_map(|it| repeat(it).zip(parts.iter().enumerate()))
+        {
             for (name, decision) in joint.of_part(place) {
                 if let Some(rule) = shown.rule(name)
                     && (decision.is_granted() || denies(decision))

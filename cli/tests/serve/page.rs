@@ -101,6 +101,22 @@ async fn each_rule_shows_its_keys_as_text() {
 }
 
 #[tokio::test]
+async fn a_rule_in_shadow_mode_shows_which_keys_it_would_deny() {
+    let shadow = RULES.replace("by = ", "shadow = true\nby = ");
+    let serve = Serve::start(&shadow);
+    for user in ["alice", "bob", "alice", "alice"] {
+        serve.check(json!({ "user": user })).await;
+    }
+    let report = see(&serve, used(1280)).await;
+    let title = "Keys that would be denied most";
+    let (asking, denied) = report.text.split_once(title).unwrap();
+    assert_eq!(lines(asking, "user=alice"), 1, "{asking}");
+    assert_eq!(lines(asking, "user=bob"), 1, "{asking}");
+    assert_eq!(lines(denied, "user=alice"), 1, "{denied}");
+    assert_eq!(lines(denied, "user=bob"), 0, "{denied}");
+}
+
+#[tokio::test]
 async fn keys_that_differ_do_not_look_the_same() {
     let serve = Serve::start(RULES);
     let alike = [

@@ -388,8 +388,8 @@ impl Rules {
         Ok(Some(JointDecision::of_one(charged, decision)))
     }
 
-    /// What the rules in shadow mode have charged. Events tell what they decide. What the request
-    /// has taken is given back if it is dropped meanwhile.
+    /// What the rules in shadow mode decide: nothing if they cannot be asked, which an event tells.
+    /// What the request has taken is given back if it is dropped meanwhile.
     async fn decide_in_shadow(
         &self,
         in_force: &InForce,
@@ -404,13 +404,15 @@ impl Rules {
             taken.add(joint.taken());
         }
         let blocks = applying.iter().find(|it| it.applied.limited.is_none());
-        let asked = match blocks {
+        let decided = match blocks {
             Some(blocks) => self.blocked(in_force, blocks, Mode::Shadow),
-            None => Box::pin(self.ask(in_force, &applying, Mode::Shadow)).await,
+            None => {
+                let asked = Box::pin(self.ask(in_force, &applying, Mode::Shadow)).await;
+                asked.map(|it| it.by_rules(asked_for(applying)))
+            }
         };
         taken.keep();
-        let joint = asked.ok().filter(JointDecision::is_granted)?;
-        Some(joint.by_rules(asked_for(applying)))
+        decided.ok()
     }
 
     /// What the limiters of rules decide together.

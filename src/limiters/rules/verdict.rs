@@ -67,7 +67,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RulesGrant {
     pub(super) enforced: Option<JointDecision>,
-    /// Boxed, because few requests have one.
+    /// What those in shadow mode decided: denied too. Boxed, because few requests have one.
     pub(super) in_shadow: Option<Box<JointDecision>>,
     /// The rules of which only some requests stay charged, as they were when these were.
     pub(super) counts_only: Option<Arc<CountsOnly>>,
@@ -106,6 +106,28 @@ impl RulesGrant {
     /// The decision of the rules that are enforced; `None` if none of them applies.
     pub fn decision(&self) -> Option<&JointDecision> {
         self.enforced.as_ref()
+    }
+
+    /// What the rules in [shadow mode](super::Rule::in_shadow) decided, which would have denied the
+    /// request where it is denied; `None` if none of them applies, or they could not be asked.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<()> {
+    /// let client = RedissonClient::in_memory();
+    /// let strict = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
+    /// let rules = client.rules([Rule::new(strict).by(["user"]).in_shadow()])?;
+    /// for would_be_granted in [true, false] {
+    ///     let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
+    ///     let tried = granted.decision_in_shadow().map(JointDecision::is_granted);
+    ///     assert_eq!(tried, Some(would_be_granted));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn decision_in_shadow(&self) -> Option<&JointDecision> {
+        self.in_shadow.as_deref()
     }
 
     /// The [decision](Self::decision), by value. What rules in [shadow

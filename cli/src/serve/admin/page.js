@@ -129,6 +129,7 @@ function makeRule(name) {
     drawing: part("drawing"),
     axis: part("axis"),
     asking: element("ul", "keys"),
+    deniedTitle: element("h3"),
     denied: element("ul", "keys"),
   };
   const title = element("span", "name", visible(name), shown.badges);
@@ -139,7 +140,7 @@ function makeRule(name) {
     "div",
     "opened",
     element("div", "", element("h3", "", "Keys that ask most"), shown.asking),
-    element("div", "", element("h3", "", "Keys that are denied most"), shown.denied),
+    element("div", "", shown.deniedTitle, shown.denied),
   );
   shown.whole = element("details", "rule", summary, opened);
   return shown;
@@ -172,6 +173,7 @@ function showRule(shown, rule, most) {
   const ago = element("span", "", "5 min ago");
   shown.axis.replaceChildren(ago, element("span", "", `peak ${digits(peak)}/s`), element("span", "", "now"));
   fill(shown.asking, rule.asking, "none", counted);
+  setText(shown.deniedTitle, `Keys that ${rule.is_shadow ? "would be" : "are"} denied most`);
   fill(shown.denied, rule.denied, "none", counted);
 }
 
