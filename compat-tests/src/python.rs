@@ -1,7 +1,7 @@
 //! The Python client `lua/python/client.py` in a process of its own, and its tests.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -15,6 +15,20 @@ pub fn tests() -> std::process::Command {
     let mut command = std::process::Command::new("python3");
     command.args(["-B", "-m", "unittest"]).current_dir(folder());
     command
+}
+
+/// What `lossy.py` says of a client over a server, which makes so many calls in each of
+/// four processes. The client is this program, which imports `client.py`.
+///
+/// # Panics
+///
+/// Without Python 3.
+pub fn lossy(port: u16, calls: u32, program: &str) -> Output {
+    let mut command = std::process::Command::new("python3");
+    command.args(["-B", "lossy.py", "--calls", &calls.to_string()]);
+    command.args([&port.to_string(), "python3", "-B", "-c", program]);
+    let output = command.current_dir(folder()).output();
+    output.unwrap_or_else(|error| panic!("cannot run python3 ({error}): install Python 3"))
 }
 
 /// A limiter of the Python client. Dropping it ends the process.

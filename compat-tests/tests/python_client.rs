@@ -88,6 +88,57 @@ async fn the_python_client_takes_permits_once_if_a_call_or_its_reply_is_lost() {
     assert_eq!(python.number("available_permits").await, 10);
 }
 
+#[test]
+fn the_lossy_proxy_finds_nothing_taken_twice_or_lost() {
+    let server = Server::start();
+    let output = python::lossy(server.port(), 40, "import client; client.main()");
+    let (told, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    println!("{told}");
+    assert!(output.status.success(), "{told}{errors}");
+    assert!(
+        told.contains("swallowed") && told.contains("overtaken"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_lossy_proxy_finds_the_mistakes_of_clients() {
+    let sends_anew = "
+import client
+class Limiter(client.RateLimiter):
+    def check(self, permits):
+        client.CALL_TIMEOUT = 0.4
+        while True:
+            try: return super().check(permits)
+            except OSError: pass
+    def reclaim(self, *_): pass
+client.RateLimiter = Limiter
+client.main()";
+    let gives_up = "
+import client
+client.CALL_TIMEOUT = 0.01
+client.RateLimiter.reclaim = lambda *_: None
+client.main()";
+    let denies = "
+import client
+client.RateLimiter.check = lambda *_: None
+client.main()";
+    let server = Server::start();
+    for (program, why) in [
+        (sends_anew, "permits were lost, or taken twice"),
+        (gives_up, "more calls failed"),
+        (denies, "was answered by False"),
+    ] {
+        let output = python::lossy(server.port(), 25, program);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{program}: {errors}");
+        assert!(errors.contains(why), "{program}: {errors}");
+    }
+}
+
 #[tokio::test]
 async fn an_attempt_of_the_python_client_after_its_refund_takes_nothing() {
     let server = Server::start();

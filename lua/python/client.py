@@ -305,17 +305,20 @@ def main():
     grant = None
     for call, *words in map(str.split, sys.stdin):
         numbers = [int(word) for word in words]
-        if call in ("check", "acquire"):
-            grant = getattr(limiter, call)(*numbers)
-            result = isinstance(grant, Grant)
-        elif call == "refund":
-            result = limiter.refund(grant)
-        elif call == "load":  # acquires for so many ms, and tells how many permits it was granted
-            end, result = time.monotonic() + numbers[0] / 1000, 0
-            while (left := end - time.monotonic()) > 0:
-                result += bool(limiter.acquire(1, left))
-        else:
-            result = getattr(limiter, call)(*numbers)
+        try:
+            if call in ("check", "acquire"):
+                grant = getattr(limiter, call)(*numbers)
+                result = isinstance(grant, Grant)
+            elif call == "refund":
+                result = limiter.refund(grant)
+            elif call == "load":  # acquires for so many ms, and tells how many permits it was granted
+                end, result = time.monotonic() + numbers[0] / 1000, 0
+                while (left := end - time.monotonic()) > 0:
+                    result += bool(limiter.acquire(1, left))
+            else:
+                result = getattr(limiter, call)(*numbers)
+        except (OSError, ServerError) as failed:
+            result = f"error {failed}"
         print(result, flush=True)
 
 
