@@ -1,14 +1,13 @@
 //! What all connections have at hand, and how a request is decided, whatever protocol it came by.
 
-use std::iter::repeat;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use redisson_rate_limiter::{
-    BreakerState, DecisionSource, Error, ErrorKind, FailurePolicy, Health, RedissonClient, Result,
-    Verdict,
+    BreakerState, DecisionSource, Error, ErrorKind, FailurePolicy, Health, JointDecision,
+    RedissonClient, Result, Verdict,
 };
 use redisson_rate_limiter_metrics::Metrics;
 use tokio::sync::watch;
@@ -20,7 +19,7 @@ use super::grpc_health::GrpcHealth;
 use super::joint::denies;
 use super::log;
 use super::part::Part;
-use super::rules::RulesFile;
+use super::rules::{RulesFile, Shown};
 use super::usage::Usage;
 
 const RULES_VALID: &str = "rate_limiter_rules_valid";
@@ -207,27 +206,30 @@ impl Service {
             return;
         };
         let shown = self.rules.shown();
-        let joint = verdict.decision();
-        if let Verdict::Granted(_) = verdict {
-            for part in parts {
-                if joint.is_none() && !shown.rules.iter().any(|it| it.applies_to(part)) {
-                    counter!(UNMATCHED).increment(1);
-                    self.usage.note_unmatched(&part.source());
-                }
-                let allowing = shown.rules.iter().filter(|it| it.allows_all());
-                for rule in allowing.filter(|it| it.applies_to(part)) {
-                    self.usage.note(&rule.config.name, &rule.label(part), true);
-                }
+        if let Some(joint) = verdict.decision() {
+            self.note_keys(&shown, parts, joint);
+        }
+        let Verdict::Granted(granted) = verdict else {
+            return;
+        };
+        if let Some(joint) = granted.decision_in_shadow() {
+            self.note_keys(&shown, parts, joint);
+        }
+        for part in parts {
+            if granted.decision().is_none() && !shown.rules.iter().any(|it| it.applies_to(part)) {
+                counter!(UNMATCHED).increment(1);
+                self.usage.note_unmatched(&part.source());
+            }
+            let allowing = shown.rules.iter().filter(|it| it.allows_all());
+            for rule in allowing.filter(|it| it.applies_to(part)) {
+                self.usage.note(&rule.config.name, &rule.label(part), true);
             }
         }
-        let in_shadow = match verdict {
-            Verdict::Granted(granted) => granted.decision_in_shadow(),
-            Verdict::Denied(_) => None,
-        };
-        let decided = joint.into_iter().chain(in_shadow);
-        for (joint, (place, part)) in
-            decided.flat_map(|it| repeat(it).zip(parts.iter().enumerate()))
-        {
+    }
+
+    /// Notes what each limiter has decided for its key.
+    fn note_keys(&self, shown: &Shown, parts: &[Part], joint: &JointDecision) {
+        for (place, part) in parts.iter().enumerate() {
             for (name, decision) in joint.of_part(place) {
                 if let Some(rule) = shown.rule(name)
                     && (decision.is_granted() || denies(decision))
