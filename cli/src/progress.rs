@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) struct Progress {
-    is_terminal: bool,
+    /// When it was shown last, or made.
     last: Instant,
     is_shown: bool,
 }
@@ -15,14 +15,13 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new() -> Self {
         Self {
-            is_terminal: io::stderr().is_terminal(),
             last: Instant::now(),
             is_shown: false,
         }
     }
 
     pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
-        if !self.is_terminal || self.last.elapsed() < EVERY {
+        if self.last.elapsed() < EVERY || !io::stderr().is_terminal() {
             return;
         }
         (self.last, self.is_shown) = (Instant::now(), true);

@@ -126,8 +126,8 @@ pub(crate) async fn read<T>(
                 break;
             }
             progress.show(|| {
-                let (shown_name, grants) = (shown(name, 40), stored.grants);
-                format!("{shown_name}: {place} of {grants} grants, pass {readings} of at most {READINGS}")
+                let (of, grants) = (shown(name, 40), stored.grants);
+                format!("{of}: {place} of {grants} grants, pass {readings} of at most {READINGS}")
             });
             (_, _, page) = read_page(client, &keys, place).await?;
         }
