@@ -119,8 +119,9 @@ impl RulesGrant {
     /// let client = RedissonClient::in_memory();
     /// let strict = client.policy_limiter(FixedWindow::new(1, Duration::from_secs(60)))?;
     /// let rules = client.rules([Rule::new(strict).by(["user"]).in_shadow()])?;
+    /// let alice = [("user", "alice")];
     /// for would_be_granted in [true, false] {
-    ///     let Verdict::Granted(granted) = rules.check(&[("user", "alice")]).await? else { panic!() };
+    ///     let Verdict::Granted(granted) = rules.check(&alice).await? else { panic!() };
     ///     let tried = granted.decision_in_shadow().map(JointDecision::is_granted);
     ///     assert_eq!(tried, Some(would_be_granted));
     /// }
