@@ -110,6 +110,25 @@ fn a_message_of_too_few_permits_does_not_hide_the_next_one() {
 }
 
 #[test]
+fn a_message_for_a_head_that_has_left_does_not_hide_the_next_one() {
+    let mut queue = Queue::new();
+    let first = denied(&mut queue, 1);
+    let _second = queue.join(2, 2, None);
+    queue.state.freed_elsewhere(1);
+    assert!(calls(&mut queue));
+    queue.state.freed_elsewhere(1);
+    assert!(!calls(&mut queue)); // not before the pause is over
+    drop(first);
+    assert!(!is_abandoned(queue.leave(1)));
+    queue.now += 10 * MS;
+    assert!(!calls(&mut queue));
+    queue.is_notified(0);
+    queue.state.freed_elsewhere(2);
+    assert!(queue.is_notified(0));
+    assert!(calls(&mut queue));
+}
+
+#[test]
 fn a_message_of_too_few_permits_does_not_undo_the_one_before() {
     let mut queue = Queue::new();
     let _waiting = denied(&mut queue, 1);
