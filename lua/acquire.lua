@@ -52,7 +52,11 @@
 --            time in 3: ms until the limiter expires, unless it is called again. Call after half of them. Else -1
 --         13 if 9 is 1: the permits that are left now, at least; 0 if the value is unusable. If 9 is 0, only if the limiter
 --            exists and keeps other settings than those of `setup`: its keep alive in ms
---         Fields that would say nothing are left out: the reply has the first 4, 5, 6, 8, 12 or 13. After the deadline it has
+--            With 14 and no such settings: -1
+--         14 if a request of a list without `fifo` and `share` was denied, and 3 is not the time of all of these: ms until
+--            more permits are available than now, at least one, if nobody else takes any
+--         15… then: for each run, or the single request, ms until so many permits are available, or a rate's
+--         Fields that would say nothing are left out: the reply has the first 4, 5, 6, 8, 12, 13 or all. After the deadline it has
 --         only 1. If nothing was decided: 1, a number, and a word that says what the number is:
 --         'type'   the type that the limiter has, or that `setup` gives it, which is not that of the given keys
 --         'early'  ms until the deadline of the earlier attempts has passed

@@ -16,7 +16,8 @@
 --            the algorithm's numbers, likewise
 -- Returns an array with a string for each limiter, as shared/one_target.lua returns it, and with the state of a locked
 --         target too. For shared_rate the state is the limit, 1 if the request fits, else 0, the available permits, ms
---         until it is worth asking again, ms until no permit is in use, the interval in ms, the type, the keep alive in ms.
+--         until any permit is available where none is left, ms until no permit is in use, the interval in ms, the type, the
+--         keep alive in ms, ms until the request fits, 0 if it does.
 --         An array of one string with the server's clock alone after the deadline; with the server's clock and now if
 --         nothing was decided, because more grants have expired than one call removes: send the call again.
 --         For a peek this string is followed by one for each limiter, the bytes to append to the limiter's numbers in the next
@@ -62,7 +63,7 @@ algorithms.shared_rate = function(keys, numbers, cost)
     limiter.limit, limiter.room = 0, 0
     return limiter
   end
-  local granted, remaining, retry_after = limiter.check(cost)
+  local granted, remaining = limiter.check(cost)
   return {
     limit = limiter.limit,
     room = granted and cost or cost - 1,
@@ -70,8 +71,9 @@ algorithms.shared_rate = function(keys, numbers, cost)
     finish = function(taken, denied_cost)
       -- What is taken now is the last to come back.
       local reset = taken > 0 and limiter.interval or limiter.until_all()
-      local state = pack('<ddddddddddd', server_now, now, 0, limiter.limit, granted and 1 or 0, remaining, retry_after,
-        reset, limiter.interval, limiter.rate_type, limiter.keep_alive)
+      local until_more, until_fits = limiter.until_available(taken + 1), granted and 0 or limiter.until_available(cost)
+      local state = pack('<dddddddddddd', server_now, now, 0, limiter.limit, granted and 1 or 0, remaining, until_more,
+        reset, limiter.interval, limiter.rate_type, limiter.keep_alive, until_fits)
       if peeks then
         return state
       end

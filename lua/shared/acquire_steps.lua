@@ -416,7 +416,39 @@ if taken == total or expires_in / 2 >= reset + 3 then
   expires_in = -1
 end
 
-local has_details = newer >= 0 or expires_in >= 0 or ahead > 0 or other_keep_alive
+-- Ms until more permits are available than now, and until those of each run are: they come back with the oldest grant,
+-- unless it holds too few. Callers of a list with `fifo` or `share` are not told.
+local backs
+if taken < total and oldest and not (fifo or share or reserve) then
+  local more = math.max(available - taken, 0) + 1
+  local wanted, order, most = { more, first_run > last_run and total or nil }, {}, 1
+  for i = first_run, last_run, 2 do
+    wanted[#wanted + 1] = math.max(math.min(ARGV[i] + 0, rate), more)
+  end
+  for i = 1, #wanted do
+    order[i], most = i, math.max(most, wanted[i])
+  end
+  local grant = oldest_grant
+  --! include shared/held.lua
+  if limiter or reset > interval or most > available - taken + held then
+    table.sort(order, function(a, b)
+      return wanted[a] < wanted[b]
+    end)
+    local key, place, missing = permits_key, 0, {}
+    for i = 1, #order do
+      missing[i] = wanted[order[i]] - available + taken
+    end
+    --! include shared/until_back.lua
+    local times, differ = {}, false
+    for i = 1, #order do
+      times[order[i]] = math.max(until_back[i], 1)
+      differ = differ or times[order[i]] ~= math.max(reset, 1)
+    end
+    backs = differ and times
+  end
+end
+
+local has_details = newer >= 0 or expires_in >= 0 or ahead > 0 or other_keep_alive or backs
 local is_short = not (limiter or check or has_details)
 if is_short and taken == total then
   return pack('<dddd', server_now, available, reset, interval)
@@ -429,4 +461,11 @@ if not has_details then
   return reply .. pack('<ddd', rate, clock_ahead, summed)
 end
 reply = reply .. pack('<ddddddd', rate, clock_ahead, summed, 0, now + until_score, newer, expires_in)
-return other_keep_alive and reply .. pack('<d', other_keep_alive) or reply
+if not (other_keep_alive or backs) then
+  return reply
+end
+reply = reply .. pack('<d', other_keep_alive or -1)
+for i = 1, backs and #backs or 0 do
+  reply = reply .. pack('<d', backs[i])
+end
+return reply

@@ -72,7 +72,12 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   end
 
   local available, taken = limiter.available, 0
-  local first_back = limiter.oldest and limiter.interval - now + limiter.oldest or limiter.interval
+
+  -- Ms until so many permits are available, if none is taken.
+  local function until_available(number)
+    local back = limiter.oldest and window.until_available(limiter, now, math.min(number, limiter.rate))
+    return math.max(back or limiter.interval, 1)
+  end
 
   local function take_excess()
     if limiter.excess > 0 then
@@ -91,17 +96,18 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
     interval = limiter.interval,
     rate_type = limiter.rate_type,
     keep_alive = limiter.keep_alive,
+    until_available = until_available,
     until_all = until_all,
     progress = progress,
     must_write = limiter.changes_settings and not limiter.is_reset, -- its keep alive may become longer
     check = function(cost)
       local remaining = available - taken
       if cost <= remaining then
-        return true, remaining, math.max(first_back, 1)
+        return true, remaining
       end
       -- A copy of this call may have been granted, and left too little.
       local is_copy = redis.call('zscore', limiter.permits_key, window.pack(call_id, cost))
-      return is_copy and not limiter.is_reset, math.max(remaining, 0), math.max(first_back, 1)
+      return is_copy and not limiter.is_reset, math.max(remaining, 0)
     end,
     charge = function(cost)
       take_excess()

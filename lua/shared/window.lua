@@ -372,24 +372,10 @@ local function load_window()
   -- Milliseconds until `permits` are available, at most the rate, if nobody else takes any: until so many of the live grants have
   -- expired. If these are more than a call reads, until all have.
   local function until_available(limiter, now, permits)
-    local missing, key = permits - limiter.available + limiter.excess, limiter.permits_key
-    local place, last = limiter.expired, nil
-    local most = place + MOST_WALKED
-    while missing > 0 and place < most do
-      local page = redis.call('zrange', key, digits(place), digits(math.min(place + 100, most) - 1)) -- a score costs more
-      for i = 1, #page do
-        missing = missing - permits_of(page[i])
-        if missing <= 0 then
-          last = redis.call('zscore', key, page[i])
-          break
-        end
-      end
-      place = #page > 0 and place + #page or most
-    end
-    if missing > 0 then
-      last = redis.call('zrange', key, '-1', '-1', 'withscores')[2]
-    end
-    return last and math.max(limiter.interval - now + math.ceil(tonumber(last)), 0) or 0
+    local missing, key = { permits - limiter.available + limiter.excess }, limiter.permits_key
+    local place, interval = limiter.expired, limiter.interval
+    --! include shared/until_back.lua
+    return until_back[1]
   end
 
   -- Whether the request has to be sent again: expired grants that this call may not remove hold permits that it needs.

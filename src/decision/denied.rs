@@ -19,8 +19,9 @@ use crate::quota::Quota;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
-    /// The time after which a retry is worthwhile: when the first of the permits in use is back. A
-    /// large request may need several retries.
+    /// The time after which the request is granted, if nobody else takes any permits meanwhile. Of
+    /// an `RRateLimiter` with more than 2,000 grants in the way, the time until all are back; of a
+    /// remembered denial, the time for no more permits than were asked for.
     pub retry_after: Duration,
     /// The most that a target has: see [`Quota::limit`](crate::Quota::limit).
     pub limit: u64,

@@ -38,23 +38,17 @@ pub(crate) fn decision_alone(
 ) -> Result<Decision> {
     let is_granted = is_granted(name, permits, answer)?;
     let taken = if is_granted { i64::from(permits) } else { 0 };
-    decision(
-        name,
-        id,
-        permits,
-        is_granted,
-        answer.available - taken,
-        answer,
-    )
+    let left = answer.available - taken;
+    decision(name, id, (0, permits), is_granted, left, answer)
 }
 
-/// The decision on one request of a call, where `left` permits remain after it, unless the answer
-/// says what is left now.
+/// The decision on a request of the run at this place, for so many permits, where `left` permits
+/// remain after it, unless the answer says what is left now.
 #[inline]
 pub(crate) fn decision(
     name: &str,
     id: CallId,
-    permits: u32,
+    (run, permits): (usize, u32),
     is_granted: bool,
     left: i64,
     answer: &Answer,
@@ -66,7 +60,7 @@ pub(crate) fn decision(
     let window = answer.interval();
     let remaining = answer.left_now.unwrap_or(left).max(0) as u64;
     let available_in = Some(match remaining {
-        0 => answer.until_first().max(Duration::from_millis(1)),
+        0 => answer.available_in(),
         _ => Duration::ZERO,
     });
     Ok(if is_granted {
@@ -84,7 +78,7 @@ pub(crate) fn decision(
         })
     } else {
         Decision::Denied(Denied {
-            retry_after: answer.retry_after(),
+            retry_after: answer.retry_after(run),
             limit,
             window,
             remaining,

@@ -115,8 +115,8 @@ fn answer_of(found: &Found, cost: i64) -> Answer {
         limit: found.rate,
         window: found.interval,
         remaining,
-        retry_after: found.until_first.max(1),
-        available_in: available_in(remaining, found.until_first.max(1)),
+        retry_after: found.until_fits,
+        available_in: available_in(remaining, found.until_more),
         // What it takes is the last to come back.
         reset: if granted {
             found.interval
@@ -128,10 +128,9 @@ fn answer_of(found: &Found, cost: i64) -> Answer {
     }
 }
 
-/// The first of the permits in use bring something.
-fn available_in(remaining: i64, until_first: i64) -> i64 {
+fn available_in(remaining: i64, until_more: i64) -> i64 {
     match remaining {
-        0 => until_first,
+        0 => until_more,
         _ => 0,
     }
 }
@@ -217,7 +216,18 @@ impl Model for SharedRate {
 
     #[cfg(feature = "redis")]
     fn evaluate_reply(&self, _at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
-        let &[limit, fits, available, retry_after, reset, window, ..] = numbers else {
+        let &[
+            limit,
+            fits,
+            available,
+            until_more,
+            reset,
+            window,
+            _,
+            _,
+            until_fits,
+        ] = numbers
+        else {
             return None;
         };
         let granted = fits == 1 && cost <= limit;
@@ -233,8 +243,8 @@ impl Model for SharedRate {
             limit,
             window,
             remaining,
-            retry_after,
-            available_in: available_in(remaining, retry_after),
+            retry_after: until_fits,
+            available_in: available_in(remaining, until_more),
             reset: if granted { window } else { reset },
             delay: 0,
             mark: 0,
@@ -243,7 +253,7 @@ impl Model for SharedRate {
 
     #[cfg(feature = "redis")]
     fn left_settings(&self, numbers: &[i64]) -> Option<Settings> {
-        let &[rate, _, _, _, _, interval, rate_type, keep_alive] = numbers else {
+        let &[rate, _, _, _, _, interval, rate_type, keep_alive, _] = numbers else {
             return None;
         };
         let stored = Settings {
@@ -266,12 +276,12 @@ impl Model for SharedRate {
     }
 
     fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let found = state.read(at, &self.client_id, self.set_up, Expired::Removed)?;
+        let found = state.read(at, &self.client_id, self.set_up, cost, Expired::Removed)?;
         Ok(answer_of(&found, cost))
     }
 
     fn peek(&self, state: &Window, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let found = state.read(at, &self.client_id, self.set_up, Expired::All)?;
+        let found = state.read(at, &self.client_id, self.set_up, cost, Expired::All)?;
         Ok(answer_of(&found, cost))
     }
 

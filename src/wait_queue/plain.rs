@@ -244,13 +244,14 @@ fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> CallAnswers<Pla
     let wait = answer.wait();
     let mut left = answer.available;
     let mut decisions = CallAnswers::<Plain>::new();
-    for (run, granted) in call.requests.served(answer) {
+    for (number, (run, granted)) in call.requests.served(answer).enumerate() {
         for place in 0..run.count {
             let is_granted = place < granted;
             if is_granted {
                 left -= i64::from(run.permits);
             }
-            let decision = decision(name, call.id, run.permits, is_granted, left, answer);
+            let request = (number, run.permits);
+            let decision = decision(name, call.id, request, is_granted, left, answer);
             decisions.push(decision.map(|decision| Checked::new(decision, wait)));
         }
     }

@@ -59,6 +59,15 @@ impl Acquire {
         }
     }
 
+    /// Whether each caller is told when its permits are available: not those of a list that is
+    /// served in order or by share.
+    fn tells_when(&self) -> bool {
+        let Requests { fifo, share, .. } = self.requests;
+        let is_in_order = fifo && self.requests.single().is_none();
+        let reserves = matches!(self.ahead, Some(Ahead::Reservation { .. }));
+        !(is_in_order || share.is_some() || reserves)
+    }
+
     /// How many requests share it, as events tell. The single permits of a lease are one request.
     #[cfg(feature = "redis")]
     pub(crate) fn sharing(&self) -> u32 {
@@ -232,6 +241,13 @@ impl Window {
         if is_changed || check || call.set_up.is_some() || keep_alive > 0 {
             open.renew_for(call.set_up, at.server);
         }
+        let until_back = match reconciled.oldest {
+            Some(_) if taken < call.requests.total() && call.tells_when() => {
+                let left = reconciled.available - taken;
+                open.until_back(&call.requests, left, at.now, until_first)
+            }
+            _ => Box::default(),
+        };
 
         let answer = Answer {
             score: at.now + until_score,
@@ -244,6 +260,7 @@ impl Window {
             },
             audit_due: reconciled.audit_due,
             has_more: reconciled.rest > 0,
+            until_back,
             until_all: match newest {
                 Some(score) if taken < call.requests.total() => {
                     (interval - at.now + score).clamp(0, interval)
@@ -285,6 +302,25 @@ impl Open<'_> {
                 };
                 (available, until_score)
             }
+        }
+    }
+
+    /// [`Answer::until_back`] where so many permits are left. The first grant comes back in
+    /// `until_first` ms.
+    fn until_back(&self, requests: &Requests, left: i64, now: i64, until_first: i64) -> Box<[i64]> {
+        let Settings { rate, interval, .. } = self.settings;
+        let grants = self.pool.grants();
+        let more = left.max(0) + 1;
+        let runs = requests.runs.iter();
+        let wanted = runs.map(|run| i64::from(run.permits).min(rate).max(more));
+        let until_back: Box<[i64]> = [more]
+            .into_iter()
+            .chain(wanted)
+            .map(|permits| grants.until_back(0, permits - left, now - interval).max(1))
+            .collect();
+        match until_back.iter().all(|&back| back == until_first.max(1)) {
+            true => Box::default(),
+            false => until_back,
         }
     }
 }

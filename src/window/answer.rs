@@ -7,7 +7,7 @@ use crate::grant::Grant;
 use crate::permit::CallId;
 
 /// The answer to the list of one call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// Score of the grants made.
     pub(crate) score: i64,
@@ -24,6 +24,10 @@ pub(crate) struct Answer {
     /// If a request was denied, the ms until all that was in use before the list is back: at most
     /// the interval. Else the interval.
     pub(crate) until_all: i64,
+    /// If a request was denied whose caller waits for permits by itself: the ms until more permits
+    /// are available than now, at least one, then for each run until so many are. Empty if all are
+    /// `until_first`.
+    pub(crate) until_back: Box<[i64]>,
     /// By how many ms the time at which a grant was made is ahead of the call's; 0 if unknown.
     pub(crate) clock_ahead: i64,
     /// How many grants were summed.
@@ -66,6 +70,7 @@ impl Answer {
             interval,
             until_first,
             until_all: interval,
+            until_back: Box::default(),
             clock_ahead: 0,
             counted: 0,
             audit_due: false,
@@ -110,9 +115,16 @@ impl Answer {
         millis(self.interval)
     }
 
-    /// When a denied request finds more permits than now.
-    pub(crate) fn retry_after(&self) -> Duration {
-        millis(self.until_first.max(1))
+    /// When any permit is available, if none is left.
+    pub(crate) fn available_in(&self) -> Duration {
+        let until_any = self.until_back.first().copied();
+        millis(until_any.unwrap_or(self.until_first).max(1))
+    }
+
+    /// When a denied request of the run at this place finds its permits.
+    pub(crate) fn retry_after(&self, run: usize) -> Duration {
+        let until_back = self.until_back.get(run + 1).copied();
+        millis(until_back.unwrap_or(self.until_first).max(1))
     }
 
     /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but after
@@ -148,7 +160,7 @@ mod tests {
     #[test]
     fn the_slack_of_a_queue_is_no_part_of_what_callers_see() {
         let answer = Answer::new(0, 10, 0, 40, 1_000);
-        assert_eq!(answer.retry_after(), Duration::from_millis(40));
+        assert_eq!(answer.retry_after(0), Duration::from_millis(40));
         assert_eq!(answer.wait(), Duration::from_millis(43));
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct Bounds {
     /// A call reads up to this many grants, and removes up to this many expired ones if a request
     /// needs their permits.
     pub(crate) most_read: usize,
-    /// A reservation reads up to this many live grants to find when enough of them have expired.
+    /// A call reads up to this many live grants to find when enough of them have expired.
     pub(crate) most_walked: usize,
 }
 

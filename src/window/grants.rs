@@ -290,6 +290,21 @@ impl Grants {
         { self.entries.get(place) }.is_some_and(|entry| entry.permits() > 0)
     }
 
+    /// Milliseconds until grants from this index on that hold so many permits have expired, if
+    /// those scored up to `horizon` have now. If these are more than a call reads, until all have.
+    pub(super) fn until_back(&self, place: usize, mut missing: i64, horizon: i64) -> i64 {
+        if missing <= 0 {
+            return 0;
+        }
+        let mut walked = (place..self.len()).take(BOUNDS.most_walked);
+        let last = walked.find(|&place| {
+            missing -= self.permits_between(place, place + 1);
+            missing <= 0
+        });
+        let last = last.map_or(self.newest(), |place| self.score_at(place));
+        last.map_or(0, |last| (last - horizon).max(0))
+    }
+
     pub(super) fn newest(&self) -> Option<i64> {
         self.entries.newest()
     }

@@ -57,8 +57,10 @@ pub(crate) struct Found {
     pub(crate) rate: i64,
     pub(crate) available: i64,
     pub(crate) interval: i64,
-    /// Milliseconds until the first live grant expires; the interval if there is none.
-    pub(crate) until_first: i64,
+    /// Milliseconds until the request fits; 0 if it does.
+    pub(crate) until_fits: i64,
+    /// Milliseconds until any permit is available, if none is left after the request.
+    pub(crate) until_more: i64,
     /// Milliseconds until no permit is in use: at most the interval.
     pub(crate) until_all: i64,
 }
@@ -176,12 +178,13 @@ impl SetUp {
 }
 
 impl Window {
-    /// Reads what a request would find. The caller has dropped what is expired.
+    /// Reads what a request for `cost` permits would find. The caller has dropped what is expired.
     pub(crate) fn read(
         &self,
         at: At,
         client: &str,
         set_up: Option<SetUp>,
+        cost: i64,
         counted: Expired,
     ) -> Result<Found, NotInitialized> {
         let stored = self.settings.get();
@@ -199,7 +202,12 @@ impl Window {
                     rate: settings.rate,
                     available: settings.rate,
                     interval: settings.interval,
-                    until_first: settings.interval,
+                    until_fits: if cost <= settings.rate {
+                        0
+                    } else {
+                        settings.interval
+                    },
+                    until_more: settings.interval,
                     until_all: 0,
                 });
             }
@@ -215,14 +223,21 @@ impl Window {
             Expired::Removed => pool.reconcile_few(&settings, value, at.now),
             Expired::All => pool.peek(&settings, value, at.now, pool.is_small()),
         };
-        let interval = settings.interval;
+        let Settings { rate, interval, .. } = settings;
+        let until_available = |permits: i64| {
+            let is_any_in_use = reconciled.oldest.is_some();
+            let permits = permits.min(rate);
+            let back = is_any_in_use
+                .then(|| pool.until_available(&reconciled, &settings, at.now, permits));
+            back.unwrap_or(interval).max(1)
+        };
+        let fits = cost <= reconciled.available;
         Ok(Found {
-            rate: settings.rate,
+            rate,
             available: reconciled.available,
             interval,
-            until_first: reconciled
-                .oldest
-                .map_or(interval, |oldest| interval - at.now + oldest),
+            until_fits: if fits { 0 } else { until_available(cost) },
+            until_more: until_available(if fits { cost + 1 } else { 1 }),
             until_all: reconciled
                 .oldest
                 .and(pool.grants().newest())

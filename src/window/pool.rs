@@ -185,18 +185,9 @@ impl Pool {
         now: i64,
         permits: i64,
     ) -> i64 {
-        let mut missing = permits - reconciled.available + reconciled.excess;
-        if missing <= 0 {
-            return 0;
-        }
+        let missing = permits - reconciled.available + reconciled.excess;
         let grants = self.grants();
-        let live = reconciled.gone..grants.len();
-        let last = live.take(BOUNDS.most_walked).find(|&place| {
-            missing -= grants.permits_between(place, place + 1);
-            missing <= 0
-        });
-        let last = last.map_or(grants.newest(), |place| grants.score_at(place));
-        last.map_or(0, |last| (settings.interval - now + last).max(0))
+        grants.until_back(reconciled.gone, missing, now - settings.interval)
     }
 
     /// Sums the grants that have not gone where the invariant may not hold; `available` is what the

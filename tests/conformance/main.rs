@@ -46,6 +46,7 @@ mod refund;
 mod release;
 mod reserve;
 mod reset;
+mod retry_after;
 mod rules;
 mod rules_histories;
 mod rules_of_parts;
@@ -141,6 +142,14 @@ on_every_store! {
             more_permits_than_the_rate_are_an_error_and_take_nothing,
             a_limiter_without_a_rate_is_an_error_for_all_that_needs_one,
             rates_up_to_2_to_the_53_count_exactly,
+        }
+        retry_after {
+            a_request_fits_when_as_many_grants_are_back_as_it_needs,
+            a_request_beside_some_permits_that_are_left_needs_only_the_rest,
+            under_a_lowered_rate_a_request_fits_when_less_than_the_rate_is_in_use,
+            beside_a_hold_a_request_fits_when_it_has_ended,
+            each_request_of_a_shared_call_is_told_its_own_time,
+            what_a_call_grants_to_one_request_delays_the_others_of_it,
         }
         available {
             a_rate_limiter_has_more_when_its_oldest_permits_are_back,

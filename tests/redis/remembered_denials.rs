@@ -3,7 +3,9 @@
 
 use std::future::Future;
 
-use redisson_rate_limiter::{Decision, Granted, LimiterOptions, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{
+    Decision, DecisionSource, Granted, LimiterOptions, Rate, RateLimiter, RedissonClient,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
@@ -99,5 +101,30 @@ async fn what_an_audit_of_this_client_finds_is_granted_after_a_denial() {
     while !limiter.try_acquire(1).await.unwrap() {
         assert!(started.elapsed() < SECOND * 60, "it is denied from memory");
         sleep(ms(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn it_has_the_time_of_the_fewest_permits_that_were_denied_or_of_fewer() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let limiter = client.rate_limiter(NAME);
+    limiter.set_rate(Rate::overall(10, HOUR)).await.unwrap();
+    assert!(limiter.try_acquire(1).await.unwrap());
+    fixture.at(3_001_000);
+    assert!(limiter.try_acquire(9).await.unwrap());
+    let denied = limiter.check(4).await.unwrap();
+    assert_eq!(denied.retry_after(), Some(HOUR));
+
+    // Its age counts.
+    let limiter = limiter.with_options(LimiterOptions::new().remember_denials(HOUR));
+    let first = HOUR - ms(3_000_000);
+    for (permits, time) in [(4, HOUR), (10, HOUR), (3, first), (1, first)] {
+        let decision = limiter.check(permits).await.unwrap();
+        let told = decision.retry_after().unwrap();
+        assert!(told <= time && told > time / 2, "{permits}: {told:?}");
+        assert!(
+            matches!(decision, Decision::Denied(it) if it.source == DecisionSource::Remembered)
+        );
     }
 }

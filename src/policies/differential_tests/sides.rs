@@ -411,10 +411,13 @@ impl Fixture {
         }
         for (peeked, decided) in peeked.iter().zip(decided.unwrap_or_default()) {
             // A decision counts no more expired grants than it needs.
-            let remaining = decided.remaining.max(peeked.remaining);
-            let decided = Answer {
-                remaining,
-                ..decided
+            let decided = match peeked.remaining > decided.remaining {
+                true => Answer {
+                    remaining: peeked.remaining,
+                    available_in: peeked.available_in,
+                    ..decided
+                },
+                false => decided,
             };
             assert!(!is_alike || *peeked == decided, "{peeked:?} {decided:?}");
         }

@@ -128,7 +128,7 @@ impl AcquireAnswer {
                 newer,
                 lives,
                 ref last @ ..,
-            ] if last.len() <= 1 && (found != 1 || last.len() == 1) => {
+            ] if last.len() != 2 && (found != 1 || last.len() == 1) => {
                 answer.clock_ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
                 answer.found = found == 1;
@@ -137,7 +137,8 @@ impl AcquireAnswer {
                 answer.until_score = (score - now).max(0);
                 answer.newer = (newer >= 0).then_some(newer);
                 answer.lives = (lives >= 0).then_some(lives);
-                let keep_alive = last.first().filter(|_| !answer.found);
+                let keep_alive = last.first().filter(|&&it| it >= 0 && !answer.found);
+                answer.until_back = last.get(1..).unwrap_or_default().into();
                 answer.other_settings = keep_alive.map(|&keep_alive| Settings {
                     rate,
                     interval,

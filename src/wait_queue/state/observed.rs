@@ -24,6 +24,10 @@ pub(in crate::wait_queue) struct Observed {
     pub(super) left: u64,
     pub(super) rate: u64,
     pub(super) until_first: Duration,
+    /// Until any permit is available, if none is left.
+    pub(super) available_in: Duration,
+    /// The fewest permits that were denied, and until when. More are denied at least as long.
+    pub(super) denied: Option<(u32, Duration)>,
     /// Until all permits are back, if no more are taken.
     pub(super) until_all: Duration,
     /// For how long it holds: until the first are back, unless the limiter expires before.
@@ -49,12 +53,18 @@ impl Observed {
         }
         let taken = requests.taken(answer);
         let left = (answer.available - taken).max(0);
+        let runs = { requests.served(answer) }
+            .enumerate()
+            .map(|(place, (run, _))| (run.permits, answer.retry_after(place)));
+        let denied = runs.filter(|&(permits, _)| i64::from(permits) > left);
         Some(Self {
             sent_at: sent.at,
             received_at: Instant::now(),
             left: left.unsigned_abs(),
             rate: answer.rate.unsigned_abs(),
             until_first: answer.until_first(),
+            available_in: answer.available_in(),
+            denied: denied.min(),
             until_all: if taken > 0 {
                 answer.interval()
             } else {
@@ -114,14 +124,16 @@ impl Observed {
         }
         // Counted from when the answer was received.
         let age = now.saturating_duration_since(self.received_at);
+        let denied = { self.denied }.filter(|&(permits, _)| permits <= request.fewest);
+        let retry_after = denied.map_or(self.until_first, |(_, until)| until);
         Some(Decision::Denied(Denied {
-            retry_after: self.until_first.saturating_sub(age),
+            retry_after: retry_after.saturating_sub(age),
             limit: self.rate,
             window: self.interval,
             remaining: self.left,
             reset: self.until_all.saturating_sub(age),
             source: DecisionSource::Remembered,
-            available_in: (self.left == 0).then(|| self.until_first.saturating_sub(age)),
+            available_in: (self.left == 0).then(|| self.available_in.saturating_sub(age)),
         }))
     }
 

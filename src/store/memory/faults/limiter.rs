@@ -49,7 +49,7 @@ impl FaultyLimiter {
     /// by who gives back what it took.
     fn execute(&self, call: &AcquireCall) -> Result<Answer> {
         let mut granted = call.granted.lock();
-        if let Some(mut answer) = *granted {
+        if let Some(mut answer) = granted.clone() {
             answer.available = call.requests.taken(&answer);
             answer.found = true;
             return Ok(answer);
@@ -62,7 +62,7 @@ impl FaultyLimiter {
             _ => self.memory.acquire_call(call)?,
         };
         if call.requests.taken(&answer) > 0 {
-            *granted = Some(answer);
+            *granted = Some(answer.clone());
         }
         Ok(answer)
     }
@@ -127,7 +127,7 @@ impl LimiterStore for FaultyLimiter {
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
         let granted = call.granted.lock();
         let is_ours = call.claim() && call.granted_at().is_none();
-        let taken = granted.filter(|_| is_ours);
+        let taken = granted.clone().filter(|_| is_ours);
         drop(granted);
         match taken {
             Some(answer) => {

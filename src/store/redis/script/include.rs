@@ -58,6 +58,7 @@ const FILES: &[(&str, &str)] = policies!(files! {
     "shared/shared_rate.lua"
     "shared/time.lua"
     "shared/token_fields.lua"
+    "shared/until_back.lua"
     "shared/whole.lua"
     "shared/window.lua"
     "try_set_rate.lua"

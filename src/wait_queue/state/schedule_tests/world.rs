@@ -95,7 +95,7 @@ struct Driver {
 enum Doing {
     Ready,
     Sleeping(Instant),
-    Calling(Attempt),
+    Calling(Box<Attempt>),
 }
 
 struct SimulatedWaiter {

@@ -62,7 +62,7 @@ fn permits_that_came_free_and_answers_sent_for_before_leave_no_estimate() {
 #[test]
 fn an_answer_that_does_not_say_exactly_what_is_left_says_nothing() {
     let exact = Answer::new(0, RATE, 0, 60_000, 60_000);
-    let mut inexact = [exact; 3];
+    let mut inexact = std::array::from_fn::<_, 3, _>(|_| exact.clone());
     inexact[0].has_more = true;
     inexact[1].audit_due = true;
     inexact[2].found = true;

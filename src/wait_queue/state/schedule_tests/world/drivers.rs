@@ -34,7 +34,7 @@ impl World {
                 Next::Pause(_) => panic!("the breaker refuses nothing"),
                 Next::Call(call, _) => {
                     let millis = (now - self.start).as_millis() as i64;
-                    Doing::Calling(Attempt::new(call, now, millis))
+                    Doing::Calling(Box::new(Attempt::new(call, now, millis)))
                 }
                 Next::Stop => {
                     self.runtimes[runtime].driver = None;

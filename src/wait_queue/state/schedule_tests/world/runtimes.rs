@@ -31,7 +31,7 @@ impl World {
         if let Some(driver) = self.runtimes[runtime].driver.take() {
             let id = self.runtimes[runtime].runtime.handle().id();
             let attempt = match driver.doing {
-                Doing::Calling(attempt) => Some(attempt),
+                Doing::Calling(attempt) => Some(*attempt),
                 _ => None,
             };
             let call = attempt.as_ref().map(|attempt| &attempt.call);

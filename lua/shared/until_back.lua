@@ -1,0 +1,31 @@
+-- When permits come back, if nobody else takes any: the live grants expire, the oldest first.
+--
+-- Uses    `key`, the permits key; `place`, the index of the oldest grant that counts; `missing`, how many permits must come back,
+--         in ascending order; `now`, `interval`; `MOST_WALKED`
+-- Sets    `until_back`, the ms for each of `missing`. If these are in more grants than a call reads, until all are back
+-- Changes `place`
+
+local until_back, back, end_place = {}, 0, place + MOST_WALKED
+while missing[#until_back + 1] and missing[#until_back + 1] <= 0 do
+  until_back[#until_back + 1] = 0
+end
+while missing[#until_back + 1] and place < end_place do
+  local last = string.format('%d', math.min(place + 100, end_place) - 1)
+  local page = redis.call('zrange', key, string.format('%d', place), last) -- a score costs more than its member
+  for i = 1, #page do
+    local grant = page[i]
+    --! include shared/held.lua
+    back = back + held
+    if missing[#until_back + 1] and missing[#until_back + 1] <= back then
+      local score = redis.call('zscore', key, grant)
+      repeat
+        until_back[#until_back + 1] = math.max(interval - now + math.ceil(score), 0)
+      until not missing[#until_back + 1] or missing[#until_back + 1] > back
+    end
+  end
+  place = #page > 0 and place + #page or end_place
+end
+while missing[#until_back + 1] do
+  local score = redis.call('zrange', key, '-1', '-1', 'withscores')[2]
+  until_back[#until_back + 1] = score and math.max(interval - now + math.ceil(score), 0) or 0
+end
