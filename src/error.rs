@@ -40,7 +40,8 @@ pub enum Error {
     #[doc(alias = "Requested permits amount could not exceed defined rate")]
     #[error("a request of {requested} can never be granted: the limit of `{}` is {limit}", Escaped(.name))]
     ExceedsLimit {
-        /// The limiter's name in Redis, or the key of the target.
+        /// The limiter's name in Redis, or the key of the target; of [`Rules`](crate::Rules), the
+        /// rule's name.
         name: String,
         /// The permits, or the cost, asked for.
         requested: u32,

@@ -69,6 +69,11 @@ impl Charge {
         Arc::ptr_eq(&self.store, store)
     }
 
+    /// The target's key in Redis, or the limiter's name.
+    pub(super) fn key(&self) -> &str {
+        &self.request.target.key
+    }
+
     /// How many members of logs and counters a charge of 1 touches.
     pub(super) fn touches(&self) -> u32 {
         self.request.target.model.touches(1)

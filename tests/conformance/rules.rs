@@ -1038,3 +1038,35 @@ pub async fn a_rule_that_gives_nothing_back_counts_all(fixture: Fixture) {
         "{refused}"
     );
 }
+
+pub async fn an_error_of_a_cost_above_a_limit_names_the_rule(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let api = client.rate_limiter(&format!("{{{}}}:api", fixture.name()));
+    api.try_set_rate(Rate::overall(5, HOUR)).await.unwrap();
+    let user = || by(&fixture, &client, "user", 3).cost_from("size");
+    let address = || by(&fixture, &client, "address", 9).cost_from("size");
+    let shared = || Rule::new(api.clone()).cost_from("size");
+    for (rules, cost, refusing) in [
+        (vec![user()], 4, "user"),
+        (vec![address(), user()], 4, "user"),
+        (vec![shared()], 6, api.name()),
+        (vec![address(), shared()], 6, api.name()),
+        (vec![address(), shared()], 10, "address"),
+    ] {
+        let rules = client.rules(rules).unwrap();
+        let request = Request {
+            size: cost,
+            ..ALICE
+        };
+        let peeked = rules.peek_all(std::slice::from_ref(&request)).await;
+        for refused in [rules.check(&request).await, peeked] {
+            let Err(Error::ExceedsLimit {
+                name, requested, ..
+            }) = refused
+            else {
+                panic!("{refusing}: {refused:?}");
+            };
+            assert_eq!((&*name, requested), (refusing, cost));
+        }
+    }
+}

@@ -31,7 +31,11 @@ pub(crate) enum Answer {
     Free,
     Granted(Charged),
     Denied(Charged),
-    Failed(Error),
+    Failed {
+        error: Error,
+        /// The name of the limiter, if it is one and no rules.
+        limiter: Option<String>,
+    },
 }
 
 pub(crate) mod sealed {
@@ -179,11 +183,13 @@ trait Asked: Sized + Send + Sync + 'static {
     fn deciding(decided: &Self::Decided) -> Option<&Decision>;
 
     fn answer(self, decided: Self::Decided) -> Answer;
+
+    fn failed(&self, error: Error) -> Answer;
 }
 
 fn decide<A: Asked>(asked: A, request: Parts, wait: Duration) -> Deciding {
     match asked.check_now(&request) {
-        Some(Err(error)) => Deciding::Now(request, Answer::Failed(error)),
+        Some(Err(error)) => Deciding::Now(request, asked.failed(error)),
         Some(Ok(decided)) if retry_in::<A>(&decided, wait).is_none() => {
             Deciding::Now(request, asked.answer(decided))
         }
@@ -210,7 +216,7 @@ async fn decide_in_time<A: Asked>(
     loop {
         let decision = match decided {
             Ok(decision) => decision,
-            Err(error) => return Answer::Failed(error),
+            Err(error) => return asked.failed(error),
         };
         // Times are compared, not points in time: a sum with the longest one overflows.
         let left = wait.checked_sub(start.elapsed());
@@ -269,6 +275,11 @@ impl Asked for AskedOne {
         };
         answer(Charged::by_one(self.limiter, self.key, decided))
     }
+
+    fn failed(&self, error: Error) -> Answer {
+        let limiter = Some(self.limiter.name().to_owned());
+        Answer::Failed { error, limiter }
+    }
 }
 
 /// Rules, about one request.
@@ -309,5 +320,10 @@ impl Asked for AskedRules {
             Verdict::Granted(granted) => Answer::Granted(Charged::by_rules(rules, granted)),
             Verdict::Denied(joint) => Answer::Denied(Charged::by_rules(rules, joint)),
         }
+    }
+
+    fn failed(&self, error: Error) -> Answer {
+        let limiter = None;
+        Answer::Failed { error, limiter }
     }
 }

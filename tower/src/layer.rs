@@ -163,6 +163,7 @@ impl<D> RateLimitLayer<D> {
             outage: Duration::from_secs(1),
             jitter: Duration::ZERO,
             warned: Warned::default(),
+            exceeded: Warned::default(),
             unsettled: Warned::default(),
         };
         Self { settings }
@@ -519,6 +520,7 @@ impl<D, R> RateLimitLayer<D, R> {
             outage,
             jitter,
             warned,
+            exceeded,
             unsettled,
         } = self.settings;
         RateLimitLayer {
@@ -534,6 +536,7 @@ impl<D, R> RateLimitLayer<D, R> {
                 outage,
                 jitter,
                 warned,
+                exceeded,
                 unsettled,
             },
         }

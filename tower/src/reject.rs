@@ -8,9 +8,10 @@ use std::fmt;
 use std::time::Duration;
 
 use http::{Response, StatusCode};
-use redisson_rate_limiter::{Decision, DecisionSource, Error, ErrorKind};
+use redisson_rate_limiter::{Decision, DecisionSource, Denied, Error, ErrorKind, Quota};
 
 use crate::charged::Charged;
+use crate::fields::Limit;
 
 pub use grpc::Grpc;
 pub use problem_json::ProblemJson;
@@ -55,7 +56,11 @@ pub struct Rejection<'a> {
 #[derive(Debug)]
 enum Cause<'a> {
     Denied(&'a Charged),
-    Failed(&'a Error),
+    Failed {
+        error: &'a Error,
+        /// The limit that the request exceeds, and its name.
+        exceeded: Option<(&'a str, Decision)>,
+    },
 }
 
 /// What kind of reason a rejection has.
@@ -94,10 +99,32 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    pub(crate) fn failed(error: &'a Error) -> Self {
+    /// By this one limiter, or by rules, whose errors name the rule.
+    pub(crate) fn failed(error: &'a Error, limiter: Option<&'a str>) -> Self {
+        let exceeded = match error {
+            Error::ExceedsLimit { name, limit, .. } => Some((limiter.unwrap_or(name), *limit)),
+            _ if is_cost(error) => limiter.map(|name| (name, 0)),
+            _ => None,
+        };
+        let exceeded = exceeded.map(|(name, limit)| {
+            let quota = Quota::new(limit, Duration::ZERO);
+            let denied = Denied::new(Duration::MAX).with_quota(quota);
+            (name, denied.into())
+        });
         Self {
-            cause: Cause::Failed(error),
+            cause: Cause::Failed { error, exceeded },
             retry_after: None,
+        }
+    }
+
+    /// The limit that the request exceeds.
+    pub(crate) fn exceeded(&self) -> Option<Limit<'a>> {
+        match &self.cause {
+            Cause::Failed {
+                exceeded: Some((name, decision)),
+                ..
+            } => Limit::of(name, decision),
+            _ => None,
         }
     }
 
@@ -117,13 +144,13 @@ impl<'a> Rejection<'a> {
     /// What kind of reason it has.
     #[must_use]
     pub fn reason(&self) -> Reason {
-        match self.cause {
+        match &self.cause {
             Cause::Denied(charged) => match charged.decision().map(Decision::source) {
                 Some(DecisionSource::FailurePolicy) => Reason::Unavailable,
                 Some(DecisionSource::Rule) => Reason::Blocked,
                 _ => Reason::QuotaExceeded,
             },
-            Cause::Failed(error) => match error.kind() {
+            Cause::Failed { error, .. } => match error.kind() {
                 ErrorKind::ExceedsLimit | ErrorKind::QueueFull => Reason::QuotaExceeded,
                 // The request says what it costs, and no limiter grants as much at once.
                 _ if is_cost(error) => Reason::QuotaExceeded,
@@ -155,13 +182,16 @@ impl<'a> Rejection<'a> {
         self.retry_after
     }
 
-    /// The limiters that denied the request, by name, and their decisions.
+    /// The limiters that denied the request, by name, and their decisions. Of a request that costs
+    /// more than a limit, that one: its decision knows the limit and nothing else, and its time to
+    /// retry is [`Duration::MAX`].
     pub fn violated(&self) -> impl Iterator<Item = (&str, &Decision)> {
-        let charged = match self.cause {
-            Cause::Denied(charged) => Some(charged),
-            Cause::Failed(_) => None,
+        let (charged, exceeded) = match &self.cause {
+            Cause::Denied(charged) => (Some(charged), None),
+            Cause::Failed { exceeded, .. } => (None, exceeded.as_ref()),
         };
-        let limiters = charged.into_iter().flat_map(Charged::by_limiter);
+        let limiters = charged.into_iter().flat_map(|it| it.by_limiter());
+        let limiters = limiters.chain(exceeded.map(|(name, decision)| (*name, decision)));
         // One that would have granted the request says zero.
         limiters.filter(|(_, decision)| decision.retry_after().is_some_and(|it| !it.is_zero()))
     }
@@ -171,7 +201,7 @@ impl<'a> Rejection<'a> {
     pub fn error(&self) -> Option<&Error> {
         match self.cause {
             Cause::Denied(_) => None,
-            Cause::Failed(error) => Some(error),
+            Cause::Failed { error, .. } => Some(error),
         }
     }
 }

@@ -37,6 +37,7 @@ pub(crate) struct Settings<D, R> {
     pub(crate) outage: Duration,
     pub(crate) jitter: Duration,
     pub(crate) warned: Warned,
+    pub(crate) exceeded: Warned,
     pub(crate) unsettled: Warned,
 }
 
@@ -74,7 +75,24 @@ impl<D, R> Settings<D, R> {
                 self.written(&charged).add_to(response.headers_mut());
                 Err(response)
             }
-            Answer::Failed(error) => Err(self.rejection(&head, Rejection::failed(&error))),
+            Answer::Failed { error, limiter } => {
+                let rejection = Rejection::failed(&error, limiter.as_deref());
+                let exceeded = rejection.exceeded().map(|limit| self.limit(limit));
+                let mut response = self.rejection(&head, rejection);
+                if let Some(limit) = exceeded {
+                    self.fields
+                        .add_policies_to(response.headers_mut(), &[limit]);
+                }
+                if let Some(limiter) = limiter.filter(|_| error.is_never_granted())
+                    && self.exceeded.is_due()
+                {
+                    tracing::warn!(
+                        limiter,
+                        "a request costs more than the limit: it is never granted"
+                    );
+                }
+                Err(response)
+            }
         }
     }
 
@@ -133,11 +151,19 @@ impl<D, R> Settings<D, R> {
     /// The fields that state the limits.
     fn written(&self, charged: &Charged) -> Written {
         let limits = charged.limits();
-        let Some(describe) = &self.describe else {
+        if self.describe.is_none() {
             return self.fields.write(limits.as_slice());
-        };
-        let described = limits.as_slice().iter().map(|it| describe(it.clone()));
+        }
+        let described = limits.as_slice().iter().cloned().map(|it| self.limit(it));
         self.fields.write(&described.collect::<Vec<_>>())
+    }
+
+    /// A limit as the application describes it.
+    fn limit<'a>(&self, limit: Limit<'a>) -> Limit<'a> {
+        match &self.describe {
+            Some(describe) => describe(limit),
+            None => limit,
+        }
     }
 }
 

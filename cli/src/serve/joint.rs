@@ -33,3 +33,10 @@ pub(super) fn state_limits(headers: &mut HeaderMap, joint: &JointDecision) {
         .collect();
     Fields::Ietf.add_to(headers, &limits);
 }
+
+/// Adds the header field that states the limit of a rule which a request costs more than.
+pub(super) fn state_limit(headers: &mut HeaderMap, rule: &str, limit: u64) {
+    let mut stated = Limit::default();
+    (stated.name, stated.limit) = (rule.into(), Some(limit));
+    Fields::Ietf.add_policies_to(headers, &[stated]);
+}

@@ -82,6 +82,14 @@ async fn limits_are_those_of_the_file(serve: Serve) {
     let too_much = serve.post("/v1/check", too_much).await;
     assert_eq!(too_much.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(too_much.headers().get("retry-after").is_none());
+    assert_eq!(field(&too_much, "ratelimit-policy"), r#""per-user";q=2"#);
+    assert!(too_much.headers().get("ratelimit").is_none());
+    let too_much: Value = too_much.json().await.unwrap();
+    assert_eq!(too_much["violated-policies"], json!(["per-user"]));
+    assert_eq!(
+        too_much["detail"],
+        "a request of 3 can never be granted: the limit of `per-user` is 2"
+    );
 
     let released = serve.post("/v1/release", alice()).await;
     assert_eq!(

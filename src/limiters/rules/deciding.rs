@@ -245,7 +245,8 @@ impl Rules {
         }
         let charges = in_force.charges(&all.enforced);
         let charges = charges.map_err(|refused| refused.error)?;
-        let joint = peek_all(&self.registry, charges).await?;
+        let joint = peek_all(&self.registry, charges).await;
+        let joint = joint.map_err(|error| in_force.refused(&all.enforced, error).error)?;
         let joint = joint.by_rules(asked_for(all.enforced));
         Ok(match joint.is_granted() {
             true => Verdict::Granted(joint.into()),
@@ -380,7 +381,11 @@ impl Rules {
             Some(decision) => decision,
             None => limiter.check(&applied.key, cost).await,
         };
-        let decision = decision.inspect_err(|error| in_force.warn(&[&limited.name], error))?;
+        let decision = decision.map_err(|error| {
+            let error = of_rule(&limited.name, error);
+            in_force.warn(&[&limited.name], &error);
+            error
+        })?;
         let charged = Charged {
             parts,
             ..limited.charged(applied.key)
@@ -425,9 +430,11 @@ impl Rules {
         let refused = match in_force.charges(applying) {
             Ok(charges) => {
                 let decided = check_all(&self.registry, charges, mode).await;
-                return decided.inspect_err(|error| {
-                    let names: Vec<_> = applying.iter().map(|it| in_force.name(it)).collect();
-                    in_force.warn(&names, error);
+                return decided.map_err(|error| {
+                    let Refused { of, error } = in_force.refused(applying, error);
+                    let names: Vec<_> = of.iter().map(|it| in_force.name(it)).collect();
+                    in_force.warn(&names, &error);
+                    error
                 });
             }
             Err(refused) => refused,
@@ -454,6 +461,20 @@ impl Rules {
     }
 }
 
+/// The error of a rule's limiter, which names the rule instead of a key.
+fn of_rule(rule: &str, error: Error) -> Error {
+    match error {
+        Error::ExceedsLimit {
+            requested, limit, ..
+        } => Error::ExceedsLimit {
+            name: rule.to_owned(),
+            requested,
+            limit,
+        },
+        error => error,
+    }
+}
+
 /// Charges that cannot be made.
 struct Refused<'a, 'b> {
     /// The rules that it is about.
@@ -474,7 +495,7 @@ impl InForce {
             };
             charges.push(this.charge(limited).map_err(|error| Refused {
                 of: &applying[place..=place],
-                error,
+                error: of_rule(self.name(this), error),
             })?);
         }
         // That a request has too many parts is no mistake of the rules.
@@ -493,6 +514,29 @@ impl InForce {
             left = others;
         }
         Ok(charges)
+    }
+
+    /// Which of the rules such an error of their limiters is about, by its key.
+    fn refused<'a, 'b>(&self, applying: &'b [Applying<'a>], error: Error) -> Refused<'a, 'b> {
+        let Error::ExceedsLimit { name: key, .. } = &error else {
+            return Refused {
+                of: applying,
+                error,
+            };
+        };
+        let is_of = |it: &Applying<'_>| {
+            let charge = it.applied.limited.map(|limited| it.charge(limited));
+            matches!(charge, Some(Ok(charge)) if charge.key() == key)
+        };
+        let place = applying.iter().position(is_of);
+        let of = place.map_or(applying, |place| &applying[place..=place]);
+        match of {
+            [only] => Refused {
+                of,
+                error: of_rule(self.name(only), error),
+            },
+            _ => Refused { of, error },
+        }
     }
 
     fn name(&self, applying: &Applying<'_>) -> &str {

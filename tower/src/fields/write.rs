@@ -57,6 +57,34 @@ impl Fields {
         self.write(limits).add_to(headers);
     }
 
+    /// Adds the fields that state these limits alone, and nothing of what is left: for a request
+    /// that costs more than a limit ever has.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use redisson_rate_limiter_tower::fields::{Fields, Limit};
+    ///
+    /// let mut limit = Limit::default();
+    /// (limit.name, limit.limit) = ("tokens".into(), Some(8_000));
+    /// let mut headers = HeaderMap::new();
+    /// Fields::Ietf.add_policies_to(&mut headers, &[limit]);
+    /// assert_eq!(headers["ratelimit-policy"], r#""tokens";q=8000"#);
+    /// assert!(!headers.contains_key("ratelimit"));
+    /// ```
+    pub fn add_policies_to(self, headers: &mut HeaderMap, limits: &[Limit<'_>]) {
+        let values = match (self, limits.first()) {
+            (Self::None, _) | (_, None) => return,
+            (Self::Ietf, _) => [None, ietf_policies(limits), None],
+            (Self::Draft7, _) => [None, draft7_policies(limits), None],
+            (Self::XRateLimit | Self::XRateLimitAt, Some(strictest)) => {
+                let limit = strictest.limit.and_then(|it| value(it.to_string()));
+                [limit, None, None]
+            }
+        };
+        let fields = self;
+        Written { fields, values }.add_to(headers);
+    }
+
     /// The values of the fields that state these limits.
     pub(crate) fn write(self, limits: &[Limit<'_>]) -> Written {
         let values = match (self, limits.first()) {

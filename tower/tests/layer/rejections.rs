@@ -6,17 +6,17 @@ use std::time::Duration;
 use http::Response;
 use http::request::Parts;
 use redisson_rate_limiter::{
-    Decision, Denied, Error, FailurePolicy, Faults, Granted, LimiterOptions, MemoryStore, Quota,
-    RedissonClient, Rule, SlidingWindowLog,
+    Decision, Denied, Error, FailurePolicy, Faults, FixedWindow, Granted, LimiterOptions,
+    MemoryStore, Quota, RedissonClient, Rule, SlidingWindowLog,
 };
 use redisson_rate_limiter_tower::fields::Fields;
-use redisson_rate_limiter_tower::key::Everyone;
+use redisson_rate_limiter_tower::key::{Everyone, Header};
 use redisson_rate_limiter_tower::reject::{Grpc, Reason, StatusOnly};
 use redisson_rate_limiter_tower::{RateLimitLayer, Rejection};
 use tonic_types::StatusExt;
 
 use crate::events::Events;
-use crate::fixture::{Always, MINUTE, ask, by_rules, field, per_minute, request};
+use crate::fixture::{Always, MINUTE, ask, by_rules, field, left, of, per_minute, request};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -111,6 +111,64 @@ async fn a_request_that_can_never_be_granted_is_not_told_to_retry() {
         (response.status().as_u16(), field(&response, "retry-after")),
         (429, None)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_above_a_limit_names_the_limit_in_all_that_clients_see() {
+    let client = RedissonClient::in_memory();
+    let user = || per_minute(&client, 3);
+    let address = client.policy_limiter(FixedWindow::new(9, MINUTE)).unwrap();
+    let address = || address.clone().with_prefix("address:").with_name("address");
+    let cost = |_: &Parts| Some("4".to_owned());
+    let by_rules = |rules: Vec<Rule>| by_rules(Arc::new(client.rules(rules).unwrap()));
+    let of_user = || Rule::new(user()).by(["user"]);
+    let alone = by_rules(vec![of_user()]).attribute("cost", cost);
+    let together = by_rules(vec![Rule::new(address()), of_user()]).attribute("cost", cost);
+    let one = RateLimitLayer::new(user(), Header::new("x-user")).cost(|_| 4);
+    let responses = [
+        ask(&one, of("alice")).await,
+        ask(&alone, of("alice")).await,
+        ask(&together, of("alice")).await,
+        ask(&together.clone().fields(Fields::Draft7), of("alice")).await,
+        ask(&together.clone().fields(Fields::XRateLimit), of("alice")).await,
+    ];
+    for (place, response) in responses.iter().enumerate() {
+        assert_eq!(response.status(), 429, "{place}");
+        let body: serde_json::Value = serde_json::from_str(response.body()).unwrap();
+        assert_eq!(
+            body["violated-policies"],
+            serde_json::json!(["user"]),
+            "{place}"
+        );
+        assert!(!response.body().contains("alice"), "{place}");
+        // What is left was not asked.
+        assert_eq!(field(response, "ratelimit"), None, "{place}");
+        assert_eq!(field(response, "x-ratelimit-remaining"), None, "{place}");
+    }
+    let policies = responses.each_ref().map(|it| field(it, "ratelimit-policy"));
+    let named = Some(r#""user";q=3"#);
+    assert_eq!(policies, [named, named, named, Some("3"), None]);
+    assert_eq!(field(&responses[4], "x-ratelimit-limit"), Some("3"));
+    assert_eq!(left(&user(), "alice").await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_above_the_limit_of_a_layer_is_warned_of_once_a_minute() {
+    let events = Events::start();
+    let limiter = per_minute(&RedissonClient::in_memory(), 3);
+    let layer = RateLimitLayer::new(limiter, Everyone).cost(|_| 4);
+    for told in [1, 0, 0] {
+        ask(&layer, request()).await;
+        let seen = events.take();
+        assert_eq!(seen.len(), told, "{seen:?}");
+        assert!(
+            seen.iter()
+                .all(|it| it.starts_with("WARN") && it.contains("user"))
+        );
+    }
+    tokio::time::advance(MINUTE).await;
+    ask(&layer, request()).await;
+    assert_eq!(events.take().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

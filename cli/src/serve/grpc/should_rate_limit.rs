@@ -185,8 +185,8 @@ impl Decided {
 }
 
 async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, Status> {
-    let limit = match service.peek(slice::from_ref(part)).await {
-        Err(Error::ExceedsLimit { limit, .. }) => Some(limit),
+    let refusing = match service.peek(slice::from_ref(part)).await {
+        Err(Error::ExceedsLimit { name: rule, .. }) => Some(rule),
         Err(error) if is_caused_by_request(&error) => None,
         Err(error) => return Err(status(&error)),
         Ok(verdict) => {
@@ -194,8 +194,8 @@ async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, 
             return Ok(seen.statuses.into_iter().next().unwrap_or_else(ok));
         }
     };
-    // The error has the name of a key; the rule is known by its limit. If it could grant as much,
-    // the strictest one is told.
+    // What is left of the limit is asked with a request that it could grant. If no limit refuses it
+    // alone, the strictest one is told.
     let one = Part {
         cost: 1,
         ..part.clone()
@@ -208,7 +208,7 @@ async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, 
     };
     let rule = joint.as_ref().map_or_else(ok, |joint| {
         let mut rules = joint.of_part(0);
-        match rules.find(|(_, it)| Some(it.limit()) == limit) {
+        match rules.find(|(name, _)| refusing.as_deref() == Some(*name)) {
             Some((name, it)) => of_rule(name, it, uncharged),
             None => strictest(joint, 0, uncharged),
         }

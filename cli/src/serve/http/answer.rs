@@ -10,7 +10,7 @@ use redisson_rate_limiter::{Decision, DecisionSource, Error, JointDecision};
 use serde_json::{Value, json};
 
 use crate::report::millis;
-use crate::serve::joint::{denies, state_limits, strictest_first};
+use crate::serve::joint::{denies, state_limit, state_limits, strictest_first};
 use crate::serve::service::{Service, costs_too_much, is_wrong_request, unavailable};
 
 /// An answer, whose header fields state the limits.
@@ -77,8 +77,16 @@ impl Answer {
         let detail = error.to_string();
         if costs_too_much(error) {
             let mut body = quota_exceeded();
+            body["granted"] = false.into();
             body["detail"] = detail.into();
-            return Self::json(StatusCode::TOO_MANY_REQUESTS, PROBLEM, &body);
+            body["limits"] = json!([]);
+            let exceeded = exceeded(error);
+            body["violated-policies"] = exceeded.iter().map(|(rule, _)| *rule).collect();
+            let mut answer = Self::json(StatusCode::TOO_MANY_REQUESTS, PROBLEM, &body);
+            if let Some((rule, Some(limit))) = exceeded {
+                state_limit(answer.response.headers_mut(), rule, limit);
+            }
+            return answer;
         }
         let status = match is_wrong_request(error) {
             true => StatusCode::BAD_REQUEST,
@@ -148,6 +156,15 @@ impl Answer {
 impl From<Answer> for Response<Full<Bytes>> {
     fn from(answer: Answer) -> Self {
         answer.response
+    }
+}
+
+/// The rule that asks for too much to be granted, and its limit, if that is why.
+fn exceeded(error: &Error) -> Option<(&str, Option<u64>)> {
+    match error {
+        Error::ExceedsLimit { name, limit, .. } => Some((name, Some(*limit))),
+        Error::InvalidRule { rule, .. } => Some((rule, None)),
+        _ => None,
     }
 }
 
