@@ -103,7 +103,10 @@ impl FailurePolicy {
 /// 1/n)`, and no more than the rate if all clients were granted the same, or if there is only one.
 ///
 /// A limiter whose rate this client does not know yet denies: the rate was set elsewhere, and no
-/// request or `config` has returned it yet. A request for more than the share is denied.
+/// request or `config` has returned it yet. A limiter that is to be created with a rate where it is
+/// missing has the share of that rate until then, and one of
+/// [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate) always. A request for more than the share
+/// is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LocalShare {
     clients: NonZeroU32,

@@ -92,16 +92,23 @@ impl Charge {
 pub(super) struct Charged {
     pub(super) name: Arc<str>,
     pub(super) by: By,
-    /// The places of the parts of the request that it decided on.
+    /// The parts of the request that it decided on.
     pub(super) parts: Parts,
 }
 
 /// Usually it is one part.
-pub(super) type Parts = SmallVec<[usize; 1]>;
+pub(super) type Parts = SmallVec<[Part; 1]>;
+
+/// A part of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) place: usize,
+    /// What it costs by itself.
+    pub(super) cost: u32,
+}
 
 /// Why a limiter took part in a decision of rules.
 pub(super) struct Asked {
-    /// The places of the parts of the request.
     pub(super) parts: Parts,
     pub(super) by: By,
 }
@@ -126,14 +133,19 @@ impl fmt::Debug for Charged {
 
 impl Charged {
     fn by(request: &TargetRequest) -> Self {
-        let TargetRequest { target, name, .. } = request;
+        let &TargetRequest {
+            ref target,
+            ref name,
+            cost,
+            ..
+        } = request;
         Self {
             name: Arc::clone(name),
             by: match target.model.properties().is_on_the_window {
                 true => By::RateLimiter(Arc::clone(&target.key)),
                 false => By::Target(target.clone()),
             },
-            parts: smallvec![0],
+            parts: smallvec![Part { place: 0, cost }],
         }
     }
 
@@ -361,13 +373,22 @@ pub(super) async fn settle_all(
     let mut failure = None;
     for (limiter, decision) in decision.limiters.into_iter().zip(decision.decisions) {
         if let (By::Asked(asked, key), Some(grant)) = (limiter.by, decision.into_grant())
-            && let Some(cost) = cost(&limiter.name, limiter.parts[0])
+            && let Some(cost) = cost_of_all(&limiter.parts, |part| cost(&limiter.name, part))
             && let Err(error) = asked.settle(&key, grant, cost).await
         {
             failure = failure.or(Some(error));
         }
     }
     failure.map_or(Ok(()), Err)
+}
+
+/// What these parts should have cost together. `None` if each of them costs what it was charged.
+fn cost_of_all(parts: &[Part], cost: impl Fn(usize) -> Option<u32>) -> Option<u32> {
+    let costs: SmallVec<[_; 1]> = parts.iter().map(|it| cost(it.place)).collect();
+    let is_any_wrong = costs.iter().any(Option::is_some);
+    let each = parts.iter().zip(costs);
+    let each = each.map(|(part, cost)| cost.unwrap_or(part.cost));
+    is_any_wrong.then(|| each.fold(0, u32::saturating_add))
 }
 
 /// Gives back what a joint decision took, and returns how many permits.
@@ -630,7 +651,8 @@ impl JointDecision {
     /// ```
     pub fn of_part(&self, part: usize) -> impl Iterator<Item = (&str, &Decision)> {
         let limiters = self.limiters.iter().zip(&self.decisions);
-        let of_part = limiters.filter(move |(limiter, _)| limiter.parts.contains(&part));
+        let of_part =
+            limiters.filter(move |(limiter, _)| limiter.parts.iter().any(|it| it.place == part));
         of_part.map(|(limiter, decision)| (&*limiter.name, decision))
     }
 

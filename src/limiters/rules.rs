@@ -288,8 +288,8 @@ impl Rules {
     /// mode](Rule::in_shadow) too, once the costs are known, as
     /// [`Limiter::settle`](crate::Limiter::settle) does: `cost` has what the request should have
     /// cost, by the rule's name and the place of the [part](Self::check_all) of the request, which
-    /// is 0 where it has one, or `None` for a charge that is right. Of parts that were charged
-    /// together it is the place of the first one.
+    /// is 0 where it has one, or `None` for a part whose charge is right. What parts that were
+    /// charged together cost is the sum of theirs.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -398,6 +398,7 @@ on_every_store! {
             a_part_that_is_blocked_charges_no_other,
             parts_are_peeked_and_nothing_is_charged,
             each_part_of_a_request_is_settled_by_its_own_cost,
+            parts_that_were_charged_together_are_settled_by_the_sum_of_their_costs,
             parts_that_count_for_one_target_are_charged_together,
             a_request_whose_turn_would_be_too_late_is_not_charged,
             there_may_be_more_rules_than_decide_a_request,

@@ -164,6 +164,35 @@ pub async fn each_part_of_a_request_is_settled_by_its_own_cost(fixture: Fixture)
     }
 }
 
+pub async fn parts_that_were_charged_together_are_settled_by_the_sum_of_their_costs(
+    fixture: Fixture,
+) {
+    let client = fixture.client("client").await;
+    let prefix = format!("{{{}}}", fixture.name());
+    let tokens = client.keyed_rate_limiter(&prefix, Rate::overall(20, HOUR));
+    let tokens = tokens.unwrap();
+    let rules = client.rules([rule(tokens.clone(), "user")]).unwrap();
+    let alice = tokens.rate_limiter("user-alice");
+    let three = [
+        Part("user-alice", 2),
+        Part("user-alice", 3),
+        Part("user-alice", 4),
+    ];
+    for (costs, together) in [
+        ([Some(1), Some(2), Some(3)], 6),
+        ([Some(9), None, None], 16),
+        ([None, None, None], 9),
+        ([Some(0), Some(0), Some(0)], 0),
+    ] {
+        let granted = granted(rules.check_all(&three).await.unwrap());
+        let settled = rules.settle(granted, |_, part| costs[part]);
+        settled.await.unwrap();
+        let left = alice.available_permits().await.unwrap();
+        assert_eq!(left, 20 - together, "{costs:?}");
+        alice.set_rate(Rate::overall(20, HOUR)).await.unwrap();
+    }
+}
+
 pub async fn parts_that_count_for_one_target_are_charged_together(fixture: Fixture) {
     let rules = rules(&fixture).await;
     let parts = [Part("path-a", 1), Part("user-a", 1), Part("path-a", 1)];

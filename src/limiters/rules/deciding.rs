@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::event::{Reports, RequestResult};
 use crate::limiters::joint::{
-    Asked, By, Charged, JointDecision, MOST_LIMITERS, Mode, Parts, Taken, check_all,
+    Asked, By, Charged, JointDecision, MOST_LIMITERS, Mode, Part, Parts, Taken, check_all,
     first_too_many, peek_all,
 };
 use crate::limiters::{Charge, at_once};
@@ -30,7 +30,6 @@ const TOO_MANY: &str = "is one too many for a request that it applies to: at mos
 /// A rule that applies to a part of a request, and to others that count for the same target.
 struct Applying<'a> {
     place: Place,
-    /// The places of all these parts.
     parts: Parts,
     /// What they cost together; `None` if one of them does not say that.
     cost: Option<u64>,
@@ -326,9 +325,10 @@ impl Rules {
                     continue;
                 };
                 let is_blocked = applied.limited.is_none();
+                let cost = applied.cost.unwrap_or(0).try_into().unwrap_or(u32::MAX);
                 let applying = Applying {
                     place: Place { rule: place, part },
-                    parts: smallvec![part],
+                    parts: smallvec![Part { place: part, cost }],
                     cost: applied.cost,
                     applied,
                 };
@@ -386,10 +386,7 @@ impl Rules {
             in_force.warn(&[&limited.name], &error);
             error
         })?;
-        let charged = Charged {
-            parts,
-            ..limited.charged(applied.key)
-        };
+        let charged = limited.charged(applied.key, parts);
         Ok(Some(JointDecision::of_one(charged, decision)))
     }
 
@@ -573,7 +570,10 @@ impl InForce {
         let charged = Charged {
             name: Arc::clone(&self.rules[applying.place.rule].name),
             by: By::Rule,
-            parts: smallvec![applying.place.part],
+            parts: smallvec![Part {
+                place: applying.place.part,
+                cost: 0
+            }],
         };
         JointDecision::of_one(charged, denied)
     }

@@ -6,14 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::smallvec;
-
 use super::condition::Condition;
 use super::targets::Targets;
 use super::{ANY_KEY, Attributes};
 use crate::error::{Error, Result};
 use crate::limiters::Chargeable;
-use crate::limiters::joint::{By, Charged};
+use crate::limiters::joint::{By, Charged, Parts};
 use crate::policies::algorithm::INTERNAL;
 
 /// A rule: which requests it applies to, by what it counts them, what they cost, and a limiter that
@@ -136,11 +134,11 @@ impl Limited {
         Some(charge.settings())
     }
 
-    pub(super) fn charged(&self, key: String) -> Charged {
+    pub(super) fn charged(&self, key: String, parts: Parts) -> Charged {
         Charged {
             name: Arc::clone(&self.name),
             by: By::Asked(Arc::clone(&self.limiter), key),
-            parts: smallvec![0],
+            parts,
         }
     }
 }
