@@ -1,5 +1,6 @@
 //! Random histories of rules: they are replaced, put in shadow mode and asked, and what they charge
-//! is settled, given back or dropped. An oracle keeps every grant for ever; no time passes.
+//! is settled, given back or dropped. An oracle keeps every grant for ever. Time passes so that
+//! either nothing or everything expires.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -46,12 +47,17 @@ struct Ruled {
     limit: Limit,
     /// The plan of the second user.
     plan: Option<Planned>,
+    /// The method of the requests that it is for; all without one.
+    when: Option<&'static str>,
+    /// The rule that does not apply where this one does.
+    instead_of: Option<&'static str>,
     is_shadow: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Request {
     user: &'static str,
+    method: &'static str,
     cost: u32,
 }
 
@@ -59,6 +65,7 @@ impl Attributes for Request {
     fn attribute(&self, name: &str) -> Option<Cow<'_, str>> {
         match name {
             "user" => Some(self.user.into()),
+            "method" => Some(self.method.into()),
             "cost" => Some(self.cost.to_string().into()),
             _ => None,
         }
@@ -87,12 +94,18 @@ struct History<'a> {
     /// The algorithms that prefixes have had.
     algorithms: BTreeMap<String, Algorithm>,
     kept: Vec<(RulesGrant, Vec<Charge>)>,
+    /// Whether time passes. A fixed window ends by the server's clock, which it does not move.
+    has_time: bool,
+    /// How many minutes have passed since all that was in use had expired, less than an hour.
+    minutes: u32,
 }
 
 /// The permits of all RRateLimiters: their rate is not what a replacement changes.
 const SHARED: u32 = 6;
 
 const USERS: [&str; 2] = ["alice", "bob"];
+
+const METHODS: [&str; 2] = ["GET", "POST"];
 
 impl Algorithm {
     fn policy(self, permits: u32) -> AnyPolicy {
@@ -120,7 +133,11 @@ impl History<'_> {
     }
 
     fn limit(&mut self, name: &str) -> Limit {
-        let algorithm = [Algorithm::Window, Algorithm::Log, Algorithm::Shared][self.below(3)];
+        let algorithms: &[_] = match self.has_time {
+            true => &[Algorithm::Log, Algorithm::Shared],
+            false => &[Algorithm::Window, Algorithm::Log, Algorithm::Shared],
+        };
+        let algorithm = algorithms[self.below(algorithms.len())];
         // With some of them another algorithm may follow.
         let prefix = match self.below(5) {
             0 => format!("{}{name}:", self.start),
@@ -151,10 +168,15 @@ impl History<'_> {
                 2 | 3 => Some(Planned::To(self.limit(&format!("{name}-paid")))),
                 _ => None,
             };
+            let when = METHODS.get(self.below(6)).copied();
+            let place = self.below(3 * names.len());
+            let earlier = ruled.get(place).map(|it: &Ruled| it.name);
             ruled.push(Ruled {
                 name,
                 limit: self.limit(name),
                 plan,
+                when,
+                instead_of: earlier,
                 is_shadow: self.chance(3),
             });
         }
@@ -181,6 +203,10 @@ impl History<'_> {
             };
             rule = rule.with_plan("plan", plan).key(USERS[1], "plan");
         }
+        if let Some(method) = ruled.when {
+            rule = rule.when("method", [method]);
+        }
+        rule = rule.instead_of(ruled.instead_of);
         if ruled.is_shadow {
             rule.in_shadow()
         } else {
@@ -235,11 +261,24 @@ impl History<'_> {
         (self.ruled, self.algorithms) = (ruled, algorithms);
     }
 
+    /// Whether a rule decides on requests of this method, or one that is in shadow mode would.
+    fn applies(&self, ruled: &Ruled, method: &str) -> bool {
+        let is_in_shadow = |it: &Ruled| it.is_shadow || self.all_in_shadow;
+        let matches = |it: &Ruled| it.when.is_none_or(|when| when == method);
+        let is_instead = |other: &Ruled| {
+            other.instead_of == Some(ruled.name)
+                && matches(other)
+                && (!is_in_shadow(other) || is_in_shadow(ruled))
+        };
+        matches(ruled) && !self.ruled.iter().any(is_instead)
+    }
+
     /// The limits of rules of one mode for a request; `None` if one blocks it.
     fn limits(&self, request: Request, in_shadow: bool) -> Option<Vec<(&'static str, Limit)>> {
         let mut limits = Vec::new();
         for ruled in &self.ruled {
-            if (ruled.is_shadow || self.all_in_shadow) != in_shadow {
+            let is_in_shadow = ruled.is_shadow || self.all_in_shadow;
+            if is_in_shadow != in_shadow || !self.applies(ruled, request.method) {
                 continue;
             }
             match &ruled.plan {
@@ -296,6 +335,7 @@ impl History<'_> {
     fn request(&mut self) -> Request {
         Request {
             user: USERS[self.below(2)],
+            method: METHODS[self.below(2)],
             cost: 1 + self.below(4) as u32,
         }
     }
@@ -395,7 +435,7 @@ impl History<'_> {
                 expected += u64::from(charge.cost);
                 *self.used.get_mut(&charge.target).unwrap() -= i64::from(charge.cost);
             }
-            assert_eq!(given_back, expected);
+            assert_eq!(given_back, expected, "{charges:?}");
         } else {
             let costs: BTreeMap<_, _> = { charges.iter_mut() }
                 .map(|it| (it.rule, 1 + self.random.below(6) as u32))
@@ -417,6 +457,24 @@ impl History<'_> {
         }
         // Another settlement of the same grant has no effect.
         if self.chance(2) {
+            assert_eq!(self.rules.refund(granted).await.unwrap(), 0);
+        }
+    }
+
+    /// Lets some minutes pass, in which nothing expires, or two hours, in which all does.
+    async fn pass(&mut self) {
+        let minutes = 1 + self.random.below(9) as u32;
+        if self.minutes + minutes < 60 {
+            self.minutes += minutes;
+            self.fixture.pass(60 * SECOND * minutes);
+            return;
+        }
+        self.compare().await;
+        self.minutes = 0;
+        self.fixture.pass(2 * HOUR);
+        self.used.values_mut().for_each(|used| *used = 0);
+        // What was charged came back by itself.
+        for (granted, _) in std::mem::take(&mut self.kept) {
             assert_eq!(self.rules.refund(granted).await.unwrap(), 0);
         }
     }
@@ -479,10 +537,12 @@ pub async fn random_histories_of_rules_charge_what_an_oracle_says(fixture: Fixtu
             used: BTreeMap::new(),
             algorithms: BTreeMap::new(),
             kept: Vec::new(),
+            has_time: number / 2 % 2 == 1,
+            minutes: 0,
         };
         history.replace();
         for _ in 0..40 {
-            match history.below(12) {
+            match history.below(14) {
                 0 | 1 => history.replace(),
                 2 => {
                     history.all_in_shadow = history.chance(2);
@@ -490,6 +550,7 @@ pub async fn random_histories_of_rules_charge_what_an_oracle_says(fixture: Fixtu
                 }
                 3 | 4 => history.settle().await,
                 5 => history.drop_a_check().await,
+                6 if history.has_time => history.pass().await,
                 _ => history.check().await,
             }
         }
