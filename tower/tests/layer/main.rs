@@ -12,6 +12,7 @@ mod seeded;
 mod any_limiter;
 mod drops;
 mod fixture;
+mod histories;
 mod keys;
 mod nested;
 mod outcomes;
