@@ -3,6 +3,7 @@
 mod clients;
 mod grpc;
 mod hash_key;
+mod histories;
 mod hostile;
 mod http;
 mod import;
@@ -12,6 +13,8 @@ mod log;
 mod nginx;
 mod openapi;
 mod page;
+#[path = "../../../tests/support/seeded.rs"]
+mod seeded;
 #[path = "../cli/sentinel.rs"]
 mod sentinel;
 mod support;
