@@ -9,7 +9,7 @@ use std::path::Path;
 mod sources;
 
 /// The folders, and how their modules are named from the root of their crate.
-const FOLDERS: [(&str, &str); 2] = [("cli/src", "crate::"), ("cli/src/serve", "crate::serve::")];
+const FOLDERS: [(&str, &str); 2] = [("cli/src", "crate::"), ("serve/src", "crate::")];
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
 

@@ -10,6 +10,7 @@ mod permits;
 mod rate;
 mod run;
 mod run_each;
+mod serve;
 pub(crate) mod show;
 pub(crate) mod watch;
 
@@ -33,8 +34,8 @@ use crate::failure::Failure;
 use crate::policy::PolicyArguments;
 use crate::rate::{RateArgument, duration};
 use crate::report::Report;
-use crate::serve::ServeArguments;
 use crate::store::StoreArguments;
+use redisson_rate_limiter_serve::ServeArguments;
 
 /// How long permits that a cancelled command took may take to be given back.
 const CLOSE: Duration = Duration::from_secs(3);
@@ -266,7 +267,7 @@ pub(crate) async fn execute(
         Command::Man { command } => return man(command.as_deref(), program),
         Command::HashKey { secret_file } => return hash_key::hash_key(secret_file.as_deref()),
         Command::Import { file } => return import::import(&file),
-        Command::Serve(serve) => return crate::serve::run(store, *serve).await,
+        Command::Serve(serve) => return serve::serve(&store, *serve).await,
         Command::On(command) => command,
     };
     let client = store.connect().await?;

@@ -15,7 +15,6 @@ mod policy;
 mod progress;
 mod rate;
 mod report;
-mod serve;
 mod signals;
 mod store;
 mod terminal;

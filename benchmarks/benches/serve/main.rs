@@ -5,7 +5,7 @@
 //! servers, which needs OpenSSL, and starts a `redis-server` for each round.
 
 mod load;
-#[path = "../../../cli/src/serve/grpc/messages.rs"]
+#[path = "../../../serve/src/grpc/messages.rs"]
 #[allow(
     dead_code,
     unused_imports,

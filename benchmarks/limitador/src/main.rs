@@ -1,7 +1,7 @@
 //! The crate `limitador`, asked as its own server asks it, behind the same gRPC libraries as
 //! `serve`. `REDIS_URL` has the server, the argument the number of rules.
 
-#[path = "../../../cli/src/serve/grpc/messages.rs"]
+#[path = "../../../serve/src/grpc/messages.rs"]
 #[allow(dead_code, reason = "the client has the rest")]
 mod messages;
 

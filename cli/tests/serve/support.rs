@@ -22,7 +22,7 @@ use tonic_prost::ProstCodec;
 #[allow(clippy::duplicate_mod, reason = "each test binary has its own")]
 pub mod servers;
 
-#[path = "../../src/serve/grpc/messages.rs"]
+#[path = "../../../serve/src/grpc/messages.rs"]
 pub mod messages;
 
 use messages::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse};

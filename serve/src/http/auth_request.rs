@@ -10,8 +10,8 @@ use percent_encoding::percent_decode_str;
 use redisson_rate_limiter::Verdict;
 
 use super::answer::Answer;
-use crate::serve::part::Part;
-use crate::serve::service::Service;
+use crate::part::Part;
+use crate::service::Service;
 
 pub(super) const PATH: &str = "/v1/auth-request";
 

@@ -29,7 +29,7 @@ struct Count {
 
 /// A key, and how often it asked, or was denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(in crate::serve) struct Seen {
+pub(crate) struct Seen {
     pub(super) key: String,
     pub(super) requests: u64,
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::answer::Answer;
 use super::asked::Asked;
-use crate::serve::service::Service;
+use crate::service::Service;
 
 /// The largest body that is read.
 const LARGEST_BODY: usize = 64 * 1024;

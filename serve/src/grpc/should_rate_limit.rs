@@ -25,9 +25,9 @@ use super::asked::Asked;
 use super::messages::{
     self, Code, DescriptorStatus, HeaderValue, RateLimit, RateLimitRequest, RateLimitResponse, Unit,
 };
-use crate::serve::joint::{denies, state_limits};
-use crate::serve::part::Part;
-use crate::serve::service::{Service, is_caused_by_request, unavailable};
+use crate::joint::{denies, state_limits};
+use crate::part::Part;
+use crate::service::{Service, is_caused_by_request, unavailable};
 
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 

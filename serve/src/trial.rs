@@ -9,20 +9,27 @@ use serde_json::{Value, json};
 
 use super::http::read_part;
 use super::rules::{RulesFile, Shown, ShownRule};
-use crate::failure::Failure;
-use crate::report::{Report, number_of};
+use crate::Error;
+
+/// What the rules of a file say.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Tried {
+    /// Whether the request is granted. True of rules without a request.
+    pub is_granted: bool,
+    /// For people.
+    pub text: String,
+    /// The same for programs.
+    pub json: Value,
+}
 
 /// Reads the rules, and lists them with what may not be meant.
-pub(super) fn check(path: &Path) -> Result<Report, Failure> {
+pub(super) fn check(path: &Path) -> Result<Tried, Error> {
     let client = RedissonClient::in_memory();
-    let file = RulesFile::open(&client, path.to_owned()).map_err(Failure::usage)?;
+    let file = RulesFile::open(&client, path.to_owned()).map_err(Error::Usage)?;
     let shown = file.shown();
     let warnings = warnings(&shown);
-    let mut text = format!(
-        "{}: {}",
-        path.display(),
-        number_of(shown.rules.len() as u64, "rule")
-    );
+    let mut text = format!("{}: {}", path.display(), number_of_rules(&shown));
     for rule in &shown.rules {
         line(&mut text, rule, &rule.applies());
     }
@@ -30,18 +37,19 @@ pub(super) fn check(path: &Path) -> Result<Report, Failure> {
         let _ = write!(text, "\nwarning: {warning}"); // a String takes everything
     }
     let names: Vec<&str> = shown.rules.iter().map(|it| &*it.config.name).collect();
-    Ok(Report::new(
+    Ok(Tried {
+        is_granted: true,
         text,
-        json!({ "rules": names, "warnings": warnings }),
-    ))
+        json: json!({ "rules": names, "warnings": warnings }),
+    })
 }
 
 /// Lists the rules that apply to a request, and what they would decide if nothing had been used.
-pub(super) async fn decide(path: &Path, request: &str) -> Result<Report, Failure> {
+pub(super) async fn decide(path: &Path, request: &str) -> Result<Tried, Error> {
     let part = read_part(request)
-        .map_err(|error| Failure::usage(format!("the request of --try: {error}")))?;
+        .map_err(|error| Error::Usage(format!("the request of --try: {error}")))?;
     let client = RedissonClient::in_memory();
-    let file = RulesFile::open(&client, path.to_owned()).map_err(Failure::usage)?;
+    let file = RulesFile::open(&client, path.to_owned()).map_err(Error::Usage)?;
     let verdict = file.rules.peek_all(slice::from_ref(&part)).await?;
     let shown = file.shown();
     let applying = shown.rules.iter().filter(|it| it.applies_to(&part));
@@ -64,15 +72,23 @@ pub(super) async fn decide(path: &Path, request: &str) -> Result<Report, Failure
     };
     let head = format!(
         "{}, of which {} apply",
-        number_of(shown.rules.len() as u64, "rule"),
+        number_of_rules(&shown),
         rules.len()
     );
     let json = json!({ "granted": is_granted, "denied_by": by, "rules": rules });
-    Ok(Report::either(
+    Ok(Tried {
         is_granted,
-        format!("{head}{text}\n{said}"),
+        text: format!("{head}{text}\n{said}"),
         json,
-    ))
+    })
+}
+
+/// `1 rule`, `2 rules`.
+pub(super) fn number_of_rules(shown: &Shown) -> String {
+    match shown.rules.len() {
+        1 => "1 rule".to_owned(),
+        number => format!("{number} rules"),
+    }
 }
 
 fn line(text: &mut String, rule: &ShownRule, by: &str) {

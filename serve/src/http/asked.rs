@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
-use crate::serve::part::Part;
+use crate::part::Part;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +24,7 @@ pub(super) struct Asked {
 }
 
 /// What a request in JSON asks rules for.
-pub(in crate::serve) fn read_part(text: &str) -> serde_json::Result<Part> {
+pub(crate) fn read_part(text: &str) -> serde_json::Result<Part> {
     let asked: Asked = serde_json::from_str(text)?;
     Ok(asked.into_part(Duration::MAX))
 }

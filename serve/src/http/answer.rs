@@ -9,13 +9,12 @@ use hyper::{Method, Request, Response, StatusCode};
 use redisson_rate_limiter::{Decision, DecisionSource, Error, JointDecision};
 use serde_json::{Value, json};
 
-use crate::report::millis;
-use crate::serve::joint::{denies, state_limit, state_limits, strictest_first};
-use crate::serve::service::{Service, costs_too_much, is_wrong_request, unavailable};
+use crate::joint::{denies, state_limit, state_limits, strictest_first};
+use crate::service::{Service, costs_too_much, is_wrong_request, unavailable};
 
 /// An answer, whose header fields state the limits.
 #[derive(Debug)]
-pub(in crate::serve) struct Answer {
+pub(crate) struct Answer {
     response: Response<Full<Bytes>>,
 }
 
@@ -96,7 +95,7 @@ impl Answer {
     }
 
     /// A request that was not decided.
-    pub(in crate::serve) fn problem(status: StatusCode, detail: &str) -> Self {
+    pub(crate) fn problem(status: StatusCode, detail: &str) -> Self {
         let body = json!({
             "type": "about:blank",
             "title": status.canonical_reason(),
@@ -107,7 +106,7 @@ impl Answer {
     }
 
     /// The methods are separated by commas.
-    pub(in crate::serve) fn not_allowed(allowed: &'static str) -> Self {
+    pub(crate) fn not_allowed(allowed: &'static str) -> Self {
         let detail = format!("allowed here: {allowed}");
         let mut answer = Self::problem(StatusCode::METHOD_NOT_ALLOWED, &detail);
         let allowed = HeaderValue::from_static(allowed);
@@ -211,18 +210,15 @@ fn limit(name: &str, decision: &Decision) -> Value {
 }
 
 /// The methods of what can only be read.
-pub(in crate::serve) const READ: &str = "GET, HEAD";
+pub(crate) const READ: &str = "GET, HEAD";
 
 /// Whether a request only reads. The answer to a HEAD is sent without its body.
-pub(in crate::serve) fn is_read(method: &Method) -> bool {
+pub(crate) fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD].contains(method)
 }
 
 /// `/healthz`: the process answers. `/readyz`: it decides requests.
-pub(in crate::serve) fn health<B>(
-    service: &Service,
-    request: &Request<B>,
-) -> Response<Full<Bytes>> {
+pub(crate) fn health<B>(service: &Service, request: &Request<B>) -> Response<Full<Bytes>> {
     if !is_read(request.method()) {
         return Answer::not_allowed(READ).into();
     }
@@ -235,13 +231,14 @@ pub(in crate::serve) fn health<B>(
     response
 }
 
-pub(in crate::serve) fn content(
-    content_type: &'static str,
-    body: impl Into<Bytes>,
-) -> Response<Full<Bytes>> {
+pub(crate) fn content(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -3,8 +3,8 @@
 use redisson_rate_limiter::BreakerState;
 use serde_json::{Value, json};
 
-use crate::serve::rules::ShownRule;
-use crate::serve::service::Service;
+use crate::rules::ShownRule;
+use crate::service::Service;
 
 pub(super) fn status(service: &Service) -> Value {
     let shown = service.rules.shown();

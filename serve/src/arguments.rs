@@ -1,4 +1,4 @@
-//! The arguments of `serve`.
+//! What the server is told on the command line.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use clap::Args;
 use redisson_rate_limiter::{FailurePolicy, LocalShare};
 
 use super::log::LogFormat;
-use crate::rate::duration;
 
+/// What the server is told on the command line.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Without --url or REDIS_URL the limits are in memory.
@@ -25,7 +25,7 @@ Examples:
   rratelimiter serve --rules rules.toml --try '{\"domain\": \"shop\", \"entries\": {\"user\": \"alice\"}}'
   REDIS_URL=redis://redis:6379 rratelimiter serve --rules rules.toml --grpc 0.0.0.0:8081 --failure-policy allow
   rratelimiter serve --rules rules.toml --http 0.0.0.0:8443 --tls-cert cert.pem --tls-key key.pem --token-file token")]
-pub(crate) struct ServeArguments {
+pub struct ServeArguments {
     /// The file with the rules
     #[arg(long, value_name = "FILE")]
     pub(super) rules: PathBuf,
@@ -97,6 +97,11 @@ impl FromStr for Address {
             address.map_err(|_| "must be ADDRESS:PORT, such as 127.0.0.1:8080, or off")?;
         Ok(Self(Some(address)))
     }
+}
+
+/// A time such as `500ms`, `5s` or `1h 30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}, such as 500ms, 5s or 1h"))
 }
 
 fn failure_policy(text: &str) -> Result<FailurePolicy, String> {

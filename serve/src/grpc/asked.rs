@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
-use crate::serve::part::Part;
+use crate::part::Part;
 
 /// A message of the largest size could have many thousands, each of which is held against each
 /// rule. Envoy sends a few.

@@ -1,9 +1,12 @@
-//! `serve`: the limits of a rules file for services in any language, over HTTP and by Envoy's
-//! protocol.
+//! The server that `rratelimiter serve` starts: the limits of a rules file for services in any
+//! language, over HTTP and by Envoy's protocol. Its page says what it offers and how it is set up.
 //!
 //! A connection enters by a `door`, which counts, encrypts and times it, and is served by `http`,
 //! `grpc` or `admin`. These read a request into the parts that `rules` decide (`part`),
 //! and ask the `service`. A `trial` decides without a server.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
 
 mod admin;
 mod arguments;
@@ -27,44 +30,77 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
-use redisson_rate_limiter::{FailurePolicy, LimiterOptions, MemoryStore, RedissonClient};
+use redisson_rate_limiter::{
+    FailurePolicy, LimiterOptions, MemoryStore, RedissonClient, RedissonClientBuilder,
+};
 use redisson_rate_limiter_metrics::{BUCKETS, Metrics};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-pub(crate) use arguments::ServeArguments;
+pub use arguments::ServeArguments;
 use credentials::Credentials;
 use door::{Door, Protocol};
 use grpc_health::GrpcHealth;
 use rules::RulesFile;
 use service::{Service, StoreState};
+pub use trial::Tried;
 use usage::Usage;
-
-use crate::failure::Failure;
-use crate::report::{Report, number_of};
-use crate::store::StoreArguments;
 
 /// The share of a limit from which on a key counts as near it.
 const NEAR_LIMIT: f64 = 0.8;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Serves until a signal ends it.
-pub(crate) async fn run(
-    store: StoreArguments,
-    arguments: ServeArguments,
-) -> Result<Report, Failure> {
-    if arguments.check {
-        return trial::check(&arguments.rules);
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An argument or a file that it names is wrong, or an address is taken.
+    #[error("{0}")]
+    Usage(String),
+    /// The limits cannot be used.
+    #[error(transparent)]
+    Limiter(#[from] redisson_rate_limiter::Error),
+}
+
+/// Where the limits are.
+#[derive(Debug)]
+pub struct Store {
+    /// The settings of the client that is connected to it.
+    pub builder: RedissonClientBuilder,
+    /// `None` for limits in memory.
+    pub url: Option<String>,
+    /// That of the builder.
+    pub response_timeout: Duration,
+}
+
+/// What the rules say if the arguments ask for nothing else (`--check`, `--try`); `None` if they
+/// ask for a server.
+///
+/// # Errors
+/// [`Error::Usage`] if the rules or the request cannot be read, [`Error::Limiter`] if they cannot
+/// decide it.
+pub async fn try_rules(arguments: &ServeArguments) -> Result<Option<Tried>, Error> {
+    match &arguments.tried {
+        Some(request) => trial::decide(&arguments.rules, request).await.map(Some),
+        None if arguments.check => trial::check(&arguments.rules).map(Some),
+        None => Ok(None),
     }
-    if let Some(request) = &arguments.tried {
-        return trial::decide(&arguments.rules, request).await;
-    }
+}
+
+/// Serves until a signal ends it, and logs on the standard error.
+///
+/// # Errors
+/// [`Error`], if it cannot begin.
+///
+/// # Cancel safety
+/// Dropping the future does not end connections that are open.
+pub async fn serve(store: Store, arguments: ServeArguments) -> Result<(), Error> {
     log::start(arguments.log);
     allow_many_files();
-    let service = Arc::new(service(&store, arguments).await?);
+    let service = Arc::new(service(store, arguments).await?);
     let mut signals = Signals::new().map_err(|error| failed(&error))?;
     let (open, mut all_closed) = mpsc::channel(1);
     for door in doors(&service).await.map_err(|error| failed(&error))? {
@@ -95,42 +131,42 @@ pub(crate) async fn run(
         (false, _) => log::warning("ended: some requests were cut off"),
         (true, false) => log::warning("ended: some permits come back only with their window"),
     }
-    Ok(Report::printed(true))
+    Ok(())
 }
 
-async fn service(store: &StoreArguments, settings: ServeArguments) -> Result<Service, Failure> {
+async fn service(store: Store, settings: ServeArguments) -> Result<Service, Error> {
     let metrics = Metrics::new().near_limit(NEAR_LIMIT);
     let durations = Matcher::Suffix("_duration_seconds".to_owned());
     let prometheus = PrometheusBuilder::new()
         .set_buckets_for_metric(durations, &BUCKETS)
         .and_then(PrometheusBuilder::install_recorder);
-    let prometheus = prometheus.map_err(|error| Failure::usage(error.to_string()))?;
+    let prometheus = prometheus.map_err(|error| Error::Usage(error.to_string()))?;
     metrics.describe();
     let usage = Arc::new(Usage::new());
     let counted = Arc::clone(&usage);
     let options = LimiterOptions::new().failure_policy(settings.failure_policy.clone());
-    let builder = { store.builder()? }
+    let builder = { store.builder }
         .default_options(options)
         .on_event(move |event| {
             metrics.note(event);
             counted.event(event);
             log::event(event);
         });
-    let client: RedissonClient = match store.url() {
+    let client: RedissonClient = match store.url {
         // While there is none, requests are decided as whenever it is away.
-        Some(url) => builder.require_server(false).connect(url).await?,
+        Some(url) => builder.require_server(false).connect(&url).await?,
         None => builder.in_memory(&MemoryStore::new()),
     };
-    let rules = RulesFile::open(&client, settings.rules.clone()).map_err(Failure::usage)?;
+    let rules = RulesFile::open(&client, settings.rules.clone()).map_err(Error::Usage)?;
     service::count_first_read();
-    let credentials = Credentials::read(&settings).map_err(Failure::usage)?;
+    let credentials = Credentials::read(&settings).map_err(Error::Usage)?;
     let store_state = StoreState::new(&client.health());
     let is_ready = settings.failure_policy != FailurePolicy::Error || store_state.away().is_none();
     Ok(Service {
         client,
         rules,
         credentials,
-        response_timeout: store.response_timeout(),
+        response_timeout: store.response_timeout,
         grpc_health: GrpcHealth::new(is_ready).await,
         settings,
         usage,
@@ -169,7 +205,7 @@ fn warn(service: &Service) {
     if is_open(settings.admin) {
         log::warning("anyone who reaches the admin address sees the keys");
     }
-    let rules = number_of(service.rules.shown().rules.len() as u64, "rule");
+    let rules = trial::number_of_rules(&service.rules.shown());
     let store = if service.client.health().servers.is_empty() {
         "in memory"
     } else {
@@ -242,6 +278,6 @@ fn allow_many_files() {
     let _ = setrlimit(Resource::Nofile, limit); // fewer connections, then
 }
 
-fn failed(error: &io::Error) -> Failure {
-    Failure::usage(error.to_string())
+fn failed(error: &io::Error) -> Error {
+    Error::Usage(error.to_string())
 }
