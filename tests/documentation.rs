@@ -160,7 +160,7 @@ fn labels(line: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn each_label_in_the_readme_of_a_crate_is_defined_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for folder in ["", "cli", "metrics", "tower"] {
+    for folder in ["", "cli", "metrics", "serve", "tower"] {
         let text = fs::read_to_string(root.join(folder).join("README.md")).expect("README.md");
         let defined: HashSet<_> = definitions(&text).map(|(label, _)| label).collect();
         let used = prose(&text).flat_map(labels);

@@ -2,21 +2,22 @@
 
 mod status;
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{
     CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use hyper::service::service_fn;
-use hyper::{HeaderMap, Request, Response, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tower_http::set_header::SetResponseHeaderLayer;
 
-use super::connection::{Io, drive};
-use super::http::{Answer, READ, content, health, http1, is_read};
+use super::http::{Answer, content, missing, other_method, probes};
 use super::service::Service;
 
 const PAGE: &str = include_str!("admin/page.html");
@@ -28,51 +29,49 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'";
 
-/// Serves one connection.
-pub(super) async fn serve(io: Io, service: Arc<Service>) {
-    let closing = service.closing.subscribe();
-    let client_timeout = service.settings.client_timeout;
-    let answer = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(route(&service, &request)) }
-    });
-    drive(http1(client_timeout).serve_connection(io, answer), closing).await;
-}
-
-fn route(service: &Service, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let mut response = answer(service, request);
-    let headers = response.headers_mut();
-    let mut insert = |name: HeaderName, value| {
-        headers.insert(name, HeaderValue::from_static(value));
+pub(super) fn routes(service: &Arc<Service>) -> Router {
+    let with = |name: HeaderName, value| {
+        SetResponseHeaderLayer::overriding(name, HeaderValue::from_static(value))
     };
-    insert(CONTENT_SECURITY_POLICY, POLICY);
-    insert(X_CONTENT_TYPE_OPTIONS, "nosniff");
-    insert(X_FRAME_OPTIONS, "DENY");
-    insert(REFERRER_POLICY, "no-referrer");
-    response
+    Router::new()
+        .route("/", get(async || content("text/html; charset=utf-8", PAGE)))
+        .route(
+            "/page.js",
+            get(async || content("text/javascript; charset=utf-8", SCRIPT)),
+        )
+        .route(
+            "/page.css",
+            get(async || content("text/css; charset=utf-8", STYLE)),
+        )
+        .route("/status.json", get(status_json))
+        .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(other_method)
+        .fallback(missing)
+        .merge(probes())
+        .layer(from_fn_with_state(Arc::clone(service), from_here))
+        .layer(with(CONTENT_SECURITY_POLICY, POLICY))
+        .layer(with(X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(with(X_FRAME_OPTIONS, "DENY"))
+        .layer(with(REFERRER_POLICY, "no-referrer"))
+        .with_state(Arc::clone(service))
 }
 
-fn answer(service: &Service, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+async fn status_json(State(service): State<Arc<Service>>) -> Response {
+    content("application/json", status::status(&service).to_string())
+}
+
+async fn metrics(State(service): State<Arc<Service>>) -> Response {
+    service.metrics.sample(&service.client);
+    content("text/plain; version=0.0.4", service.prometheus.render())
+}
+
+async fn from_here(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let is_local = (service.settings.admin.0).is_some_and(|it| it.ip().is_loopback());
     if is_local && !is_numeric_or_localhost(request.headers()) {
         let detail = "by an address or as localhost only";
-        return Answer::problem(StatusCode::MISDIRECTED_REQUEST, detail).into();
+        return Answer::problem(StatusCode::MISDIRECTED_REQUEST, detail).into_response();
     }
-    if !is_read(request.method()) {
-        return Answer::not_allowed(READ).into();
-    }
-    match request.uri().path() {
-        "/" => content("text/html; charset=utf-8", PAGE),
-        "/page.js" => content("text/javascript; charset=utf-8", SCRIPT),
-        "/page.css" => content("text/css; charset=utf-8", STYLE),
-        "/status.json" => content("application/json", status::status(service).to_string()),
-        "/metrics" => {
-            service.metrics.sample(&service.client);
-            content("text/plain; version=0.0.4", service.prometheus.render())
-        }
-        "/healthz" | "/readyz" => health(service, request),
-        _ => Answer::problem(StatusCode::NOT_FOUND, "there is nothing here").into(),
-    }
+    next.run(request).await
 }
 
 /// A page of somewhere else could have its own name lead to this address, and read what is here.

@@ -1,11 +1,15 @@
 //! An address that the server listens at: connections are counted, encrypted and cut off here,
 //! whatever protocol they have.
+//!
+//! By hand, because the servers of axum and tonic accept any number of connections, keep the
+//! certificate they began with, and wait for ever for a client that is silent or does not read.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -22,6 +26,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Door {
     listener: TcpListener,
     protocol: Protocol,
+    routes: Router,
     service: Arc<Service>,
 }
 
@@ -45,6 +50,11 @@ impl Door {
         Ok(Self {
             listener,
             protocol,
+            routes: match protocol {
+                Protocol::Http => super::http::routes(service),
+                Protocol::Admin => super::admin::routes(service),
+                Protocol::Grpc => super::grpc::routes(service)?,
+            },
             service: Arc::clone(service),
         })
     }
@@ -74,9 +84,10 @@ impl Door {
             };
             let (service, protocol, open) =
                 (Arc::clone(&self.service), self.protocol, open.clone());
+            let routes = self.routes.clone();
             tokio::spawn(async move {
                 // It ends as its client or a timeout has it end.
-                let _ = connection(stream, protocol, service).await;
+                let _ = connection(stream, protocol, routes, service).await;
                 drop((permit, open));
             });
         }
@@ -86,6 +97,7 @@ impl Door {
 async fn connection(
     stream: TcpStream,
     protocol: Protocol,
+    routes: Router,
     service: Arc<Service>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
@@ -107,9 +119,8 @@ async fn connection(
     };
     let io = TokioIo::new(stream);
     match protocol {
-        Protocol::Http => super::http::serve(io, service).await,
-        Protocol::Admin => super::admin::serve(io, service).await,
-        Protocol::Grpc => super::grpc::serve(io, service).await,
+        Protocol::Http | Protocol::Admin => super::http::serve(io, routes, &service).await,
+        Protocol::Grpc => super::grpc::serve(io, routes, &service).await,
     }
     Ok(())
 }

@@ -1,25 +1,30 @@
-//! Envoy's rate limit service, `envoy.service.ratelimit.v3.RateLimitService`, and the health
-//! service, by gRPC.
+//! Envoy's rate limit service, `envoy.service.ratelimit.v3.RateLimitService`, the health service
+//! and reflection, by gRPC.
 
 mod asked;
 mod messages;
 mod should_rate_limit;
 
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::post;
 use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use hyper::HeaderMap;
+use hyper::body::Bytes;
 use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
-use tonic::body::Body;
-use tonic::codegen::Service as _;
 use tonic::server::Grpc;
 use tonic::{Code, Status};
+use tonic_reflection::server::Builder as Reflection;
 
 use super::connection::{Io, drive};
 use super::service::Service;
@@ -34,14 +39,29 @@ const LARGEST_MESSAGE: usize = 1024 * 1024;
 /// A message of one byte, which cannot be read.
 const UNREADABLE: &[u8] = &[0, 0, 0, 0, 1, 0xff];
 
+/// # Errors
+/// None but of a mistake in the descriptors that this program has.
+pub(super) fn routes(service: &Arc<Service>) -> io::Result<Router> {
+    let reflection = Reflection::configure()
+        .register_encoded_file_descriptor_set(messages::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(io::Error::other)?;
+    let asking = Router::new()
+        .route(should_rate_limit::PATH, post(should_rate_limit))
+        .route_service("/grpc.reflection.v1.ServerReflection/{*method}", reflection)
+        .fallback(unimplemented)
+        .layer(from_fn_with_state(Arc::clone(service), with_token));
+    // Probes have no token.
+    let health = service.grpc_health.server.clone();
+    let routes = Router::new().route_service("/grpc.health.v1.Health/{*method}", health);
+    Ok(routes.merge(asking).with_state(Arc::clone(service)))
+}
+
 /// Serves one connection.
-pub(super) async fn serve(io: Io, service: Arc<Service>) {
+pub(super) async fn serve(io: Io, routes: Router, service: &Service) {
     let closing = service.closing.subscribe();
     let client_timeout = service.settings.client_timeout;
-    let answer = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(route(service, request).await) }
-    });
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -50,24 +70,25 @@ pub(super) async fn serve(io: Io, service: Arc<Service>) {
         .keep_alive_timeout(client_timeout)
         .max_header_list_size(LARGEST_HEAD)
         .max_concurrent_streams(MOST_STREAMS);
-    drive(builder.serve_connection(io, answer), closing).await;
+    let routes = TowerToHyperService::new(routes);
+    drive(builder.serve_connection(io, routes), closing).await;
 }
 
-async fn route(service: Arc<Service>, request: Request<Incoming>) -> Response<Body> {
+async fn with_token(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    if service.credentials.allow(request.headers()) {
+        return next.run(request).await;
+    }
+    Status::unauthenticated("the token is missing or wrong").into_http()
+}
+
+async fn unimplemented(request: Request) -> Response {
     let path = request.uri().path();
-    if path.starts_with("/grpc.health.v1.Health/") {
-        let mut health = service.grpc_health.server.clone();
-        return match health.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-    }
-    if !service.credentials.allow(request.headers()) {
-        return Status::unauthenticated("the token is missing or wrong").into_http();
-    }
-    if path != should_rate_limit::PATH {
-        return Status::unimplemented(format!("there is no method {path}")).into_http();
-    }
+    Status::unimplemented(format!("there is no method {path}")).into_http()
+}
+
+/// By hand instead of as a service that is generated: whatever a client of the proxy has put into a
+/// message, also what cannot be read or is too large, is decided and no error.
+async fn should_rate_limit(State(service): State<Arc<Service>>, request: Request) -> Response {
     // The message has to come in time, and the store has a time of its own. A turn may be as late
     // again.
     let longest_turn = service.longest_turn(deadline(request.headers()));
@@ -82,14 +103,15 @@ async fn route(service: Arc<Service>, request: Request<Incoming>) -> Response<Bo
         return Status::deadline_exceeded("the request took too long").into_http();
     };
     let status = Status::from_header_map(response.headers());
-    match status.map(|it| it.code()) {
-        // Too large to be read. A client of the proxy can have it so.
+    let response = match status.map(|it| it.code()) {
+        // Too large to be read.
         Some(Code::OutOfRange) => {
-            let unreadable = Request::new(Full::new(Bytes::from_static(UNREADABLE)));
+            let unreadable = hyper::Request::new(Full::new(Bytes::from_static(UNREADABLE)));
             grpc.unary(asking, unreadable).await
         }
         _ => response,
-    }
+    };
+    response.map(Body::new)
 }
 
 /// The time that a client gives its request, in the header field of gRPC: up to eight digits, and a

@@ -4,18 +4,21 @@ mod answer;
 mod api;
 mod asked;
 mod auth_request;
+mod document;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioTimer;
+use hyper_util::service::TowerToHyperService;
 
-pub(super) use answer::{Answer, READ, content, health, is_read};
+pub(super) use answer::{Answer, content};
 pub(super) use asked::read_part;
 
 use super::connection::{Io, drive};
@@ -25,56 +28,62 @@ use super::service::Service;
 const LONGEST_HEAD: usize = 16 * 1024;
 const MOST_HEADERS: usize = 100;
 
-/// The document that describes the API.
-const OPENAPI: &str = include_str!("http/openapi.json");
+/// The largest body that is read.
+const LARGEST_BODY: usize = 64 * 1024;
 
-/// Serves one connection.
-pub(super) async fn serve(io: Io, service: Arc<Service>) {
-    let closing = service.closing.subscribe();
-    let client_timeout = service.settings.client_timeout;
-    let answer = service_fn(move |request| {
-        let service = Arc::clone(&service);
-        async move { Ok::<_, Infallible>(route(&service, request).await) }
-    });
-    let builder = http1(client_timeout);
-    drive(builder.serve_connection(io, answer), closing).await;
+pub(super) fn routes(service: &Arc<Service>) -> Router {
+    let asking = Router::new()
+        .route("/v1/check", post(api::check))
+        .route("/v1/acquire", post(api::acquire))
+        .route("/v1/peek", post(api::peek))
+        .route("/v1/release", post(api::release))
+        .route("/v1/auth-request", any(auth_request::answer))
+        .route("/v1/auth-request/", any(auth_request::answer))
+        .route("/v1/auth-request/{*domain}", any(auth_request::answer))
+        .route("/openapi.json", get(document::document))
+        .method_not_allowed_fallback(other_method)
+        .fallback(missing)
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(from_fn_with_state(Arc::clone(service), with_token));
+    // Probes have no token.
+    probes().merge(asking).with_state(Arc::clone(service))
 }
 
-/// HTTP/1 for clients that send a head in time, and none that is too large.
-pub(super) fn http1(client_timeout: std::time::Duration) -> http1::Builder {
+/// `/healthz`: the process answers. `/readyz`: it decides requests.
+pub(super) fn probes() -> Router<Arc<Service>> {
+    Router::new()
+        .route("/healthz", get(document::healthz))
+        .route("/readyz", get(document::readyz))
+        .method_not_allowed_fallback(other_method)
+}
+
+/// Serves one connection.
+pub(super) async fn serve(io: Io, routes: Router, service: &Service) {
+    let closing = service.closing.subscribe();
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(client_timeout)
+        .header_read_timeout(service.settings.client_timeout)
         .max_buf_size(LONGEST_HEAD)
         .max_headers(MOST_HEADERS);
-    builder
+    let routes = TowerToHyperService::new(routes);
+    drive(builder.serve_connection(io, routes), closing).await;
 }
 
-async fn route(service: &Service, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let path = request.uri().path();
-    match path {
-        // For probes, which have no token.
-        "/healthz" | "/readyz" => return health(service, &request),
-        _ if !service.credentials.allow(request.headers()) => {
-            return Answer::problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong")
-                .with_challenge()
-                .into();
-        }
-        _ => {}
+async fn with_token(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    if service.credentials.allow(request.headers()) {
+        return next.run(request).await;
     }
-    match path {
-        "/v1/check" | "/v1/acquire" | "/v1/peek" | "/v1/release" => match *request.method() {
-            Method::POST => api::answer(service, request).await.into(),
-            _ => Answer::not_allowed("POST").into(),
-        },
-        "/openapi.json" => match is_read(request.method()) {
-            true => content("application/json", OPENAPI),
-            false => Answer::not_allowed(READ).into(),
-        },
-        _ if path.starts_with(auth_request::PATH) => {
-            auth_request::answer(service, request).await.into()
-        }
-        _ => Answer::problem(StatusCode::NOT_FOUND, "there is nothing here").into(),
-    }
+    let refused = Answer::problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
+    refused.with_challenge().into_response()
+}
+
+/// The methods that the path has are in the field `Allow`.
+pub(super) async fn other_method() -> Answer {
+    let detail = "the path has other methods";
+    Answer::problem(StatusCode::METHOD_NOT_ALLOWED, detail)
+}
+
+pub(super) async fn missing() -> Answer {
+    Answer::problem(StatusCode::NOT_FOUND, "there is nothing here")
 }

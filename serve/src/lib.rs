@@ -1,6 +1,6 @@
-//! The server that `rratelimiter serve` starts: the limits of a rules file for services in any
-//! language, over HTTP and by Envoy's protocol. Its page says what it offers and how it is set up.
+#![doc = include_str!("../README.md")]
 //!
+//! # The code
 //! A connection enters by a `door`, which counts, encrypts and times it, and is served by `http`,
 //! `grpc` or `admin`. These read a request into the parts that `rules` decide (`part`),
 //! and ask the `service`. A `trial` decides without a server.

@@ -1,4 +1,7 @@
 //! The rules of the file: read at the start and again while requests come in.
+//!
+//! Whether it has changed is asked for once a second. A watch of the file system would miss a file
+//! on a network's disk, and one that is reached by links that are exchanged, as in a ConfigMap.
 
 use std::fmt::Write;
 use std::fs;

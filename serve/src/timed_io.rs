@@ -1,4 +1,5 @@
-//! A connection that is cut if its client does not read, or sends nothing, for too long.
+//! A connection that is cut if its client does not read, or sends nothing, for too long. hyper
+//! times the head of a request and pings of HTTP/2, but not a client that never reads its answers.
 
 use std::future::Future;
 use std::io;

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use prost::Message;
+use prost_types::FileDescriptorProto;
+use prost_types::field_descriptor_proto::Type;
 use redis::AsyncCommands;
 use serde_json::json;
 use tokio::sync::watch;
@@ -10,6 +13,10 @@ use tonic::Code::Unavailable;
 use tonic::Request;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::sentinel::sentinel_of;
 use crate::support::messages::{Code, DescriptorStatus, RateLimitResponse, Unit};
@@ -555,4 +562,61 @@ async fn those_who_watch_the_health_are_told_of_a_shutdown_and_do_not_delay_it()
     assert!(watch.message().await.unwrap().is_none());
     let (lines, _) = serve.ended();
     assert!(lines.last().unwrap().ends_with(" rratelimiter: ended"));
+}
+
+#[tokio::test]
+async fn reflection_tells_the_services_and_their_messages() {
+    let serve = Serve::start(RULES);
+    let mut client = ServerReflectionClient::new(serve.channel().await);
+    let mut ask = async |asked: MessageRequest| {
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(asked),
+        };
+        let stream = futures_util::stream::iter([request]);
+        let mut answers = client
+            .server_reflection_info(stream)
+            .await
+            .unwrap()
+            .into_inner();
+        let answer = answers.message().await.unwrap().unwrap();
+        answer.message_response.unwrap()
+    };
+    let MessageResponse::ListServicesResponse(listed) =
+        ask(MessageRequest::ListServices(String::new())).await
+    else {
+        panic!("no list");
+    };
+    let mut names: Vec<_> = listed.service.into_iter().map(|it| it.name).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "envoy.service.ratelimit.v3.RateLimitService",
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
+        ]
+    );
+    let symbol = "envoy.service.ratelimit.v3.RateLimitService".to_owned();
+    let MessageResponse::FileDescriptorResponse(files) =
+        ask(MessageRequest::FileContainingSymbol(symbol)).await
+    else {
+        panic!("no file");
+    };
+    let file = FileDescriptorProto::decode(&*files.file_descriptor_proto[0]).unwrap();
+    let request = { file.message_type.iter() }.find(|it| it.name() == "RateLimitRequest");
+    let domain = &request.unwrap().field[0];
+    // As Envoy has it, though the server reads bytes.
+    assert_eq!((domain.name(), domain.r#type()), ("domain", Type::String));
+}
+
+#[tokio::test]
+async fn reflection_needs_the_token() {
+    let serve = Serve::start_with(RULES, &[], |command| {
+        command.env("RRATELIMITER_TOKEN", "token");
+    });
+    let mut client = ServerReflectionClient::new(serve.channel().await);
+    let nothing = futures_util::stream::iter([]);
+    let refused = client.server_reflection_info(nothing).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
 }

@@ -62,7 +62,7 @@ fn misfit(document: &Value, schema: &Value, value: &Value) -> Option<String> {
                 }
                 true
             }
-            "anyOf" => {
+            "anyOf" | "oneOf" => {
                 let mut schemas = wanted.as_array().unwrap().iter();
                 schemas.any(|schema| misfit(document, schema, value).is_none())
             }
@@ -72,7 +72,9 @@ fn misfit(document: &Value, schema: &Value, value: &Value) -> Option<String> {
             | "examples"
             | "minimum"
             | "maximum"
-            | "maxProperties" => true,
+            | "maxProperties"
+            | "example"
+            | "format" => true,
             other => panic!("unknown keyword {other}"),
         };
         if !fits {

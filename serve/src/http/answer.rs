@@ -1,89 +1,161 @@
 //! Answers: JSON, and `application/problem+json` (RFC 9457) for all that is not granted.
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
-};
-use hyper::{Method, Request, Response, StatusCode};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use redisson_rate_limiter::{Decision, DecisionSource, Error, JointDecision};
-use serde_json::{Value, json};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::joint::{denies, state_limit, state_limits, strictest_first};
-use crate::service::{Service, costs_too_much, is_wrong_request, unavailable};
+use crate::service::{costs_too_much, is_wrong_request, unavailable};
+
+/// A request that was granted.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Granted {
+    granted: bool,
+    /// Whether the store was away, and the failure policy decided.
+    by_failure_policy: bool,
+    /// Empty if no rule applies. The strictest comes first.
+    limits: Vec<Limit>,
+}
+
+/// A request that a limit denies.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Denied {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    granted: bool,
+    /// Why the request is never granted: it costs too much, or too many rules apply to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    detail: Option<String>,
+    #[serde(rename = "violated-policies")]
+    violated_policies: Vec<String>,
+    /// None if the request is never granted.
+    limits: Vec<Limit>,
+}
+
+/// One limit after the decision.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Limit {
+    /// Of the rule.
+    name: String,
+    /// Whether this limit would have granted it by itself.
+    granted: bool,
+    limit: u64,
+    window_ms: u64,
+    remaining: u64,
+    /// The time until more is there; 0 where something is left.
+    available_in_ms: u64,
+    /// The time until the whole limit is there again.
+    reset_ms: u64,
+    #[schema(required)]
+    retry_after_ms: Option<u64>,
+}
+
+/// To how many limiters permits were given back.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Released {
+    pub(super) released: usize,
+}
+
+/// Why a request was not decided, or is blocked.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    detail: Option<String>,
+    /// False where the failure policy has denied it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    granted: Option<bool>,
+}
 
 /// An answer, whose header fields state the limits.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    response: Response<Full<Bytes>>,
-}
+pub(crate) struct Answer(Response);
+
+const PROBLEM: &str = "application/problem+json";
+
+/// In seconds: a store that is away is asked again about as often.
+pub(super) const RETRY: HeaderValue = HeaderValue::from_static("1");
 
 impl Answer {
     /// A request that was granted, by these limits if any apply.
     pub(super) fn granted(joint: Option<&JointDecision>) -> Self {
-        let limits = joint.map_or_else(|| json!([]), limits);
-        let is_by_failure_policy = joint.is_some_and(JointDecision::is_by_failure_policy);
-        let body = json!({
-            "granted": true,
-            "by_failure_policy": is_by_failure_policy,
-            "limits": limits,
-        });
-        Self::json(StatusCode::OK, "application/json", &body).stating(joint)
+        let body = Granted {
+            granted: true,
+            by_failure_policy: joint.is_some_and(JointDecision::is_by_failure_policy),
+            limits: joint.map(limits).unwrap_or_default(),
+        };
+        Self::ok(&body).stating(joint)
     }
 
-    pub(super) fn ok(body: &Value) -> Self {
+    pub(super) fn ok(body: &impl Serialize) -> Self {
         Self::json(StatusCode::OK, "application/json", body)
     }
 
     /// A request that was granted, to a client that reads no body.
     pub(super) fn no_content(joint: Option<&JointDecision>) -> Self {
-        let mut response = Response::new(Full::default());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        Self { response }.stating(joint)
+        Self(StatusCode::NO_CONTENT.into_response()).stating(joint)
     }
 
+    /// A request that was denied.
     pub(super) fn denied(joint: &JointDecision) -> Self {
         let (name, decision) = joint.deciding();
-        let body = match decision.source() {
-            DecisionSource::Rule => {
-                let detail = format!("the rule `{}` blocks it", name.escape_debug());
-                return Self::problem(StatusCode::FORBIDDEN, &detail);
-            }
-            _ if joint.is_by_failure_policy() => {
-                let mut body = reduced_capacity("the store is away");
-                body["granted"] = false.into();
-                return Self::json(StatusCode::SERVICE_UNAVAILABLE, PROBLEM, &body)
-                    .stating(Some(joint))
-                    .with_retry();
-            }
-            _ => {
-                let violated = joint.by_limiter().filter(|(_, it)| denies(it));
-                let mut body = quota_exceeded();
-                body["violated-policies"] = violated.map(|(name, _)| name).collect();
-                body["granted"] = false.into();
-                body["limits"] = limits(joint);
-                body
-            }
+        if decision.source() == DecisionSource::Rule {
+            let detail = format!("the rule `{}` blocks it", name.escape_debug());
+            return Self::problem(StatusCode::FORBIDDEN, &detail);
+        }
+        if joint.is_by_failure_policy() {
+            let problem = Problem {
+                granted: Some(false),
+                ..reduced_capacity("the store is away")
+            };
+            return Self::of(&problem).stating(Some(joint)).with_retry();
+        }
+        let violated = joint.by_limiter().filter(|(_, it)| denies(it));
+        let denied = Denied {
+            violated_policies: violated.map(|(name, _)| name.to_owned()).collect(),
+            limits: limits(joint),
+            ..Denied::quota_exceeded()
         };
-        Self::json(StatusCode::TOO_MANY_REQUESTS, PROBLEM, &body).stating(Some(joint))
+        Self::json(StatusCode::TOO_MANY_REQUESTS, PROBLEM, &denied).stating(Some(joint))
     }
 
     pub(super) fn failed(error: &Error) -> Self {
         if let Some(why) = unavailable(error) {
-            let body = reduced_capacity(why);
-            return Self::json(StatusCode::SERVICE_UNAVAILABLE, PROBLEM, &body).with_retry();
+            return Self::of(&reduced_capacity(why)).with_retry();
         }
         let detail = error.to_string();
         if costs_too_much(error) {
-            let mut body = quota_exceeded();
-            body["granted"] = false.into();
-            body["detail"] = detail.into();
-            body["limits"] = json!([]);
             let exceeded = exceeded(error);
-            body["violated-policies"] = exceeded.iter().map(|(rule, _)| *rule).collect();
-            let mut answer = Self::json(StatusCode::TOO_MANY_REQUESTS, PROBLEM, &body);
+            let denied = Denied {
+                detail: Some(detail),
+                violated_policies: exceeded
+                    .iter()
+                    .map(|(rule, _)| (*rule).to_owned())
+                    .collect(),
+                ..Denied::quota_exceeded()
+            };
+            let mut answer = Self::json(StatusCode::TOO_MANY_REQUESTS, PROBLEM, &denied);
             if let Some((rule, Some(limit))) = exceeded {
-                state_limit(answer.response.headers_mut(), rule, limit);
+                state_limit(answer.0.headers_mut(), rule, limit);
             }
             return answer;
         }
@@ -96,34 +168,24 @@ impl Answer {
 
     /// A request that was not decided.
     pub(crate) fn problem(status: StatusCode, detail: &str) -> Self {
-        let body = json!({
-            "type": "about:blank",
-            "title": status.canonical_reason(),
-            "status": status.as_u16(),
-            "detail": detail,
-        });
-        Self::json(status, PROBLEM, &body)
-    }
-
-    /// The methods are separated by commas.
-    pub(crate) fn not_allowed(allowed: &'static str) -> Self {
-        let detail = format!("allowed here: {allowed}");
-        let mut answer = Self::problem(StatusCode::METHOD_NOT_ALLOWED, &detail);
-        let allowed = HeaderValue::from_static(allowed);
-        answer.response.headers_mut().insert(ALLOW, allowed);
-        answer
+        Self::of(&Problem {
+            kind: "about:blank",
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: Some(detail.to_owned()),
+            granted: None,
+        })
     }
 
     pub(super) fn with_challenge(mut self) -> Self {
         let bearer = HeaderValue::from_static("Bearer");
-        let headers = self.response.headers_mut();
-        headers.insert(WWW_AUTHENTICATE, bearer);
+        self.0.headers_mut().insert(WWW_AUTHENTICATE, bearer);
         self
     }
 
     /// For nginx, which answers 500 to what is neither granted nor forbidden.
     pub(super) fn or_forbidden(mut self) -> Self {
-        let status = self.response.status_mut();
+        let status = self.0.status_mut();
         if [StatusCode::TOO_MANY_REQUESTS, StatusCode::BAD_REQUEST].contains(status) {
             *status = StatusCode::FORBIDDEN;
         }
@@ -132,29 +194,50 @@ impl Answer {
 
     /// With a time to retry, unless there is one already.
     fn with_retry(mut self) -> Self {
-        let headers = self.response.headers_mut();
-        headers.entry(RETRY_AFTER).or_insert(RETRY);
+        self.0.headers_mut().entry(RETRY_AFTER).or_insert(RETRY);
         self
     }
 
-    fn json(status: StatusCode, content_type: &'static str, body: &Value) -> Self {
-        let mut response = content(content_type, body.to_string());
+    fn of(problem: &Problem) -> Self {
+        let status = StatusCode::from_u16(problem.status);
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self::json(status, PROBLEM, problem)
+    }
+
+    fn json(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Self {
+        // None of the bodies has a key that is no text, which is all that could fail.
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        let mut response = content(content_type, body);
         *response.status_mut() = status;
-        Self { response }
+        Self(response)
     }
 
     /// Adds the header fields that state the limits.
     fn stating(mut self, joint: Option<&JointDecision>) -> Self {
         if let Some(joint) = joint {
-            state_limits(self.response.headers_mut(), joint);
+            state_limits(self.0.headers_mut(), joint);
         }
         self
     }
 }
 
-impl From<Answer> for Response<Full<Bytes>> {
-    fn from(answer: Answer) -> Self {
-        answer.response
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+impl Denied {
+    fn quota_exceeded() -> Self {
+        Self {
+            kind: "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            title: "Request cannot be satisfied as assigned quota has been exceeded",
+            status: 429,
+            granted: false,
+            detail: None,
+            violated_policies: Vec::new(),
+            limits: Vec::new(),
+        }
     }
 }
 
@@ -167,78 +250,41 @@ fn exceeded(error: &Error) -> Option<(&str, Option<u64>)> {
     }
 }
 
-const PROBLEM: &str = "application/problem+json";
-
-/// In seconds: a store that is away is asked again about as often.
-const RETRY: HeaderValue = HeaderValue::from_static("1");
-
-fn quota_exceeded() -> Value {
-    json!({
-        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
-        "title": "Request cannot be satisfied as assigned quota has been exceeded",
-        "status": 429,
-    })
+fn reduced_capacity(detail: &str) -> Problem {
+    Problem {
+        kind: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+        title: "Request cannot be satisfied due to temporary server capacity constraints",
+        status: 503,
+        detail: Some(detail.to_owned()),
+        granted: None,
+    }
 }
 
-fn reduced_capacity(detail: &str) -> Value {
-    json!({
-        "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-        "title": "Request cannot be satisfied due to temporary server capacity constraints",
-        "status": 503,
-        "detail": detail,
-    })
-}
-
-fn limits(joint: &JointDecision) -> Value {
+fn limits(joint: &JointDecision) -> Vec<Limit> {
     let limits = strictest_first(joint).into_iter();
     limits
         .map(|(name, decision)| limit(name, decision))
         .collect()
 }
 
-fn limit(name: &str, decision: &Decision) -> Value {
-    json!({
-        "name": name,
-        "granted": !denies(decision),
-        "limit": decision.limit(),
-        "window_ms": millis(decision.window()),
-        "remaining": decision.remaining(),
-        "available_in_ms": millis(decision.available_in()),
-        "reset_ms": millis(decision.reset()),
-        "retry_after_ms": decision.retry_after().map(millis),
-    })
-}
-
-/// The methods of what can only be read.
-pub(crate) const READ: &str = "GET, HEAD";
-
-/// Whether a request only reads. The answer to a HEAD is sent without its body.
-pub(crate) fn is_read(method: &Method) -> bool {
-    [Method::GET, Method::HEAD].contains(method)
-}
-
-/// `/healthz`: the process answers. `/readyz`: it decides requests.
-pub(crate) fn health<B>(service: &Service, request: &Request<B>) -> Response<Full<Bytes>> {
-    if !is_read(request.method()) {
-        return Answer::not_allowed(READ).into();
+fn limit(name: &str, decision: &Decision) -> Limit {
+    Limit {
+        name: name.to_owned(),
+        granted: !denies(decision),
+        limit: decision.limit(),
+        window_ms: millis(decision.window()),
+        remaining: decision.remaining(),
+        available_in_ms: millis(decision.available_in()),
+        reset_ms: millis(decision.reset()),
+        retry_after_ms: decision.retry_after().map(millis),
     }
-    if request.uri().path() == "/healthz" || service.is_ready() {
-        return content("text/plain; charset=utf-8", "ok\n");
-    }
-    let mut response = content("text/plain; charset=utf-8", "not ready\n");
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    response.headers_mut().insert(RETRY_AFTER, RETRY);
-    response
 }
 
-pub(crate) fn content(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
-fn millis(time: std::time::Duration) -> u64 {
+fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn content(content_type: &'static str, body: impl Into<Body>) -> Response {
+    let fields = [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-store")];
+    (fields, body.into()).into_response()
 }

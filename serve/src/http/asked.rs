@@ -3,24 +3,84 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
+use tokio::time::timeout;
+use utoipa::ToSchema;
 
+use super::LARGEST_BODY;
+use super::answer::Answer;
 use crate::part::Part;
+use crate::service::Service;
 
-#[derive(Debug, Deserialize)]
+/// Entries that a request may have.
+const MOST_ENTRIES: usize = 64;
+
+/// What rules are asked for.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Request)]
 pub(super) struct Asked {
     #[serde(default)]
+    #[schema(value_type = String, default = "")]
     pub(super) domain: Text,
+    /// At most 64.
+    #[schema(value_type = BTreeMap<String, String>, example = json!({"user": "alice", "path": "/orders"}))]
     pub(super) entries: Entries,
     #[serde(default = "Cost::one")]
+    #[schema(value_type = u64, minimum = 1, default = 1)]
     pub(super) cost: Cost,
-    /// Of `acquire`.
+    /// Of `/v1/acquire`, which needs it. At most the server's `--max-wait`, which it is cut to.
     #[serde(default)]
+    #[schema(value_type = u64, required = false)]
     pub(super) timeout_ms: Option<Whole>,
+}
+
+/// Reads the body in time and within bounds.
+impl FromRequest<Arc<Service>> for Asked {
+    type Rejection = Answer;
+
+    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Answer> {
+        let content_type = request.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|it| it.to_str().ok());
+        let content_type = content_type.and_then(|it| it.split(';').next());
+        // A page of another origin cannot send this without being asked first whether it may.
+        if !content_type.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json")) {
+            let detail = "the body must be application/json";
+            return Err(Answer::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        }
+        // A layer of the router has a time for each piece, and not for all of them.
+        let body = Bytes::from_request(request, service);
+        let body = match timeout(service.settings.client_timeout, body).await {
+            Err(_) => {
+                let detail = "the body did not come in time";
+                return Err(Answer::problem(StatusCode::REQUEST_TIMEOUT, detail));
+            }
+            Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                let detail = format!("the body is larger than {LARGEST_BODY} bytes");
+                return Err(Answer::problem(rejection.status(), &detail));
+            }
+            Ok(Err(rejection)) => {
+                let detail = format!("the body was not read: {}", rejection.body_text());
+                return Err(Answer::problem(StatusCode::BAD_REQUEST, &detail));
+            }
+            Ok(Ok(body)) => body,
+        };
+        let asked: Self = serde_json::from_slice(&body)
+            .map_err(|error| Answer::problem(StatusCode::BAD_REQUEST, &error.to_string()))?;
+        if asked.entries.0.len() > MOST_ENTRIES {
+            let detail = format!("`entries` are more than {MOST_ENTRIES}");
+            return Err(Answer::problem(StatusCode::BAD_REQUEST, &detail));
+        }
+        Ok(asked)
+    }
 }
 
 /// What a request in JSON asks rules for.

@@ -4,27 +4,59 @@
 //!
 //! nginx passes a request on at 204, rejects it at 403, and answers 500 to anything else.
 
-use hyper::body::Incoming;
-use hyper::{Request, StatusCode};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use percent_encoding::percent_decode_str;
 use redisson_rate_limiter::Verdict;
 
-use super::answer::Answer;
+use super::answer::{Answer, Problem};
+use super::document::DeniedOrBlocked;
 use crate::part::Part;
 use crate::service::Service;
 
-pub(super) const PATH: &str = "/v1/auth-request";
+const PATH: &str = "/v1/auth-request";
 
-pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Answer {
-    let domain = &request.uri().path()[PATH.len()..];
-    let domain = match domain.strip_prefix('/') {
-        Some(domain) => percent_decode_str(domain).decode_utf8_lossy(),
-        None if domain.is_empty() => domain.into(),
-        None => {
-            let detail = format!("the path is {PATH}/DOMAIN");
-            return Answer::problem(StatusCode::NOT_FOUND, &detail);
-        }
-    };
+/// For nginx's auth_request
+///
+/// Each parameter of the query has the name of an entry, and as its value the name of the header
+/// field that holds the entry's value. An entry whose field is missing or empty is left out. Any
+/// method does. Blocked requests have no Retry-After.
+#[utoipa::path(
+    get,
+    path = "/v1/auth-request/{domain}",
+    params(
+        ("domain" = String, Path),
+        ("entries" = Option<std::collections::BTreeMap<String, String>>, Query, style = Form, explode)
+    ),
+    responses(
+        (status = 204, description = "Granted.", headers(
+            ("RateLimit" = String, description = "What is left, by the name of the rule."),
+            ("RateLimit-Policy" = String, description = "The limits, by the name of the rule.")
+        )),
+        (status = 401, description = "The token is missing or wrong.", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "Denied, or blocked by a rule; or a header field is there several times.",
+            body = DeniedOrBlocked, content_type = "application/problem+json", headers(
+            ("RateLimit" = String, description = "What is left, by the name of the rule."),
+            ("RateLimit-Policy" = String, description = "The limits, by the name of the rule."),
+            ("Retry-After" = u64, description = "In seconds.")
+        )),
+        (status = 431, description = "The head is too large, or has too many fields. The connection ends."),
+        (status = 500, description = "A rule cannot be used as it is, or its keys hold something else.", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 503, description = "The store is away, or the server ends.", body = Problem,
+            content_type = "application/problem+json", headers(
+            ("RateLimit" = String, description = "What is left, by the name of the rule."),
+            ("RateLimit-Policy" = String, description = "The limits, by the name of the rule."),
+            ("Retry-After" = u64, description = "In seconds.")
+        ))
+    )
+)]
+pub(super) async fn answer(State(service): State<Arc<Service>>, request: Request) -> Answer {
+    // As it is: what is not UTF-8 is decided too.
+    let domain = request.uri().path().trim_start_matches(PATH);
+    let domain = percent_decode_str(domain.strip_prefix('/').unwrap_or(domain)).decode_utf8_lossy();
     let entries = match entries(&request) {
         Ok(entries) => entries,
         Err(detail) => return Answer::problem(StatusCode::FORBIDDEN, &detail),
@@ -46,7 +78,7 @@ pub(super) async fn answer(service: &Service, request: Request<Incoming>) -> Ans
 
 /// The entries that the query names. A header field that is there several times is the client's
 /// work.
-fn entries(request: &Request<Incoming>) -> Result<Vec<(String, String)>, String> {
+fn entries(request: &Request) -> Result<Vec<(String, String)>, String> {
     let query = request.uri().query().unwrap_or_default();
     let mut entries = Vec::new();
     for (name, header) in form_urlencoded::parse(query.as_bytes()) {
