@@ -359,6 +359,7 @@ on_every_store! {
         }
         rules {
             an_error_of_a_cost_above_a_limit_names_the_rule,
+            a_plan_by_the_month_keeps_what_was_used_when_it_changes_in_its_middle,
             a_rule_counts_only_requests_that_end_as_it_says,
             an_rratelimiter_and_a_rule_in_shadow_mode_count_only_some_too,
             a_rule_that_gives_nothing_back_counts_all,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use redisson_rate_limiter::{
     AnyPolicy, Attributes, Chargeable, Decision, DecisionSource, Ending, Error, FixedWindow,
-    JointDecision, LeakyBucket, Plan, PolicyLimiter, Rate, RedissonClient, Rule, Rules, RulesGrant,
-    SlidingWindowCounter, SlidingWindowLog, TokenBucket, Verdict,
+    JointDecision, LeakyBucket, Plan, PolicyLimiter, Rate, RedissonClient, Rule, Rules,
+    RulesConfig, RulesGrant, SlidingWindowCounter, SlidingWindowLog, TokenBucket, Verdict,
 };
 
 use crate::every_policy::every_policy;
@@ -1069,4 +1069,36 @@ pub async fn an_error_of_a_cost_above_a_limit_names_the_rule(fixture: Fixture) {
             assert_eq!((&*name, requested), (refusing, cost));
         }
     }
+}
+
+pub async fn a_plan_by_the_month_keeps_what_was_used_when_it_changes_in_its_middle(
+    fixture: Fixture,
+) {
+    let client = fixture.client("client").await;
+    // 2024-02-29 15:00:00 UTC.
+    fixture.at(1_709_218_800_000);
+    let plan = |rate: &str| {
+        let config = format!(
+            "[[rules]]\nname = \"{{{}}}\"\nby = [\"user\"]\nlimit = {{ algorithm = \"fixed_window\", rate = \"{rate}\" }}\n",
+            fixture.name()
+        );
+        RulesConfig::from_toml(&config).unwrap()
+    };
+    let rules = client.rules([]).unwrap();
+    let left = async |is_granted: bool| {
+        let verdict = rules.check(&ALICE).await.unwrap();
+        let joint = verdict.decision().unwrap();
+        assert_eq!(joint.is_granted(), is_granted);
+        let decision = joint.deciding().1;
+        (decision.window(), decision.remaining())
+    };
+    let day = 24 * HOUR;
+    rules.replace_from(&plan("3/month")).unwrap();
+    assert_eq!(left(true).await, (29 * day, 2));
+    assert_eq!(left(true).await, (29 * day, 1));
+    let change = rules.replace_from(&plan("10/month")).unwrap();
+    assert_eq!(change.started_anew, [""; 0]);
+    assert_eq!(left(true).await, (29 * day, 7));
+    rules.replace_from(&plan("2/month")).unwrap();
+    assert_eq!(left(false).await, (29 * day, 0));
 }

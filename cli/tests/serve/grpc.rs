@@ -620,3 +620,36 @@ async fn reflection_needs_the_token() {
     let refused = client.server_reflection_info(nothing).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::Unauthenticated);
 }
+
+#[tokio::test]
+async fn each_unit_of_the_protocol_is_that_of_a_window_as_long() {
+    let units = [
+        ("1s", Unit::Second),
+        ("1m", Unit::Minute),
+        ("60m", Unit::Hour),
+        ("1d", Unit::Day),
+        ("7d", Unit::Week),
+        ("hour", Unit::Hour),
+        ("day", Unit::Day),
+        ("week", Unit::Week),
+        ("month", Unit::Month),
+        ("year", Unit::Year),
+        ("2s", Unit::Unknown),
+        ("32d", Unit::Unknown),
+        ("364d", Unit::Unknown),
+    ];
+    let rules = units.map(|(time, _)| {
+        format!(
+            "[[rules]]\nname = \"{time}\"\nby = [\"of_{time}\"]\nlimit = {{ algorithm = \"fixed_window\", rate = \"9/{time}\" }}\n"
+        )
+    });
+    let serve = Serve::start(&rules.concat());
+    for (time, unit) in units {
+        let entry = format!("of_{time}");
+        let asked = envoy("edge", &[&[(&*entry, "a")]]);
+        let answer = serve.ask(asked).await.unwrap();
+        let limit = answer.statuses[0].current_limit.as_ref().unwrap();
+        assert_eq!((&*limit.name, limit.unit()), (time, unit));
+        assert_eq!(limit.requests_per_unit, 9);
+    }
+}
