@@ -16,6 +16,7 @@
 -- Writes  as acquire.lua, for each limiter
 
 --! include shared/limits.lua
+most_walked = MOST_WALKED_JOINTLY
 
 local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
 local deadline, given_now, limiters, overall = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

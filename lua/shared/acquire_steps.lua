@@ -5,7 +5,7 @@
 --         place in KEYS of the call's own key, nil if it is the last of all; `member`, `audited_rate`, `all`, `rate_type`,
 --         `deadline`, `given_now`, the arguments; `first_word` and `last_word`, the places in ARGV of the further ones;
 --         `server_now`, `now`; `call`, `pack`; `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `MOST_WALKED`,
---         `SHARED`, `NEWEST`, `always_removed`, `to_remove`
+--         `SHARED`, `NEWEST`, `always_removed`, `to_remove`, `most_walked`
 -- Sets    nothing: it ends with the reply
 -- Changes `to_remove`, less each expired grant that the call removes, or reads to say what is left; `member`, to that of the grant if it is a part
 
@@ -261,7 +261,7 @@ if ahead > 0 and any_fits then
   local most = life < 0 and ahead or math.max(life - interval, 0)
   until_score = math.min(ahead, most)
   if reserve then
-    until_usable = window.until_available(limiter, now, total)
+    until_usable = window.until_available(limiter, now, total, MOST_WALKED)
     until_score = until_usable + interval
     local is_granted = until_usable <= ARGV[reserve + 1] + 0 and until_score <= most
     allowed = is_granted and total or 0
@@ -421,20 +421,20 @@ end
 local backs
 if taken < total and oldest and not (fifo or share or reserve) then
   local more = math.max(available - taken, 0) + 1
-  local wanted, order, most = { more, first_run > last_run and total or nil }, {}, 1
+  local wanted, order, largest = { more, first_run > last_run and total or nil }, {}, 1
   for i = first_run, last_run, 2 do
     wanted[#wanted + 1] = math.max(math.min(ARGV[i] + 0, rate), more)
   end
   for i = 1, #wanted do
-    order[i], most = i, math.max(most, wanted[i])
+    order[i], largest = i, math.max(largest, wanted[i])
   end
   local grant = oldest_grant
   --! include shared/held.lua
-  if limiter or reset > interval or most > available - taken + held then
+  if limiter or reset > interval or largest > available - taken + held then
     table.sort(order, function(a, b)
       return wanted[a] < wanted[b]
     end)
-    local key, place, missing = permits_key, 0, {}
+    local key, place, missing, most = permits_key, 0, {}, most_walked
     for i = 1, #order do
       missing[i] = wanted[order[i]] - available + taken
     end

@@ -11,7 +11,7 @@
 -- Writes  as acquire.lua does. If the limiter is missing or gets other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 --
--- Uses    `load_window`, `digits`, `ALWAYS_SUMMED`, `always_removed`, `to_remove`; `pack`, `unpack_numbers`; `peeks`, `resets`
+-- Uses    `load_window`, `digits`, `ALWAYS_SUMMED`, `MOST_WALKED_JOINTLY`, `always_removed`, `to_remove`; `pack`, `unpack_numbers`; `peeks`, `resets`
 -- Sets    `open_shared_rate`, which joint.lua calls for each such limiter; `window`, `NUMBERS`
 -- Changes `to_remove`, for as long as it brings a limiter up to date
 
@@ -75,7 +75,7 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
 
   -- Ms until so many permits are available, if none is taken.
   local function until_available(number)
-    local back = limiter.oldest and window.until_available(limiter, now, math.min(number, limiter.rate))
+    local back = limiter.oldest and window.until_available(limiter, now, math.min(number, limiter.rate), MOST_WALKED_JOINTLY)
     return math.max(back or limiter.interval, 1)
   end
 

@@ -1,11 +1,12 @@
 -- When permits come back, if nobody else takes any: the live grants expire, the oldest first.
 --
 -- Uses    `key`, the permits key; `place`, the index of the oldest grant that counts; `missing`, how many permits must come back,
---         in ascending order; `now`, `interval`; `MOST_WALKED`
--- Sets    `until_back`, the ms for each of `missing`. If these are in more grants than a call reads, until all are back
+--         in ascending order; `most`, how many grants are read; `now`, `interval`
+-- Sets    `until_back`, the ms for each of them. If these are in more grants than are read, until all are back. `back` and
+--         `end_place`, for itself
 -- Changes `place`
 
-local until_back, back, end_place = {}, 0, place + MOST_WALKED
+local until_back, back, end_place = {}, 0, place + most
 while missing[#until_back + 1] and missing[#until_back + 1] <= 0 do
   until_back[#until_back + 1] = 0
 end

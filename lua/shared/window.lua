@@ -9,7 +9,7 @@
 -- A peer's release, an eviction or an operator can change one key and not the other, which breaks the invariant. With few
 -- grants `reconcile` restores it; with many an audit does (audit_read.lua, audit_reconcile.lua).
 --
--- Uses    `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `MOST_WALKED`, `always_removed`,
+-- Uses    `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `always_removed`,
 --         `to_remove`
 -- Sets    `load_window`, which returns the functions below as a table
 -- Changes `to_remove`, less each expired grant that is read to be removed, and each grant that a peek reads
@@ -370,8 +370,8 @@ local function load_window()
   end
 
   -- Milliseconds until `permits` are available, at most the rate, if nobody else takes any: until so many of the live grants have
-  -- expired. If these are more than a call reads, until all have.
-  local function until_available(limiter, now, permits)
+  -- expired. If these are more than `most`, until all have.
+  local function until_available(limiter, now, permits, most)
     local missing, key = { permits - limiter.available + limiter.excess }, limiter.permits_key
     local place, interval = limiter.expired, limiter.interval
     --! include shared/until_back.lua

@@ -20,8 +20,9 @@ use crate::quota::Quota;
 #[non_exhaustive]
 pub struct Denied {
     /// The time after which the request is granted, if nobody else takes any permits meanwhile. Of
-    /// an `RRateLimiter` with more than 2,000 grants in the way, the time until all are back; of a
-    /// remembered denial, the time for no more permits than were asked for.
+    /// an `RRateLimiter` with more than 2,000 grants in the way, or 50 in a call for several
+    /// limiters, the time until all are back; of a remembered denial, the time for no more permits
+    /// than were asked for.
     pub retry_after: Duration,
     /// The most that a target has: see [`Quota::limit`](crate::Quota::limit).
     pub limit: u64,

@@ -4,7 +4,8 @@
 //! two numbers. All else goes the whole way, which gives the same answer in this case too.
 
 use super::{
-    Answer, At, NotInitialized, Open, Reconciled, Removal, Requests, SetUp, Settings, Window,
+    Answer, At, BOUNDS, NotInitialized, Open, Reconciled, Removal, Requests, SetUp, Settings,
+    Window,
 };
 #[cfg(feature = "redis")]
 use crate::permit;
@@ -294,7 +295,9 @@ impl Open<'_> {
             Ahead::Lease(millis) => (available, millis.min(most)),
             Ahead::Reservation { within } => {
                 let (pool, total) = (&self.pool, call.requests.total());
-                let until_usable = pool.until_available(reconciled, &self.settings, at.now, total);
+                let walked = BOUNDS.most_walked;
+                let until_usable =
+                    pool.until_available(reconciled, &self.settings, at.now, total, walked);
                 let until_score = until_usable + interval;
                 let available = match until_usable <= within && until_score <= most {
                     true => available.max(total),
@@ -309,14 +312,18 @@ impl Open<'_> {
     /// `until_first` ms.
     fn until_back(&self, requests: &Requests, left: i64, now: i64, until_first: i64) -> Box<[i64]> {
         let Settings { rate, interval, .. } = self.settings;
-        let grants = self.pool.grants();
+        let (grants, most) = (self.pool.grants(), BOUNDS.most_walked);
         let more = left.max(0) + 1;
         let runs = requests.runs.iter();
         let wanted = runs.map(|run| i64::from(run.permits).min(rate).max(more));
         let until_back: Box<[i64]> = [more]
             .into_iter()
             .chain(wanted)
-            .map(|permits| grants.until_back(0, permits - left, now - interval).max(1))
+            .map(|permits| {
+                grants
+                    .until_back(0, permits - left, now - interval, most)
+                    .max(1)
+            })
             .collect();
         match until_back.iter().all(|&back| back == until_first.max(1)) {
             true => Box::default(),

@@ -17,6 +17,8 @@ pub(crate) struct Bounds {
     pub(crate) most_read: usize,
     /// A call reads up to this many live grants to find when enough of them have expired.
     pub(crate) most_walked: usize,
+    /// The same of each limiter of a call for several.
+    pub(crate) most_walked_jointly: usize,
 }
 
 impl Bounds {
@@ -28,6 +30,7 @@ impl Bounds {
         always_removed_jointly: 16,
         most_read: 500,
         most_walked: 2000,
+        most_walked_jointly: 50,
     };
     #[cfg(test)]
     pub(crate) const OF_TESTS: Self = Self {
@@ -37,6 +40,7 @@ impl Bounds {
         always_removed_jointly: 1,
         most_read: 5,
         most_walked: 6,
+        most_walked_jointly: 6,
     };
 }
 

@@ -291,12 +291,18 @@ impl Grants {
     }
 
     /// Milliseconds until grants from this index on that hold so many permits have expired, if
-    /// those scored up to `horizon` have now. If these are more than a call reads, until all have.
-    pub(super) fn until_back(&self, place: usize, mut missing: i64, horizon: i64) -> i64 {
+    /// those scored up to `horizon` have now. If these are more than `most`, until all have.
+    pub(super) fn until_back(
+        &self,
+        place: usize,
+        mut missing: i64,
+        horizon: i64,
+        most: usize,
+    ) -> i64 {
         if missing <= 0 {
             return 0;
         }
-        let mut walked = (place..self.len()).take(BOUNDS.most_walked);
+        let mut walked = (place..self.len()).take(most);
         let last = walked.find(|&place| {
             missing -= self.permits_between(place, place + 1);
             missing <= 0

@@ -225,10 +225,10 @@ impl Window {
         };
         let Settings { rate, interval, .. } = settings;
         let until_available = |permits: i64| {
-            let is_any_in_use = reconciled.oldest.is_some();
-            let permits = permits.min(rate);
-            let back = is_any_in_use
-                .then(|| pool.until_available(&reconciled, &settings, at.now, permits));
+            let (permits, most) = (permits.min(rate), BOUNDS.most_walked_jointly);
+            let back = reconciled
+                .oldest
+                .map(|_| pool.until_available(&reconciled, &settings, at.now, permits, most));
             back.unwrap_or(interval).max(1)
         };
         let fits = cost <= reconciled.available;

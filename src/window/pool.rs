@@ -176,18 +176,19 @@ impl Pool {
     }
 
     /// Milliseconds until so many permits are available, at most the rate, if nobody else takes
-    /// any: until so many of the live grants have expired. If these are more than a call reads,
-    /// until all have.
+    /// any: until so many of the live grants have expired. If these are more than `most`, until
+    /// all have.
     pub(super) fn until_available(
         &self,
         reconciled: &Reconciled,
         settings: &Settings,
         now: i64,
         permits: i64,
+        most: usize,
     ) -> i64 {
         let missing = permits - reconciled.available + reconciled.excess;
         let grants = self.grants();
-        grants.until_back(reconciled.gone, missing, now - settings.interval)
+        grants.until_back(reconciled.gone, missing, now - settings.interval, most)
     }
 
     /// Sums the grants that have not gone where the invariant may not hold; `available` is what the

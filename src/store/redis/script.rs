@@ -99,7 +99,7 @@ const LIMITS: &str = "shared/limits.lua";
 
 /// How [`LIMITS`] states these bounds.
 #[cfg(test)]
-fn lines(bounds: Bounds) -> [String; 6] {
+fn lines(bounds: Bounds) -> [String; 7] {
     let Bounds {
         always_summed,
         most_summed,
@@ -107,6 +107,7 @@ fn lines(bounds: Bounds) -> [String; 6] {
         always_removed_jointly,
         most_read,
         most_walked,
+        most_walked_jointly,
     } = bounds;
     let bounds = [
         ("ALWAYS_SUMMED", always_summed),
@@ -115,6 +116,7 @@ fn lines(bounds: Bounds) -> [String; 6] {
         ("ALWAYS_REMOVED_JOINTLY", always_removed_jointly),
         ("MOST_READ", most_read),
         ("MOST_WALKED", most_walked),
+        ("MOST_WALKED_JOINTLY", most_walked_jointly),
     ];
     bounds.map(|(name, number)| format!("\nlocal {name} = {number} "))
 }
