@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use redisson_rate_limiter::{
     AnyPolicy, Attributes, Chargeable, Decision, DecisionSource, Ending, Error, FixedWindow,
-    JointDecision, LeakyBucket, Plan, PolicyLimiter, Rate, RedissonClient, Rule, Rules,
-    RulesConfig, RulesGrant, SlidingWindowCounter, SlidingWindowLog, TokenBucket, Verdict,
+    JointDecision, LeakyBucket, Plan, PolicyLimiter, Rate, RedissonClient, Rule, Rules, RulesGrant,
+    SlidingWindowCounter, SlidingWindowLog, TokenBucket, Verdict,
 };
 
 use crate::every_policy::every_policy;
@@ -1077,12 +1077,14 @@ pub async fn a_plan_by_the_month_keeps_what_was_used_when_it_changes_in_its_midd
     let client = fixture.client("client").await;
     // 2024-02-29 15:00:00 UTC.
     fixture.at(1_709_218_800_000);
-    let plan = |rate: &str| {
-        let config = format!(
-            "[[rules]]\nname = \"{{{}}}\"\nby = [\"user\"]\nlimit = {{ algorithm = \"fixed_window\", rate = \"{rate}\" }}\n",
-            fixture.name()
+    let plan = |permits| {
+        let limiter = limiter(
+            &fixture,
+            &client,
+            "month",
+            FixedWindow::calendar_month(permits),
         );
-        RulesConfig::from_toml(&config).unwrap()
+        [Rule::new(limiter).by(["user"])]
     };
     let rules = client.rules([]).unwrap();
     let left = async |is_granted: bool| {
@@ -1093,12 +1095,12 @@ pub async fn a_plan_by_the_month_keeps_what_was_used_when_it_changes_in_its_midd
         (decision.window(), decision.remaining())
     };
     let day = 24 * HOUR;
-    rules.replace_from(&plan("3/month")).unwrap();
+    rules.replace(plan(3)).unwrap();
     assert_eq!(left(true).await, (29 * day, 2));
     assert_eq!(left(true).await, (29 * day, 1));
-    let change = rules.replace_from(&plan("10/month")).unwrap();
+    let change = rules.replace(plan(10)).unwrap();
     assert_eq!(change.started_anew, [""; 0]);
     assert_eq!(left(true).await, (29 * day, 7));
-    rules.replace_from(&plan("2/month")).unwrap();
+    rules.replace(plan(2)).unwrap();
     assert_eq!(left(false).await, (29 * day, 0));
 }
