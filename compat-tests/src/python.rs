@@ -23,10 +23,23 @@ pub fn tests() -> std::process::Command {
 /// # Panics
 ///
 /// Without Python 3.
-pub fn lossy(port: u16, calls: u32, program: &str) -> Output {
+pub fn lossy(port: u16, calls: u32, client: &[&str]) -> Output {
+    let (calls, port) = (calls.to_string(), port.to_string());
+    run(&["lossy.py", "--calls", &calls, &port], client)
+}
+
+/// Holds a client to the dialogues of the vectors.
+///
+/// # Panics
+///
+/// Without Python 3.
+pub fn dialogues(client: &[&str]) -> Output {
+    run(&["dialogues.py"], client)
+}
+
+fn run(program: &[&str], client: &[&str]) -> Output {
     let mut command = std::process::Command::new("python3");
-    command.args(["-B", "lossy.py", "--calls", &calls.to_string()]);
-    command.args([&port.to_string(), "python3", "-B", "-c", program]);
+    command.arg("-B").args(program).args(client);
     let output = command.current_dir(folder()).output();
     output.unwrap_or_else(|error| panic!("cannot run python3 ({error}): install Python 3"))
 }

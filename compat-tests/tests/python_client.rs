@@ -22,6 +22,8 @@ const RATE: u32 = 30;
 const INTERVAL: i64 = 400;
 const DURATION: i64 = 4_000;
 
+const PYTHON: [&str; 4] = ["python3", "-B", "-c", "import client; client.main()"];
+
 #[test]
 fn the_python_client_concludes_what_the_vectors_say() {
     let output = python::tests().output().expect("Python 3");
@@ -91,7 +93,7 @@ async fn the_python_client_takes_permits_once_if_a_call_or_its_reply_is_lost() {
 #[test]
 fn the_lossy_proxy_finds_nothing_taken_twice_or_lost() {
     let server = Server::start();
-    let output = python::lossy(server.port(), 40, "import client; client.main()");
+    let output = python::lossy(server.port(), 40, &PYTHON);
     let (told, errors) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
@@ -132,10 +134,57 @@ client.main()";
         (gives_up, "more calls failed"),
         (denies, "was answered by False"),
     ] {
-        let output = python::lossy(server.port(), 25, program);
+        let output = python::lossy(server.port(), 25, &["python3", "-B", "-c", program]);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{program}: {errors}");
         assert!(errors.contains(why), "{program}: {errors}");
+    }
+}
+
+#[test]
+fn the_lossy_proxy_finds_nothing_that_this_crate_takes_twice_or_loses() {
+    let server = Server::start();
+    let output = python::lossy(server.port(), 40, &[env!("CARGO_BIN_EXE_line-client")]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}{errors}");
+}
+
+#[test]
+fn the_python_client_speaks_as_the_dialogues_have_it() {
+    let output = python::dialogues(&PYTHON);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn the_dialogues_find_the_mistakes_of_clients() {
+    let mistakes = [
+        // It decides anew, and does not ask what the attempt before was granted.
+        (
+            "client.retry_after = lambda *_: [0, 0, 0]",
+            "the latest deadline",
+        ),
+        (
+            "client.RateLimiter.reclaim = lambda *_: None",
+            "it does not call reclaim.lua",
+        ),
+        (
+            "client.wait_to_return = lambda *_: 0",
+            "it answers before the deadline of attempt 1 has passed",
+        ),
+        (
+            "client.is_of_acquire = lambda *_: True",
+            "a reply that is none of the call's",
+        ),
+        ("client.CLOCK_STEP = -5000", "searches from"),
+    ];
+    for (mistake, why) in mistakes {
+        let program = format!("import client\n{mistake}\nclient.main()");
+        let output = python::dialogues(&["python3", "-B", "-c", &program]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{mistake}: {errors}");
+        assert!(errors.contains(why), "{mistake}: {errors}");
     }
 }
 

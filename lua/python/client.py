@@ -155,6 +155,12 @@ def ask_after(wait):
     return 850 if wait > 1003 else wait  # a release is noticed with the next call
 
 
+def is_of_acquire(numbers, word):
+    if word:
+        return word in (b"type", b"early", b"more", b"again") and len(numbers) == 2
+    return len(numbers) in (1, 4, 5, 6, 8, 12, 13) or len(numbers) > 14
+
+
 def sum_after(audited_rate, numbers):
     """For how many ms after this decision no call asks for the sum of the grants; None if this one did not."""
     was_found = len(numbers) > 8 and numbers[8] == 1
@@ -217,6 +223,8 @@ class RateLimiter:
                 too_long += isinstance(lost, socket.timeout)
                 self.pause(0.01, end)
                 continue
+            if not is_of_acquire(numbers, word):
+                raise ConnectionError("the reply is that of another call")  # the attempt is lost
             if word:
                 attempts.pop()  # it did nothing
             if word == b"type":
