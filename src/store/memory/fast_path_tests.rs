@@ -11,7 +11,9 @@ use proptest::test_runner::RngSeed;
 
 use super::MemoryStore;
 use crate::random_cases::cases_of;
-use crate::{Clock, Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient};
+use crate::{
+    Clock, Decision, Denied, Grant, Granted, PermitsInUse, Rate, RateLimiter, RedissonClient,
+};
 
 const STEPS_PER_CASE: usize = 100;
 
@@ -79,6 +81,17 @@ async fn answer(limiter: &RateLimiter, grants: &mut Vec<Grant>, step: &Step) -> 
                 let available = available.expect("a limiter that has just granted");
                 assert!(remaining <= available, "{remaining} of {available}");
                 format!("{available} {reset:?}")
+            }
+            // When it fits is exact where few grants are in the way, and the fast path has fewer.
+            Ok(Decision::Denied(Denied {
+                limit,
+                remaining,
+                retry_after,
+                reset,
+                ..
+            })) => {
+                assert!(retry_after <= reset, "{retry_after:?} {reset:?}");
+                format!("denied: {remaining} of {limit}, {reset:?}")
             }
             other => format!("{other:?}"),
         },
