@@ -55,7 +55,8 @@
 --            With 14 and no such settings: -1
 --         14 if a request of a list without `fifo` and `share` was denied, and 3 is not the time of all of these: ms until
 --            more permits are available than now, at least one, if nobody else takes any
---         15… then: for each run, or the single request, ms until so many permits are available, or a rate's
+--         15… then: for each run, or the single request, ms until what its first denied request lacked is available; without
+--            a denied one as in 14
 --         Fields that would say nothing are left out: the reply has the first 4, 5, 6, 8, 12, 13 or all. After the deadline it has
 --         only 1. If nothing was decided: 1, a number, and a word that says what the number is:
 --         'type'   the type that the limiter has, or that `setup` gives it, which is not that of the given keys

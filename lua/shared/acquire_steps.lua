@@ -299,7 +299,7 @@ if newer_than then
   end
 end
 
-local taken, taken_text = total, all
+local taken, taken_text, lefts = total, all, {}
 if allowed < total then
   -- Not all fit: the requests are decided one after the other. A single request takes nothing.
   local left, is_blocked = allowed, false
@@ -309,6 +309,7 @@ if allowed < total then
       local granted = math.max(math.min(count, math.floor(left / permits)), 0)
       left = left - granted * permits
       is_blocked = fifo and granted < count
+      lefts[i] = granted < count and left or nil
     end
   end
   taken = allowed - left
@@ -420,23 +421,23 @@ end
 -- unless it holds too few. Callers of a list with `fifo` or `share` are not told.
 local backs
 if taken < total and oldest and not (fifo or share or reserve) then
-  local more = math.max(available - taken, 0) + 1
-  local wanted, order, largest = { more, first_run > last_run and total or nil }, {}, 1
+  local more = math.max(taken - available, 0) + 1
+  local lacking, order, most_lacking = { more, first_run > last_run and total - available or nil }, {}, more
   for i = first_run, last_run, 2 do
-    wanted[#wanted + 1] = math.max(math.min(ARGV[i] + 0, rate), more)
+    lacking[#lacking + 1] = lefts[i] and ARGV[i] - lefts[i] or more
   end
-  for i = 1, #wanted do
-    order[i], largest = i, math.max(largest, wanted[i])
+  for i = 1, #lacking do
+    order[i], most_lacking = i, math.max(most_lacking, lacking[i])
   end
   local grant = oldest_grant
   --! include shared/held.lua
-  if limiter or reset > interval or largest > available - taken + held then
+  if limiter or reset > interval or most_lacking > held then
     table.sort(order, function(a, b)
-      return wanted[a] < wanted[b]
+      return lacking[a] < lacking[b]
     end)
     local key, place, missing, most = permits_key, 0, {}, most_walked
     for i = 1, #order do
-      missing[i] = wanted[order[i]] - available + taken
+      missing[i] = lacking[order[i]]
     end
     --! include shared/until_back.lua
     local times, differ = {}, false

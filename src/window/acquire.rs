@@ -244,8 +244,7 @@ impl Window {
         }
         let until_back = match reconciled.oldest {
             Some(_) if taken < call.requests.total() && call.tells_when() => {
-                let left = reconciled.available - taken;
-                open.until_back(&call.requests, left, at.now, until_first)
+                open.until_back(&call.requests, &answer, at.now)
             }
             _ => Box::default(),
         };
@@ -308,24 +307,25 @@ impl Open<'_> {
         }
     }
 
-    /// [`Answer::until_back`] where so many permits are left. The first grant comes back in
-    /// `until_first` ms.
-    fn until_back(&self, requests: &Requests, left: i64, now: i64, until_first: i64) -> Box<[i64]> {
-        let Settings { rate, interval, .. } = self.settings;
+    /// [`Answer::until_back`] of an answer by which not all are granted.
+    fn until_back(&self, requests: &Requests, answer: &Answer, now: i64) -> Box<[i64]> {
+        let Answer { rate, interval, .. } = *answer;
         let (grants, most) = (self.pool.grants(), BOUNDS.most_walked);
-        let more = left.max(0) + 1;
-        let runs = requests.runs.iter();
-        let wanted = runs.map(|run| i64::from(run.permits).min(rate).max(more));
-        let until_back: Box<[i64]> = [more]
-            .into_iter()
-            .chain(wanted)
-            .map(|permits| {
-                grants
-                    .until_back(0, permits - left, now - interval, most)
-                    .max(1)
-            })
+        let more = (requests.taken(answer) - answer.available).max(0) + 1;
+        let mut left = answer.available;
+        let lacking = requests.served(answer).map(|(run, granted)| {
+            let permits = i64::from(run.permits);
+            left -= permits * i64::from(granted);
+            match granted < run.count && permits <= rate {
+                true => permits - left,
+                false => more,
+            }
+        });
+        let lacking = [more].into_iter().chain(lacking);
+        let until_back: Box<[i64]> = lacking
+            .map(|missing| grants.until_back(0, missing, now - interval, most).max(1))
             .collect();
-        match until_back.iter().all(|&back| back == until_first.max(1)) {
+        match until_back.iter().all(|&it| it == answer.until_first.max(1)) {
             true => Box::default(),
             false => until_back,
         }

@@ -25,8 +25,8 @@ pub(crate) struct Answer {
     /// the interval. Else the interval.
     pub(crate) until_all: i64,
     /// If a request was denied whose caller waits for permits by itself: the ms until more permits
-    /// are available than now, at least one, then for each run until so many are. Empty if all are
-    /// `until_first`.
+    /// are available than now, at least one, then for each run until what its first denied request
+    /// lacked is. Empty if all are `until_first`.
     pub(crate) until_back: Box<[i64]>,
     /// By how many ms the time at which a grant was made is ahead of the call's; 0 if unknown.
     pub(crate) clock_ahead: i64,

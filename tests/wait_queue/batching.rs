@@ -68,11 +68,18 @@ impl Model {
                 reset: INTERVAL,
             };
         }
-        let back = |place: usize| self.0[place].0 + INTERVAL - now;
+        // The oldest come back first, until what it lacks is there.
+        let mut back = left;
+        let last = self.0.iter().position(|(_, permits)| {
+            back += permits;
+            back >= asked
+        });
+        let [last, newest] = [last.expect("at most the rate"), self.0.len() - 1]
+            .map(|place| self.0[place].0 + INTERVAL - now);
         Outcome::Denied {
-            retry_after: back(0).max(1),
+            retry_after: last.max(1),
             remaining: left,
-            reset: back(self.0.len() - 1),
+            reset: newest,
         }
     }
 
