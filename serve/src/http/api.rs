@@ -10,14 +10,19 @@ use redisson_rate_limiter::{Result, Verdict};
 
 use super::answer::{Answer, Released};
 use super::asked::Asked;
-use super::document::{Decided, Given, Refused};
+use super::document::{Decided, Given, LargeHead, OtherMethod, Unauthorized, Undecided, Wrong};
 use crate::part::Part;
 use crate::service::Service;
 
 /// Takes permits if they are there
 ///
 /// Returns at once, but for the turn that a leaky bucket gives.
-#[utoipa::path(post, path = "/v1/check", request_body = Asked, responses(Decided, Refused))]
+#[utoipa::path(
+    post,
+    path = "/v1/check",
+    request_body = Asked,
+    responses(Decided, Wrong, Unauthorized, OtherMethod, LargeHead, Undecided)
+)]
 pub(super) async fn check(State(service): State<Arc<Service>>, asked: Asked) -> Answer {
     match without_timeout(&service, asked) {
         Some(part) => decided(&service.check(slice::from_ref(&part)).await),
@@ -29,7 +34,12 @@ pub(super) async fn check(State(service): State<Arc<Service>>, asked: Asked) -> 
 ///
 /// Asks again when the rules say, until it is granted, or would be only after the timeout. Nothing
 /// is kept if the client goes away.
-#[utoipa::path(post, path = "/v1/acquire", request_body = Asked, responses(Decided, Refused))]
+#[utoipa::path(
+    post,
+    path = "/v1/acquire",
+    request_body = Asked,
+    responses(Decided, Wrong, Unauthorized, OtherMethod, LargeHead, Undecided)
+)]
 pub(super) async fn acquire(State(service): State<Arc<Service>>, asked: Asked) -> Answer {
     let Some(wait) = asked.timeout_ms.map(|it| Duration::from_millis(it.0)) else {
         return Answer::problem(StatusCode::BAD_REQUEST, "`timeout_ms` is missing");
@@ -42,7 +52,12 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, asked: Asked) -
 /// What check would return
 ///
 /// Charges nothing. Rules in shadow mode are not asked.
-#[utoipa::path(post, path = "/v1/peek", request_body = Asked, responses(Decided, Refused))]
+#[utoipa::path(
+    post,
+    path = "/v1/peek",
+    request_body = Asked,
+    responses(Decided, Wrong, Unauthorized, OtherMethod, LargeHead, Undecided)
+)]
 pub(super) async fn peek(State(service): State<Arc<Service>>, asked: Asked) -> Answer {
     match without_timeout(&service, asked) {
         Some(part) => decided(&service.peek(slice::from_ref(&part)).await),
@@ -54,7 +69,12 @@ pub(super) async fn peek(State(service): State<Arc<Service>>, asked: Asked) -> A
 ///
 /// To the limiters of Redisson's kind whose rules apply, those that were taken first. Other
 /// algorithms take nothing back.
-#[utoipa::path(post, path = "/v1/release", request_body = Asked, responses(Given, Refused))]
+#[utoipa::path(
+    post,
+    path = "/v1/release",
+    request_body = Asked,
+    responses(Given, Wrong, Unauthorized, OtherMethod, LargeHead, Undecided)
+)]
 pub(super) async fn release(State(service): State<Arc<Service>>, asked: Asked) -> Answer {
     let Some(part) = without_timeout(&service, asked) else {
         return with_timeout();

@@ -32,7 +32,10 @@ pub(super) struct Asked {
     #[schema(value_type = String, default = "")]
     pub(super) domain: Text,
     /// At most 64.
-    #[schema(value_type = BTreeMap<String, String>, example = json!({"user": "alice", "path": "/orders"}))]
+    #[schema(
+        value_type = BTreeMap<String, String>,
+        example = json!({"user": "alice", "path": "/orders"})
+    )]
     pub(super) entries: Entries,
     #[serde(default = "Cost::one")]
     #[schema(value_type = u64, minimum = 1, default = 1)]

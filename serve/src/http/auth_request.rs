@@ -11,8 +11,8 @@ use axum::http::StatusCode;
 use percent_encoding::percent_decode_str;
 use redisson_rate_limiter::Verdict;
 
-use super::answer::{Answer, Problem};
-use super::document::DeniedOrBlocked;
+use super::answer::Answer;
+use super::document::{DeniedOrBlocked, LargeHead, Unauthorized, Undecided};
 use crate::part::Part;
 use crate::service::Service;
 
@@ -28,34 +28,42 @@ const PATH: &str = "/v1/auth-request";
     path = "/v1/auth-request/{domain}",
     params(
         ("domain" = String, Path),
-        ("entries" = Option<std::collections::BTreeMap<String, String>>, Query, style = Form, explode)
+        (
+            "entries" = Option<std::collections::BTreeMap<String, String>>,
+            Query,
+            style = Form,
+            explode
+        )
     ),
     responses(
-        (status = 204, description = "Granted.", headers(
-            ("RateLimit" = String, description = "What is left, by the name of the rule."),
-            ("RateLimit-Policy" = String, description = "The limits, by the name of the rule.")
-        )),
-        (status = 401, description = "The token is missing or wrong.", body = Problem, content_type = "application/problem+json"),
-        (status = 403, description = "Denied, or blocked by a rule; or a header field is there several times.",
-            body = DeniedOrBlocked, content_type = "application/problem+json", headers(
-            ("RateLimit" = String, description = "What is left, by the name of the rule."),
-            ("RateLimit-Policy" = String, description = "The limits, by the name of the rule."),
-            ("Retry-After" = u64, description = "In seconds.")
-        )),
-        (status = 431, description = "The head is too large, or has too many fields. The connection ends."),
-        (status = 500, description = "A rule cannot be used as it is, or its keys hold something else.", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 503, description = "The store is away, or the server ends.", body = Problem,
-            content_type = "application/problem+json", headers(
-            ("RateLimit" = String, description = "What is left, by the name of the rule."),
-            ("RateLimit-Policy" = String, description = "The limits, by the name of the rule."),
-            ("Retry-After" = u64, description = "In seconds.")
-        ))
+        (
+            status = 204,
+            description = "Granted.",
+            headers(
+                ("RateLimit" = String, description = "What is left, by the name of the rule."),
+                ("RateLimit-Policy" = String, description = "The limits, by the name of the rule.")
+            )
+        ),
+        Unauthorized,
+        (
+            status = 403,
+            description = "Denied, or blocked by a rule; or a header field is there several times.",
+            body = DeniedOrBlocked,
+            content_type = "application/problem+json",
+            headers(
+                ("RateLimit" = String, description = "What is left, by the name of the rule."),
+                ("RateLimit-Policy" = String, description = "The limits, by the name of the rule."),
+                ("Retry-After" = u64, description = "In seconds.")
+            )
+        ),
+        LargeHead,
+        Undecided
     )
 )]
 pub(super) async fn answer(State(service): State<Arc<Service>>, request: Request) -> Answer {
     // As it is: what is not UTF-8 is decided too.
     let domain = request.uri().path().trim_start_matches(PATH);
+
     let domain = percent_decode_str(domain.strip_prefix('/').unwrap_or(domain)).decode_utf8_lossy();
     let entries = match entries(&request) {
         Ok(entries) => entries,

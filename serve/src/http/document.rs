@@ -19,12 +19,14 @@ use crate::service::Service;
     info(
         title = "rratelimiter serve",
         version = "1",
-        description = "Rate limits by the rules of a file. A request has entries, such as user and path; each rule whose key \
-                       names some of them applies, and all that apply decide together: either all are charged, or none. Other \
-                       paths are answered with 404 and a problem."
+        description = "Rate limits by the rules of a file. A request has entries, such as user and \
+                       path; each rule whose key names some of them applies, and all that apply \
+                       decide together: either all are charged, or none. Other paths are answered \
+                       with 404 and a problem."
     ),
     paths(
-        api::check, api::acquire, api::peek, api::release, auth_request::answer, document, healthz, readyz
+        api::check, api::acquire, api::peek, api::release, auth_request::answer, document,
+        healthz, readyz
     ),
     security((), ("token" = [])),
     components(schemas(Granted, Denied, Problem, Released)),
@@ -50,7 +52,11 @@ pub(super) enum Decided {
     #[response(
         status = 200,
         headers(
-            ("RateLimit" = String, description = "What is left, by the name of the rule: draft-ietf-httpapi-ratelimit-headers."),
+            (
+                "RateLimit" = String,
+                description = "What is left, by the name of the rule: \
+                               draft-ietf-httpapi-ratelimit-headers."
+            ),
             ("RateLimit-Policy" = String, description = "The limits, by the name of the rule.")
         )
     )]
@@ -60,9 +66,16 @@ pub(super) enum Decided {
         status = 429,
         content_type = "application/problem+json",
         headers(
-            ("RateLimit" = String, description = "What is left, by the name of the rule. Not of a request that is never granted."),
+            (
+                "RateLimit" = String,
+                description = "What is left, by the name of the rule. Not of a request that is \
+                               never granted."
+            ),
             ("RateLimit-Policy" = String, description = "The limits, by the name of the rule."),
-            ("Retry-After" = u64, description = "In seconds. Not of a request that is never granted.")
+            (
+                "Retry-After" = u64,
+                description = "In seconds. Not of a request that is never granted."
+            )
         )
     )]
     Denied(Denied),
@@ -80,23 +93,13 @@ pub(super) enum Given {
     Released(Released),
 }
 
-/// Why a request was not decided.
+/// Why a body is not decided.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "the document has it")]
-pub(super) enum Refused {
+pub(super) enum Wrong {
     /// The body cannot be read, or a limiter cannot decide such a request.
     #[response(status = 400, content_type = "application/problem+json")]
-    Wrong(Problem),
-    /// The token is missing or wrong.
-    #[response(status = 401, content_type = "application/problem+json")]
-    Unauthorized(Problem),
-    /// Another method.
-    #[response(
-        status = 405,
-        content_type = "application/problem+json",
-        headers(("Allow" = String, description = "The methods that the path has."))
-    )]
-    OtherMethod(Problem),
+    Unreadable(Problem),
     /// The body did not come in time.
     #[response(status = 408, content_type = "application/problem+json")]
     Late(Problem),
@@ -106,9 +109,12 @@ pub(super) enum Refused {
     /// The body is not application/json.
     #[response(status = 415, content_type = "application/problem+json")]
     OtherType(Problem),
-    /// The head is too large, or has too many fields. The connection ends.
-    #[response(status = 431)]
-    LargeHead,
+}
+
+/// Why no request would be decided.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "the document has it")]
+pub(super) enum Undecided {
     /// A rule cannot be used as it is, or its keys hold something else.
     #[response(status = 500, content_type = "application/problem+json")]
     Unusable(Problem),
@@ -125,6 +131,27 @@ pub(super) enum Refused {
     Away(Problem),
 }
 
+/// The token is missing or wrong.
+#[derive(IntoResponses)]
+#[response(status = 401, content_type = "application/problem+json")]
+#[expect(dead_code, reason = "the document has it")]
+pub(super) struct Unauthorized(Problem);
+
+/// Another method.
+#[derive(IntoResponses)]
+#[response(
+    status = 405,
+    content_type = "application/problem+json",
+    headers(("Allow" = String, description = "The methods that the path has."))
+)]
+#[expect(dead_code, reason = "the document has it")]
+pub(super) struct OtherMethod(Problem);
+
+/// The head is too large, or has too many fields. The connection ends.
+#[derive(IntoResponses)]
+#[response(status = 431)]
+pub(super) struct LargeHead;
+
 /// What is denied, or blocked.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
@@ -140,10 +167,9 @@ pub(super) enum DeniedOrBlocked {
     path = "/openapi.json",
     responses(
         (status = 200, description = "This document.", body = Object),
-        (status = 401, description = "The token is missing or wrong.", body = Problem, content_type = "application/problem+json"),
-        (status = 405, description = "Another method.", body = Problem, content_type = "application/problem+json",
-            headers(("Allow" = String, description = "The methods that the path has."))),
-        (status = 431, description = "The head is too large, or has too many fields. The connection ends.")
+        Unauthorized,
+        OtherMethod,
+        LargeHead
     )
 )]
 pub(super) async fn document() -> Response {
@@ -159,9 +185,8 @@ pub(super) async fn document() -> Response {
     security(()),
     responses(
         (status = 200, description = "It is.", body = String, content_type = "text/plain"),
-        (status = 405, description = "Another method.", body = Problem, content_type = "application/problem+json",
-            headers(("Allow" = String, description = "The methods that the path has."))),
-        (status = 431, description = "The head is too large, or has too many fields. The connection ends.")
+        OtherMethod,
+        LargeHead
     )
 )]
 pub(super) async fn healthz() -> Response {
@@ -177,9 +202,8 @@ pub(super) async fn healthz() -> Response {
     security(()),
     responses(
         (status = 200, description = "They are.", body = String, content_type = "text/plain"),
-        (status = 405, description = "Another method.", body = Problem, content_type = "application/problem+json",
-            headers(("Allow" = String, description = "The methods that the path has."))),
-        (status = 431, description = "The head is too large, or has too many fields. The connection ends."),
+        OtherMethod,
+        LargeHead,
         (status = 503, description = "They are not.", body = String, content_type = "text/plain",
             headers(("Retry-After" = u64, description = "In seconds.")))
     )
