@@ -283,6 +283,13 @@ async fn nginx_is_told_what_it_understands() {
     // Without the field there is no such entry, only the rule for all.
     let anyone = serve.client.post(&url).send().await.unwrap();
     assert_eq!(anyone.status(), StatusCode::NO_CONTENT);
+    // The domain is all that follows the path, whatever it looks like.
+    let like = format!(
+        "http://{}/v1/auth-request/v1/auth-request/shop?user=x-user",
+        serve.http
+    );
+    let passed = serve.client.get(&like).send().await.unwrap();
+    assert!(passed.headers().get("ratelimit").is_none());
     // What a client names is not an entry.
     let other = format!("http://{}/v1/auth-request/other?user=x-user", serve.http);
     let named = serve

@@ -62,8 +62,8 @@ const PATH: &str = "/v1/auth-request";
 )]
 pub(super) async fn answer(State(service): State<Arc<Service>>, request: Request) -> Answer {
     // As it is: what is not UTF-8 is decided too.
-    let domain = request.uri().path().trim_start_matches(PATH);
-
+    let domain = request.uri().path().strip_prefix(PATH);
+    let domain = domain.unwrap_or_default();
     let domain = percent_decode_str(domain.strip_prefix('/').unwrap_or(domain)).decode_utf8_lossy();
     let entries = match entries(&request) {
         Ok(entries) => entries,
