@@ -9,9 +9,8 @@ use axum::http::StatusCode;
 use redisson_rate_limiter::{Result, Verdict};
 
 use super::answer::{Answer, Released};
-use super::asked::Asked;
+use super::asked::{Asked, AtOnce};
 use super::document::{Decided, Given, LargeHead, OtherMethod, Unauthorized, Undecided, Wrong};
-use crate::part::Part;
 use crate::service::Service;
 
 /// Takes permits if they are there
@@ -23,17 +22,14 @@ use crate::service::Service;
     request_body = Asked,
     responses(Decided, Wrong, Unauthorized, OtherMethod, LargeHead, Undecided)
 )]
-pub(super) async fn check(State(service): State<Arc<Service>>, asked: Asked) -> Answer {
-    match without_timeout(&service, asked) {
-        Some(part) => decided(&service.check(slice::from_ref(&part)).await),
-        None => with_timeout(),
-    }
+pub(super) async fn check(State(service): State<Arc<Service>>, AtOnce(part): AtOnce) -> Answer {
+    decided(&service.check(slice::from_ref(&part)).await)
 }
 
 /// Waits for permits
 ///
 /// Asks again when the rules say, until it is granted, or would be only after the timeout. Nothing
-/// is kept if the client goes away.
+/// is kept if the client disconnects.
 #[utoipa::path(
     post,
     path = "/v1/acquire",
@@ -58,11 +54,8 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, asked: Asked) -
     request_body = Asked,
     responses(Decided, Wrong, Unauthorized, OtherMethod, LargeHead, Undecided)
 )]
-pub(super) async fn peek(State(service): State<Arc<Service>>, asked: Asked) -> Answer {
-    match without_timeout(&service, asked) {
-        Some(part) => decided(&service.peek(slice::from_ref(&part)).await),
-        None => with_timeout(),
-    }
+pub(super) async fn peek(State(service): State<Arc<Service>>, AtOnce(part): AtOnce) -> Answer {
+    decided(&service.peek(slice::from_ref(&part)).await)
 }
 
 /// Gives permits back
@@ -75,23 +68,11 @@ pub(super) async fn peek(State(service): State<Arc<Service>>, asked: Asked) -> A
     request_body = Asked,
     responses(Given, Wrong, Unauthorized, OtherMethod, LargeHead, Undecided)
 )]
-pub(super) async fn release(State(service): State<Arc<Service>>, asked: Asked) -> Answer {
-    let Some(part) = without_timeout(&service, asked) else {
-        return with_timeout();
-    };
+pub(super) async fn release(State(service): State<Arc<Service>>, AtOnce(part): AtOnce) -> Answer {
     match service.release(&part).await {
         Ok(released) => Answer::ok(&Released { released }),
         Err(error) => Answer::failed(&error),
     }
-}
-
-fn without_timeout(service: &Service, asked: Asked) -> Option<Part> {
-    let is_without = asked.timeout_ms.is_none();
-    is_without.then(|| asked.into_part(service.longest_turn(None)))
-}
-
-fn with_timeout() -> Answer {
-    Answer::problem(StatusCode::BAD_REQUEST, "`timeout_ms` is for /v1/acquire")
 }
 
 fn decided(verdict: &Result<Verdict>) -> Answer {

@@ -86,6 +86,22 @@ impl FromRequest<Arc<Service>> for Asked {
     }
 }
 
+/// What is decided at once, so that it has no time to wait.
+pub(super) struct AtOnce(pub(super) Part);
+
+impl FromRequest<Arc<Service>> for AtOnce {
+    type Rejection = Answer;
+
+    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Answer> {
+        let asked = Asked::from_request(request, service).await?;
+        if asked.timeout_ms.is_some() {
+            let detail = "`timeout_ms` is for /v1/acquire";
+            return Err(Answer::problem(StatusCode::BAD_REQUEST, detail));
+        }
+        Ok(Self(asked.into_part(service.longest_turn(None))))
+    }
+}
+
 /// What a request in JSON asks rules for.
 pub(crate) fn read_part(text: &str) -> serde_json::Result<Part> {
     let asked: Asked = serde_json::from_str(text)?;
