@@ -36,6 +36,9 @@ const MOST_STREAMS: u32 = 1_024;
 /// Descriptors hold whole paths and header fields.
 const LARGEST_MESSAGE: usize = 1024 * 1024;
 
+/// The definitions of the messages, for reflection.
+const DESCRIPTORS: &[u8] = include_bytes!("grpc/messages/descriptors.bin");
+
 /// A message of one byte, which cannot be read.
 const UNREADABLE: &[u8] = &[0, 0, 0, 0, 1, 0xff];
 
@@ -43,7 +46,7 @@ const UNREADABLE: &[u8] = &[0, 0, 0, 0, 1, 0xff];
 /// None but of a mistake in the descriptors that this program has.
 pub(super) fn routes(service: &Arc<Service>) -> io::Result<Router> {
     let reflection = Reflection::configure()
-        .register_encoded_file_descriptor_set(messages::DESCRIPTORS)
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(io::Error::other)?;

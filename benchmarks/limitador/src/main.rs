@@ -2,7 +2,7 @@
 //! `serve`. `REDIS_URL` has the server, the argument the number of rules.
 
 #[path = "../../../serve/src/grpc/messages.rs"]
-#[allow(dead_code, reason = "the client has the rest")]
+#[allow(dead_code, unused_imports, reason = "the client has the rest")]
 mod messages;
 
 use std::collections::HashMap;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::messages::{RateLimitDescriptor, RateLimitRequest};
+use super::messages::{Entry, RateLimitDescriptor, RateLimitRequest};
 use crate::part::Part;
 
 /// A message of the largest size could have many thousands, each of which is held against each
@@ -47,7 +47,7 @@ impl Asked {
             let cost = descriptor.hits_addend.unwrap_or(default);
             let is_free = cost == 0 || descriptor.is_negative_hits;
             let entries: Vec<_> = { descriptor.entries.into_iter() }
-                .map(|entry| (text(entry.key), text(entry.value)))
+                .map(|Entry { key, value }| (text(key), text(value)))
                 .collect();
             let parts = match is_free {
                 true => &mut asked.free,

@@ -17,7 +17,6 @@ mod generated {
 
 pub(crate) use generated::envoy::config::core::v3::HeaderValue;
 pub(crate) use generated::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-#[allow(unused_imports, reason = "those who write requests use it")]
 pub(crate) use generated::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_response::{
@@ -25,10 +24,6 @@ pub(crate) use generated::envoy::service::ratelimit::v3::rate_limit_response::{
 };
 pub(crate) use generated::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 pub(crate) use prost_types::Duration;
-
-/// What reflection tells.
-#[allow(dead_code, reason = "those who write requests do not use it")]
-pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("messages/descriptors.bin");
 
 #[cfg(test)]
 mod tests {

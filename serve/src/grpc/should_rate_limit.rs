@@ -195,7 +195,7 @@ async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, 
         }
     };
     // What is left of the limit is asked with a request that it could grant. If no limit refuses it
-    // alone, the strictest one is told.
+    // alone, the strictest one is reported.
     let one = Part {
         cost: 1,
         ..part.clone()
