@@ -1,4 +1,4 @@
-//! What the server is told on the command line.
+//! The command line of the server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use redisson_rate_limiter::{FailurePolicy, LocalShare};
 
 use super::log::LogFormat;
 
-/// What the server is told on the command line.
+/// The arguments of the server.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Without --url or REDIS_URL the limits are in memory.

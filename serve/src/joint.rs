@@ -1,4 +1,4 @@
-//! What is told of the decision of several limiters.
+//! What is reported of the decision of several limiters.
 
 use hyper::HeaderMap;
 use hyper::header::RETRY_AFTER;

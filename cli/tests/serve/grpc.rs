@@ -640,7 +640,8 @@ async fn each_unit_of_the_protocol_is_that_of_a_window_as_long() {
     ];
     let rules = units.map(|(time, _)| {
         format!(
-            "[[rules]]\nname = \"{time}\"\nby = [\"of_{time}\"]\nlimit = {{ algorithm = \"fixed_window\", rate = \"9/{time}\" }}\n"
+            "[[rules]]\nname = \"{time}\"\nby = [\"of_{time}\"]\n\
+             limit = {{ algorithm = \"fixed_window\", rate = \"9/{time}\" }}\n"
         )
     });
     let serve = Serve::start(&rules.concat());
