@@ -71,7 +71,8 @@ algorithms.shared_rate = function(keys, numbers, cost)
     finish = function(taken, denied_cost)
       -- What is taken now is the last to come back.
       local reset = taken > 0 and limiter.interval or limiter.until_all()
-      local until_more, until_fits = limiter.until_available(taken + 1), granted and 0 or limiter.until_available(cost)
+      local until_more = limiter.until_available(taken + 1)
+      local until_fits = granted and 0 or cost > 1 and limiter.until_available(cost) or until_more
       local state = pack('<dddddddddddd', server_now, now, 0, limiter.limit, granted and 1 or 0, remaining, until_more,
         reset, limiter.interval, limiter.rate_type, limiter.keep_alive, until_fits)
       if peeks then

@@ -299,10 +299,11 @@ if newer_than then
   end
 end
 
-local taken, taken_text, lefts = total, all, {}
+local taken, taken_text, lefts = total, all, nil
 if allowed < total then
   -- Not all fit: the requests are decided one after the other. A single request takes nothing.
   local left, is_blocked = allowed, false
+  lefts = {}
   for i = first_run, last_run, 2 do
     local permits, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
     if permits <= rate and not is_blocked then

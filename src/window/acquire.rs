@@ -3,6 +3,8 @@
 //! Nearly every request finds its limiter in order and no grant expired, and is decided first, by
 //! two numbers. All else goes the whole way, which gives the same answer in this case too.
 
+use smallvec::SmallVec;
+
 use super::{
     Answer, At, BOUNDS, NotInitialized, Open, Reconciled, Removal, Requests, SetUp, Settings,
     Window,
@@ -60,8 +62,8 @@ impl Acquire {
         }
     }
 
-    /// Whether each caller is told when its permits are available: not those of a list that is
-    /// served in order or by share.
+    /// Whether the reply states when each request fits. It does not for a list that is served in
+    /// order or by share.
     fn tells_when(&self) -> bool {
         let Requests { fifo, share, .. } = self.requests;
         let is_in_order = fifo && self.requests.single().is_none();
@@ -322,12 +324,12 @@ impl Open<'_> {
             }
         });
         let lacking = [more].into_iter().chain(lacking);
-        let until_back: Box<[i64]> = lacking
+        let until_back: SmallVec<[i64; 4]> = lacking
             .map(|missing| grants.until_back(0, missing, now - interval, most).max(1))
             .collect();
         match until_back.iter().all(|&it| it == answer.until_first.max(1)) {
             true => Box::default(),
-            false => until_back,
+            false => until_back.into_boxed_slice(),
         }
     }
 }

@@ -232,12 +232,17 @@ impl Window {
             back.unwrap_or(interval).max(1)
         };
         let fits = cost <= reconciled.available;
+        let until_more = until_available(if fits { cost + 1 } else { 1 });
         Ok(Found {
             rate,
             available: reconciled.available,
             interval,
-            until_fits: if fits { 0 } else { until_available(cost) },
-            until_more: until_available(if fits { cost + 1 } else { 1 }),
+            until_fits: match cost {
+                _ if fits => 0,
+                2.. => until_available(cost),
+                _ => until_more,
+            },
+            until_more,
             until_all: reconciled
                 .oldest
                 .and(pool.grants().newest())
