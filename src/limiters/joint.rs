@@ -133,14 +133,10 @@ impl fmt::Debug for Charged {
 
 impl Charged {
     fn by(request: &TargetRequest) -> Self {
-        let &TargetRequest {
-            ref target,
-            ref name,
-            cost,
-            ..
-        } = request;
+        let target = &request.target;
+        let cost = request.cost;
         Self {
-            name: Arc::clone(name),
+            name: Arc::clone(&request.name),
             by: match target.model.properties().is_on_the_window {
                 true => By::RateLimiter(Arc::clone(&target.key)),
                 false => By::Target(target.clone()),

@@ -424,24 +424,17 @@ impl Rules {
         applying: &[Applying<'_>],
         mode: Mode,
     ) -> Result<JointDecision> {
-        let refused = match in_force.charges(applying) {
-            Ok(charges) => {
-                let decided = check_all(&self.registry, charges, mode).await;
-                return decided.map_err(|error| {
-                    let Refused { of, error } = in_force.refused(applying, error);
-                    let names: Vec<_> = of.iter().map(|it| in_force.name(it)).collect();
-                    in_force.warn(&names, &error);
-                    error
-                });
+        let charges = match in_force.charges(applying) {
+            Ok(charges) => charges,
+            Err(refused) => {
+                let of = { refused.of.iter() }.map(|it| (in_force.name(it), it.reported_cost()));
+                let reported = self.registry.state.events.joint_request();
+                let reported = reported.in_mode(mode).asking(of);
+                return Err(reported.failed(in_force.warned(refused)));
             }
-            Err(refused) => refused,
         };
-        let of = |applying: &Applying<'_>| (in_force.name(applying), applying.reported_cost());
-        let events = &self.registry.state.events;
-        let reported = events.joint_request().in_mode(mode);
-        let names: Vec<_> = refused.of.iter().map(|it| of(it).0).collect();
-        in_force.warn(&names, &refused.error);
-        Err({ reported.asking(refused.of.iter().map(of)) }.failed(refused.error))
+        let decided = check_all(&self.registry, charges, mode).await;
+        decided.map_err(|error| in_force.warned(in_force.refused(applying, error)))
     }
 
     /// The decision about a request of a plan that blocks, reported.
@@ -538,6 +531,13 @@ impl InForce {
 
     fn name(&self, applying: &Applying<'_>) -> &str {
         &self.rules[applying.place.rule].name
+    }
+
+    /// The error, after a warning about its rules.
+    fn warned(&self, refused: Refused<'_, '_>) -> Error {
+        let names: Vec<_> = { refused.of.iter() }.map(|it| self.name(it)).collect();
+        self.warn(&names, &refused.error);
+        refused.error
     }
 
     /// Warns, once for each rule, that it refuses a request for a reason that may be a mistake in
