@@ -61,7 +61,7 @@ async fn assert_fits_after(
     assert!(granted.is_granted(), "{what}");
 }
 
-/// The times that requests are told which are made at once, `None` for those that are granted.
+/// The retry times of requests that are made at once; `None` for each that is granted.
 async fn waits_at_once<const N: usize>(
     limiter: &RateLimiter,
     permits: [u32; N],
