@@ -37,6 +37,13 @@ impl Open {
 /// By how many ms two readings of the end of one window may differ.
 const TOLERANCE: i64 = 100;
 
+/// When the window ends: by the server's clock, as its key does, if the server's clock was read.
+#[inline]
+fn end(at: At, open: &Open) -> i64 {
+    let now = if at.server > 0 { at.server } else { at.now };
+    now + open.left
+}
+
 impl FixedWindow {
     #[inline]
     fn window_millis(&self) -> i64 {
@@ -154,7 +161,7 @@ impl Model for FixedWindow {
                 0
             },
             delay: 0,
-            mark: at.now + open.left,
+            mark: end(at, &open),
         })
     }
 
@@ -170,10 +177,10 @@ impl Model for FixedWindow {
         }
     }
 
-    /// The mark is the end of the window.
+    /// The mark is the end of the window, by the server's clock.
     fn give_back(&self, state: &mut Counter, at: At, charge: &Charge) -> i64 {
         let open = self.open(state, at);
-        let apart = (at.now + open.left - charge.mark).abs();
+        let apart = (end(at, &open) - charge.mark).abs();
         let can_tell = self.window_millis() > 2 * TOLERANCE;
         if open.is_new || apart > TOLERANCE || !can_tell {
             return 0;

@@ -1,6 +1,6 @@
 //! A fixed window is a counter that lives as long as its window, as in common scripts.
 
-use redisson_rate_limiter::FixedWindow;
+use redisson_rate_limiter::{FixedWindow, Limiter};
 
 use crate::fixture::{Fixture, HOUR, NAME, SECOND, denied, passed};
 use crate::keys::{self, assert_lives_for};
@@ -103,4 +103,19 @@ async fn a_key_that_is_no_counter_is_an_error_and_stays() {
     fixture.run(&["HSET", NAME, "count", "1"]).await;
     let limiter = fixture.by(FixedWindow::new(5, SECOND)).await;
     fixture.assert_is_bad_for(&limiter, "a hash").await;
+}
+
+/// The key, and so the window, ends by the server's clock.
+#[tokio::test]
+async fn a_charge_is_given_back_although_the_callers_clock_has_jumped() {
+    let mut fixture = Fixture::start().await;
+    let limiter = fixture.by(FixedWindow::new(5, HOUR)).await;
+    for (then, now) in [(1_000, 11_000), (11_000, 1_000)] {
+        fixture.at(then);
+        let decision = limiter.check(NAME, 2).await.unwrap();
+        fixture.at(now);
+        let grant = decision.into_grant().unwrap();
+        assert_eq!(limiter.refund(NAME, grant).await.unwrap(), 2);
+        assert_eq!(fixture.text(NAME).await.as_deref(), Some("0"));
+    }
 }
