@@ -37,6 +37,14 @@ enum Source {
 /// Longer than any wait, and still a time that each clock can show.
 pub(crate) const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
+/// `duration` after `start`, or a time so late that nobody waits for it.
+#[cfg(feature = "redis")]
+pub(crate) fn after(start: Instant, duration: Duration) -> Instant {
+    start
+        .checked_add(duration.min(LATE))
+        .unwrap_or(start + LATE)
+}
+
 /// No clock is further than this from the epoch, in ms: with an interval added it is still an exact
 /// Lua number.
 const FURTHEST: i64 = 1 << 52;

@@ -24,12 +24,12 @@ pub(crate) use local_store::LocalStore;
 pub(crate) use recent_denials::RecentDenials;
 pub(crate) use targets::{TargetRequest, check_target, check_together, give_back, reset};
 
+use crate::breaker::{Patience, guarded};
 use crate::decision::{Decision, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::Origin;
 use crate::quota::Quota;
 use crate::store::Store;
-use crate::store::breaker::{Patience, guarded};
 
 /// When a request that was denied without the store is worth another try: no two attempts to
 /// connect are further apart.

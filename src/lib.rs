@@ -38,12 +38,27 @@ mod batch;
 
 mod store;
 
+// The way to a server, which knows no limiter.
+#[cfg(feature = "redis")]
+mod link;
+
+#[cfg_attr(
+    not(any(feature = "redis", feature = "test-util", test)),
+    expect(dead_code, reason = "a store in memory is never unavailable")
+)]
+mod breaker;
+
 // The algorithms, without a server, a clock or a queue.
 mod policies;
 
 mod window;
 
 // What they speak in.
+#[cfg_attr(
+    not(any(feature = "redis", feature = "test-util", test)),
+    expect(dead_code, reason = "a store in memory is never unavailable")
+)]
+mod backoff;
 mod client_state;
 mod clock;
 mod decision;
@@ -102,16 +117,16 @@ pub use limiters::{
 };
 #[cfg(feature = "serde")]
 pub use limiters::{RuleConfig, RuleCost, RuleLimit, RulesConfig};
+#[cfg(feature = "redis")]
+pub use link::Credentials;
+#[cfg(feature = "tls")]
+pub use link::TlsConfig;
 pub use policies::{AnyPolicy, Policy};
 pub use quota::Quota;
 pub use rate::{Rate, RateType};
 #[cfg(any(feature = "test-util", test))]
 pub use store::memory::Faults;
 pub use store::memory::MemoryStore;
-#[cfg(feature = "redis")]
-pub use store::redis::connection::Credentials;
-#[cfg(feature = "tls")]
-pub use store::redis::connection::TlsConfig;
 pub use store::{PermitsInUse, TimeToLive};
 
 macro_rules! exports {

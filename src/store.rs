@@ -2,12 +2,6 @@
 //! limiter, and each of its methods is one atomic step.
 
 pub(crate) mod acquire_call;
-mod backoff;
-#[cfg_attr(
-    not(any(feature = "redis", feature = "test-util", test)),
-    expect(dead_code, reason = "a store in memory is never unavailable")
-)]
-pub(crate) mod breaker;
 pub(crate) mod left_rates;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
@@ -23,9 +17,9 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub(crate) use acquire_call::AcquireCall;
-use breaker::Breaker;
 use memory::MemoryClient;
 
+use crate::breaker::Breaker;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::health::ServerHealth;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::RedissonClient;
 #[cfg(feature = "redis")]
 use super::connect::RedisSettings;
+#[cfg(any(feature = "test-util", test))]
+use crate::breaker::Breakers;
 use crate::clock::Clock;
 #[cfg(not(feature = "redis"))]
 use crate::error::Error;
@@ -14,8 +16,6 @@ use crate::event::{Event, Events};
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::{NameMapper, Registry};
 use crate::store::Store;
-#[cfg(any(feature = "test-util", test))]
-use crate::store::breaker::Breakers;
 #[cfg(any(feature = "test-util", test))]
 use crate::store::memory::{Faults, FaultyStore};
 use crate::store::memory::{MemoryClient, MemoryStore};

@@ -8,8 +8,8 @@ use redis::{Cmd, Value};
 use super::RedissonClient;
 use crate::error::{Error, Result};
 use crate::limiters::Registry;
+use crate::link::Reached;
 use crate::store::redis::RedisStore;
-use crate::store::redis::connection::Reached;
 
 /// A server that a client is connected to, on a cluster a primary: for commands to each of them,
 /// such as `SCAN` and `INFO`. From [`RedissonClient::servers`].

@@ -6,11 +6,11 @@ use std::time::Duration;
 use redis::aio::ConnectionLike;
 
 use super::{RedissonClient, RedissonClientBuilder};
+use crate::breaker::Breakers;
 use crate::clock::LATE;
 use crate::error::{Error, Result};
-use crate::store::breaker::Breakers;
+use crate::link::{Connecting, Credentials, Provider, TlsConfig};
 use crate::store::redis::RedisStore;
-use crate::store::redis::connection::{Connecting, Credentials, Provider, TlsConfig};
 
 /// The settings that only a client of Redis has.
 pub(super) struct RedisSettings {

@@ -17,10 +17,8 @@ mod audit_pages;
 pub(crate) mod background;
 pub(crate) mod check;
 pub(crate) mod commands;
-pub(crate) mod connection;
 #[cfg(test)]
 mod differential_tests;
-pub(crate) mod failure;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod hints;
@@ -28,10 +26,8 @@ mod large_audit;
 mod limiter;
 mod multi_acquire;
 pub(crate) mod multi_check;
-pub(crate) mod retry;
 pub(crate) mod script;
 mod script_keys;
-mod server_time;
 pub(crate) mod shared_calls;
 #[cfg(test)]
 mod time_budget_tests;
@@ -49,24 +45,23 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{GivingBack, LimiterStore, Store};
-use crate::clock::{Clock, LATE};
+use crate::breaker::{Breaker, Breakers, Patience, guarded};
+use crate::clock::{Clock, after};
 use crate::error::{Error, Result};
 use crate::health::ServerHealth;
 use crate::keys::Keys;
+use crate::link::retry::{Attempts, Repeat};
+use crate::link::server_time::{self, ServerTime};
+use crate::link::{Connecting, Connection, Reached, Subscriber, failure};
 use crate::policies::call::{Answers, Call};
-use crate::store::breaker::{Breaker, Breakers, Patience, guarded};
 use crate::store::left_rates::LeftRates;
 use crate::window::{SetUp, Settings};
 use audit_budget::AuditBudget;
 use background::Background;
-use connection::subscriber::Subscriber;
-use connection::{Connecting, Connection, Reached};
 use hints::HintCache;
 use limiter::RedisLimiter;
 use multi_acquire::AcquirePart;
 use multi_check::CheckPart;
-use retry::{Attempts, Repeat};
-use server_time::ServerTime;
 use shared_calls::SharedCalls;
 
 /// The most leases that are settled at a time. With the last handle of a limiter for keys end all
@@ -284,13 +279,6 @@ impl RedisStore {
         self.server_time.learn(server_millis);
         Ok(server_millis)
     }
-}
-
-/// `duration` after `start`, or a time so late that nobody waits for it.
-fn after(start: Instant, duration: Duration) -> Instant {
-    start
-        .checked_add(duration.min(LATE))
-        .unwrap_or(start + LATE)
 }
 
 /// Reads a script's reply.

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Queue;
+use crate::breaker::{Patience, guarded};
 use crate::error::Result;
 use crate::grant::{Grant, Origin};
 use crate::store::LimiterStore;
-use crate::store::breaker::{Patience, guarded};
 
 /// What becomes of a waiter while the store is away.
 #[derive(Clone)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::RESPONSE_TIMEOUT;
+use crate::breaker::Breaker;
 use crate::clock::Clock;
-use crate::store::breaker::Breaker;
 use crate::store::memory::{Faults, FaultyStore, Loss, MemoryClient, MemoryStore};
 use crate::{FailurePolicy, LimiterOptions, RedissonClient};
 

@@ -26,10 +26,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use crate::breaker::Breaker;
 use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::store::OnFreed;
-use crate::store::breaker::Breaker;
 use denial::Denial;
 #[cfg(test)]
 pub(crate) use network_tests::{Loss, Network};

@@ -18,13 +18,13 @@ use tokio::time::{Instant, sleep};
 
 use super::acquire_answer::{AcquireAnswer, Meaning};
 use super::acquire_args::{acquire_args, call_key, reclaim_args};
-use super::connection::Pace;
-use super::failure::Failure;
 use super::limiter::RedisLimiter;
 use super::multi_acquire::AcquirePart;
-use super::retry::{Limits, Repeat};
 use super::shared_calls::{PartReply, SharedReply};
 use crate::error::{Error, Result};
+use crate::link::Pace;
+use crate::link::failure::Failure;
+use crate::link::retry::{Limits, Repeat};
 use crate::rate::RateType;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;

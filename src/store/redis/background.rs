@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::after;
+use crate::clock::after;
 use crate::escaped::Escaped;
 use crate::store::Task;
 

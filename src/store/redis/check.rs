@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::RedisStore;
-use super::failure::{self, Failure};
 use super::multi_check::CheckPart;
-use super::retry::Repeat;
 use super::shared_calls::SharedReply;
 use crate::error::{Error, Result};
+use crate::link::failure::{self, Failure};
+use crate::link::retry::Repeat;
 use crate::policies::algorithm::AnyModel;
 use crate::policies::call::{Answers, Call, Purpose, Target};
 use crate::policies::reply::{self, TargetReply};

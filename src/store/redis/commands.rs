@@ -3,9 +3,9 @@
 use redis::{Cmd, Value};
 
 use super::RedisStore;
-use super::connection::Reached;
-use super::retry::Repeat;
 use crate::error::{Error, Result};
+use crate::link::Reached;
+use crate::link::retry::Repeat;
 
 impl RedisStore {
     /// The servers, on a cluster the primaries.

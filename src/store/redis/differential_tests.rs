@@ -20,9 +20,9 @@ use redis::aio::MultiplexedConnection;
 
 use super::RedisStore;
 use super::limiter::RedisLimiter;
-use super::retry::Repeat;
 use crate::clock::Clock;
 use crate::keys::Keys;
+use crate::link::retry::Repeat;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
 use crate::window::Window;

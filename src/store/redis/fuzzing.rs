@@ -4,10 +4,9 @@ use redis::Value;
 
 use super::acquire_answer::{AcquireAnswer, Meaning};
 use super::check::{Reply, read_reply};
-use super::connection;
-pub use super::connection::fuzzing::read_url;
 use super::limiter::read_config;
 use crate::decision::decision_alone;
+pub use crate::link::fuzzing::read_url;
 use crate::policies::call::{Call, Target};
 use crate::policies::every_kind::every_kind;
 use crate::policies::reply::answers;
@@ -46,7 +45,7 @@ pub fn read_answer(answer: Value) {
         }
     }
     let _ = read_config(NAME, answer.clone());
-    connection::fuzzing::read_answer(answer);
+    crate::link::fuzzing::read_answer(answer);
 }
 
 /// By one limiter of each kind, and by all of them together.

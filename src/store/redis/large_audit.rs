@@ -20,10 +20,10 @@ use redis::{Value, from_redis_value};
 use tokio::time::sleep;
 
 use super::audit_pages::{AuditPages, GrantChange, Position};
-use super::retry::{Limits, Repeat};
 use super::{RedisStore, RedisStoreInner};
 use crate::escaped::Escaped;
 use crate::keys::Keys;
+use crate::link::retry::{Limits, Repeat};
 use crate::permit::{CallId, new_call_id};
 use crate::rate::RateType;
 use crate::store::redis::script::{self, Args, Script};

@@ -11,17 +11,17 @@ use tokio::time::Instant;
 
 use super::audit::Audit;
 use super::hints::Hint;
-use super::retry::{Attempts, Repeat};
 use super::{RedisStore, read};
+use crate::breaker::Breaker;
 use crate::clock::system_millis;
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::event::Event;
 use crate::grant::Grant;
 use crate::keys::Keys;
+use crate::link::retry::{Attempts, Repeat};
 use crate::permit::{CallId, new_call_id};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
-use crate::store::breaker::Breaker;
 use crate::store::redis::script::{self, Args, Script};
 use crate::store::{
     AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
@@ -314,8 +314,11 @@ impl LimiterStore for RedisLimiter {
             RateType::Overall => value,
             RateType::PerClient => client_value,
         };
-        let background = self.store.background();
-        { &self.store.subscriber }.watch(background, &self.keys, value, on_freed);
+        let (client_id, channel) = (&self.keys.client_id, self.keys.channel());
+        let subscriber = &self.store.subscriber;
+        if let Some(task) = subscriber.watch(client_id, channel, value, on_freed) {
+            self.store.background().spawn(task);
+        }
     }
 
     fn response_timeout(&self) -> Duration {

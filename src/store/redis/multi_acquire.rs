@@ -6,10 +6,10 @@
 use redis::RedisError;
 
 use super::acquire_args::{call_args, call_key, list_args};
-use super::retry::Repeat;
 use super::script::{self, Args, Script};
 use super::shared_calls::{Part, SharedReply};
 use crate::keys::Keys;
+use crate::link::retry::Repeat;
 use crate::rate::RateType;
 use crate::window::Acquire;
 

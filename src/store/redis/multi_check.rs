@@ -8,9 +8,9 @@ use std::sync::Arc;
 use redis::RedisError;
 
 use super::check::{own_numbers, runs};
-use super::retry::Repeat;
 use super::script::{self, Args, Script};
 use super::shared_calls::{Part, SharedReply};
+use crate::link::retry::Repeat;
 use crate::policies::call::{Call, Purpose, Target};
 
 /// The requests of one call on one target.
@@ -109,7 +109,7 @@ mod tests {
     use redis::Value;
 
     use super::*;
-    use crate::store::redis::failure::Failure;
+    use crate::link::failure::Failure;
 
     /// What follows where the script returned this error for one target.
     fn refused(error: &str) -> Failure {

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use tracing::Span;
 
 pub(crate) use self::args::Args;
-use super::connection::{Connection, MOST_SCRIPTS, Message, ScriptCall};
-use super::failure::{Failure, is_answered};
-use super::retry::Limits;
 use crate::event::{Event, Events, spans};
+use crate::link::failure::{Failure, is_answered};
+use crate::link::retry::Limits;
+use crate::link::{Connection, MOST_SCRIPTS, Message, ScriptCall};
 #[cfg(test)]
 use crate::window::{BOUNDS, Bounds};
 
@@ -225,9 +225,9 @@ mod tests {
     use std::task::{Context, Waker};
     use std::time::Duration;
 
-    use super::super::connection::Silent;
     use super::*;
-    use crate::store::breaker::Breakers;
+    use crate::breaker::Breakers;
+    use crate::link::Silent;
 
     #[tokio::test(start_paused = true)]
     async fn a_call_is_told_as_unanswered_if_it_is_dropped_before_its_answer() {

@@ -10,8 +10,8 @@
 //! Each runtime has its own batch, so that no call waits for another runtime to be polled. A call
 //! that moves to another runtime joins the batch there, and outside of all runtimes none.
 //!
-//! Only a connection that leads to one server carries such calls ([`super::connection`]). On a
-//! cluster the keys are in different slots, so nothing is shared there.
+//! Only a connection that leads to one server carries such calls ([`Connection::is_one_server`]).
+//! On a cluster the keys are in different slots, so nothing is shared there.
 
 mod batch;
 mod sender;
@@ -26,13 +26,13 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::connection::Connection;
-use super::connection::per_runtime::PerRuntime;
-use super::failure::Failure;
-use super::retry::Repeat;
 use super::script::{Args, Script};
-use super::server_time::ServerTime;
 use crate::clock::Clock;
+use crate::link::Connection;
+use crate::link::PerRuntime;
+use crate::link::failure::Failure;
+use crate::link::retry::Repeat;
+use crate::link::server_time::ServerTime;
 use batch::{PendingPart, RuntimeParts};
 use sender::Sender;
 
@@ -226,10 +226,10 @@ mod tests {
     use tokio::runtime::{Builder, Runtime};
     use tokio::time::sleep;
 
-    use super::super::connection::{Given, Silent};
     use super::super::multi_acquire::AcquirePart;
     use super::*;
     use crate::keys::Keys;
+    use crate::link::{Given, Silent};
     use crate::rate::RateType;
     use crate::window::{Acquire, Requests};
 

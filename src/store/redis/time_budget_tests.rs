@@ -8,11 +8,11 @@ use redis::{Arg, Cmd, RedisError, RedisResult, make_extension_error};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::connection::Given;
 use super::limiter::RedisLimiter;
 use super::*;
 use crate::FixedWindow;
 use crate::grant::Grant;
+use crate::link::Given;
 use crate::rate::{Rate, RateType};
 use crate::store::AcquireCall;
 use crate::window::{Requests, Settlement};

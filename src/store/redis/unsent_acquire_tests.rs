@@ -5,11 +5,11 @@ use std::task::{Context, Waker};
 
 use tokio::task::yield_now;
 
-use super::connection::TlsConfig;
-use super::failure::Failure;
 use super::limiter::RedisLimiter;
-use super::retry::Limits;
 use super::*;
+use crate::link::TlsConfig;
+use crate::link::failure::Failure;
+use crate::link::retry::Limits;
 use crate::store::AcquireCall;
 use crate::support::Server;
 use crate::window::Requests;

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 use super::super::client_limiter::MemoryLimiter;
 use super::FaultyStore;
+use crate::breaker::Breaker;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::rate::{Rate, ValidRate};
 use crate::store::acquire_call::Attempt;
-use crate::store::breaker::Breaker;
 use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Store, Task, TimeToLive,
 };

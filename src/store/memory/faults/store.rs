@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use super::limiter::FaultyLimiter;
 use super::{Faults, yield_in_order};
+use crate::breaker::{Breaker, Breakers};
 use crate::error::Result;
 use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
-use crate::store::breaker::{Breaker, Breakers};
 use crate::store::memory::MemoryClient;
 use crate::store::{GivingBack, LimiterStore, Store};
 

@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep_until};
 use super::batch::PendingPart;
 use super::{Part, PartReply, SharedReply};
 use crate::clock::Clock;
-use crate::store::redis::connection::Connection;
-use crate::store::redis::failure::Failure;
-use crate::store::redis::retry::Limits;
-use crate::store::redis::server_time::ServerTime;
+use crate::link::Connection;
+use crate::link::failure::Failure;
+use crate::link::retry::Limits;
+use crate::link::server_time::ServerTime;
 
 /// What a shared call is sent with.
 pub(super) struct Sender {

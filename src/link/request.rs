@@ -33,17 +33,17 @@ impl Request<'_> {
 
 /// A call of a script.
 #[derive(Clone, Copy)]
-pub(in crate::store::redis) struct ScriptCall<'a> {
+pub(crate) struct ScriptCall<'a> {
     /// Which script it is.
-    pub(in crate::store::redis) number: usize,
-    pub(in crate::store::redis) by_hash: &'a Cmd,
+    pub(crate) number: usize,
+    pub(crate) by_hash: &'a Cmd,
     /// The same call with the script's text, which is thousands of bytes.
-    pub(in crate::store::redis) by_source: &'a (dyn Fn() -> Cmd + Sync),
+    pub(crate) by_source: &'a (dyn Fn() -> Cmd + Sync),
 }
 
 /// What is to be sent.
 #[derive(Clone, Copy)]
-pub(in crate::store::redis) enum Message<'a> {
+pub(crate) enum Message<'a> {
     Command(&'a Cmd),
     Script(ScriptCall<'a>),
 }

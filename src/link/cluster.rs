@@ -15,18 +15,18 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use super::address::{Endpoint, Server};
-use super::link::{Link, WaitUntil};
+use super::failure::{Failure, timed_out};
 use super::per_runtime::PerRuntime;
 use super::request::Message;
 use super::resolver::Resolver;
+use super::retry::{Limits, Repeat};
 use super::round_trip::Pace;
+use super::server_link::{Link, WaitUntil};
 use super::settings::Settings;
 use super::slots::{self, SlotMap};
+use crate::breaker::Breaker;
 use crate::escaped::Escaped;
 use crate::lock::Lock;
-use crate::store::breaker::Breaker;
-use crate::store::redis::failure::{Failure, timed_out};
-use crate::store::redis::retry::{Limits, Repeat};
 
 /// The most redirections that a command follows before it pauses.
 const REDIRECTIONS: usize = 5;

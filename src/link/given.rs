@@ -9,11 +9,11 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisResult, Value};
 use tokio::time::{Instant, timeout_at};
 
+use super::failure::{self, Failure, timed_out};
 use super::known_scripts::KnownScripts;
 use super::request::Message;
+use super::retry::Limits;
 use super::round_trip::RoundTrip;
-use crate::store::redis::failure::{self, Failure, timed_out};
-use crate::store::redis::retry::Limits;
 
 type Answer<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
 

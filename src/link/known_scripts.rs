@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use redis::{Cmd, ErrorKind, ServerErrorKind, Value};
 
+use super::failure::{Failure, is_answered};
 use super::request::ScriptCall;
-use crate::store::redis::failure::{Failure, is_answered};
 
 /// More than there are scripts. Two that share a number only cost a second round trip at times.
-pub(in crate::store::redis) const MOST_SCRIPTS: usize = 64;
+pub(crate) const MOST_SCRIPTS: usize = 64;
 
 /// A call is sent by its hash so often, while others send the text.
 const MOST_BY_HASH: u32 = 4;
@@ -110,8 +110,8 @@ fn changed(known: &AtomicU32, from: u32, to: u32) -> Result<u32, u32> {
 mod tests {
     use redis::{RedisError, parse_redis_value};
 
+    use super::super::failure::{closed, extract_error};
     use super::*;
-    use crate::store::redis::failure::{closed, extract_error};
 
     fn unknown() -> Result<Value, Failure> {
         let answer = parse_redis_value(b"-NOSCRIPT No matching script.\r\n").unwrap();

@@ -7,9 +7,9 @@ use std::time::Duration;
 use redis::PushInfo;
 
 use super::credentials::Provider;
+use super::server_time::ServerTime;
 use super::tls::Tls;
-use crate::store::breaker::Breakers;
-use crate::store::redis::server_time::ServerTime;
+use crate::breaker::Breakers;
 
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -67,7 +67,7 @@ impl Settings {
         Self {
             credentials: None,
             sentinel_credentials: None,
-            tls: Tls::new(&address, &super::TlsConfig::default()).unwrap(),
+            tls: Tls::new(&address, &super::tls::TlsConfig::default()).unwrap(),
             response_timeout: Duration::from_secs(1),
             server_time: Arc::new(ServerTime::unknown()),
             breakers: Arc::default(),

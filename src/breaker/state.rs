@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::{Backoff, shortened};
 use crate::error::Error;
 use crate::health::BreakerState;
-use crate::store::backoff::{Backoff, shortened};
 
 /// The breaker opens after this many consecutive calls that failed.
 const FAILURES: u32 = 3;

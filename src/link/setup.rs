@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::address::{Options, Server};
 use super::credentials::Credentials;
+use super::failure::{self, Failure, timed_out};
 use super::open::Open;
 use super::round_trip::RoundTrip;
+use super::server_time;
 use super::settings::Settings;
 use super::traffic::Traffic;
 use super::transport;
-use crate::store::redis::failure::{self, Failure, timed_out};
-use crate::store::redis::server_time;
 
 /// Opens a connection and logs in. Each step may be silent for `step`.
 pub(super) async fn open(
@@ -251,10 +251,10 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
     use tokio::net::TcpSocket;
 
+    use super::super::address::Endpoint;
+    use super::super::credentials::Provider;
+    use super::super::traffic::Counted;
     use super::*;
-    use crate::store::redis::connection::address::Endpoint;
-    use crate::store::redis::connection::credentials::Provider;
-    use crate::store::redis::connection::traffic::Counted;
 
     const STEP: Duration = Duration::from_millis(500);
     const HOUR: Duration = Duration::from_secs(3600);

@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 
 use super::connection::Connection;
 use super::failure::{self, Failure};
+use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 use crate::same_runtime::{Moved, SameRuntime, wherever_polled};
-use crate::store::backoff::Backoff;
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -84,17 +84,17 @@ impl Limits {
 }
 
 /// One call while it is sent, perhaps more than once. All that it does takes its part of one time.
-pub(super) struct Attempts<'a> {
+pub(crate) struct Attempts<'a> {
     connection: &'a Connection,
     /// The limiter's name, which leads to the server.
     name: &'a str,
-    pub(super) deadline: Instant,
+    pub(crate) deadline: Instant,
     pauses: Backoff,
     repeat: Repeat,
     /// Whether an earlier attempt may have run.
-    pub(super) sent_before: bool,
+    pub(crate) sent_before: bool,
     /// Which attempt the next one is, of those that are sent.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// Why the server last refused an attempt.
     refusal: Option<RedisError>,
     /// Whether the server has answered an attempt with something else than that it serves no client
@@ -103,7 +103,7 @@ pub(super) struct Attempts<'a> {
 }
 
 impl<'a> Attempts<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         connection: &'a Connection,
         name: &'a str,
         deadline: Instant,
@@ -122,11 +122,11 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    pub(super) fn remaining(&self) -> Duration {
+    pub(crate) fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         let attempt = self.number;
         Limits {
             attempt,
@@ -136,7 +136,7 @@ impl<'a> Attempts<'a> {
 
     /// Makes one attempt, which ends at its deadline. Returns its answer, or `None` for another
     /// attempt, or the error that ends the call.
-    pub(super) async fn step(
+    pub(crate) async fn step(
         &mut self,
         attempt: impl Future<Output = Result<Value, Failure>>,
     ) -> Result<Option<Value>> {
@@ -150,7 +150,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// What follows from an attempt's result.
-    pub(super) async fn after<T>(&mut self, result: Result<T, Failure>) -> Result<Option<T>> {
+    pub(crate) async fn after<T>(&mut self, result: Result<T, Failure>) -> Result<Option<T>> {
         match result {
             Ok(answer) => {
                 self.is_answered = true;
@@ -210,7 +210,7 @@ impl<'a> Attempts<'a> {
     }
 
     /// The error of a call of which an attempt may have run.
-    pub(super) fn indeterminate(&self, cause: Option<RedisError>) -> Error {
+    pub(crate) fn indeterminate(&self, cause: Option<RedisError>) -> Error {
         let source = match self.is_answered {
             true => Some(failure::source_of_answered(cause)),
             false => cause.map(failure::source_of),
@@ -233,7 +233,7 @@ impl<'a> Attempts<'a> {
 mod tests {
     use redis::make_extension_error;
 
-    use super::super::time_budget_tests::Distant;
+    use super::super::given::Silent;
     use super::*;
     use crate::error::Refused;
 
@@ -241,7 +241,7 @@ mod tests {
 
     /// How long a call pauses after each of its attempts that fails like this.
     async fn pauses_after(failure: Failure) -> Vec<u128> {
-        let connection = Connection::over(Distant::new(0, None), HOUR, Arc::default());
+        let connection = Connection::over(Silent, HOUR, Arc::default());
         let deadline = Instant::now() + HOUR;
         let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
         let mut pauses = Vec::new();
@@ -266,7 +266,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_refusal_says_that_an_earlier_attempt_may_have_run() {
-        let connection = Connection::over(Distant::new(0, None), HOUR, Arc::default());
+        let connection = Connection::over(Silent, HOUR, Arc::default());
         let deadline = Instant::now() + HOUR;
         let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
         let error = attempts.after::<()>(Err(answered("NOPERM"))).await;
@@ -289,7 +289,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_whose_answers_decide_nothing_is_no_silent_one() {
-        let connection = Connection::over(Distant::new(0, None), HOUR, Arc::default());
+        let connection = Connection::over(Silent, HOUR, Arc::default());
         let deadline = Instant::now() + HOUR;
         let loading = || make_extension_error("BUSY".to_owned(), None);
         let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
@@ -315,7 +315,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_without_more_time_says_why_the_server_refused_it() {
-        let connection = Connection::over(Distant::new(0, None), HOUR, Arc::default());
+        let connection = Connection::over(Silent, HOUR, Arc::default());
         let deadline = Instant::now() + Duration::from_millis(20);
         let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
         let busy = Failure::NotRun(make_extension_error("BUSY".to_owned(), None));

@@ -7,12 +7,12 @@ use std::time::Duration;
 use redis::RedisError;
 
 use super::address::{Endpoint, Server};
+use super::failure;
 use super::open::Open;
 use super::round_trip::RoundTrip;
 use super::sentinel::Sentinels;
 use super::settings::Settings;
 use super::setup;
-use crate::store::redis::failure;
 
 #[derive(Debug)]
 pub(super) enum Resolver {

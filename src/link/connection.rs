@@ -1,35 +1,5 @@
-//! The connection to Redis: sends a command, and returns its answer or why there is none.
-//!
-//! A connection belongs to one runtime ([`per_runtime`]) and leads to the server that a
-//! [`resolver`] finds. It is replaced in the background as soon as it is unusable ([`link`]). The
-//! call decides what may be sent again.
-
-mod address;
-#[cfg(feature = "cluster")]
-mod cluster;
-mod credentials;
-#[cfg(fuzzing)]
-pub(super) mod fuzzing;
-mod given;
-mod known_scripts;
-mod link;
-mod one_server;
-mod open;
-pub(super) mod per_runtime;
-mod request;
-mod resolver;
-mod round_trip;
-mod sentinel;
-mod settings;
-mod setup;
-#[cfg(feature = "cluster")]
-mod slots;
-mod stream;
-pub(super) mod subscriber;
-mod tls;
-mod traffic;
-mod transport;
-mod wait;
+//! The connection of a client: over its own links, or over a connection that the application
+//! supplies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,37 +9,28 @@ use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::address::{self, Address, Endpoint, Server};
+#[cfg(feature = "cluster")]
+use super::cluster::Cluster;
+use super::credentials::Provider;
 use super::failure::Failure;
+use super::given::{self, Given};
+use super::known_scripts::KnownScripts;
+use super::one_server::OneServer;
+use super::per_runtime::PerRuntime;
+use super::request::Message;
+use super::resolver::Resolver;
 use super::retry::Limits;
+use super::round_trip::{self, Pace, RoundTrip};
+use super::sentinel::Sentinels;
+use super::server_link::{Link, WaitUntil};
 use super::server_time::ServerTime;
+use super::settings::Settings;
+use super::tls::{Tls, TlsConfig};
+use super::wait::Wait;
+use crate::breaker::{Breaker, Breakers};
 use crate::error::{Error, Result};
 use crate::event::Events;
-use crate::store::breaker::{Breaker, Breakers};
-use address::{Address, Endpoint, Server};
-#[cfg(feature = "cluster")]
-use cluster::Cluster;
-pub use credentials::Credentials;
-pub(crate) use credentials::Provider;
-pub(crate) use given::Given;
-#[cfg(test)]
-pub(crate) use given::Silent;
-use known_scripts::KnownScripts;
-pub(super) use known_scripts::MOST_SCRIPTS;
-use link::{Link, WaitUntil};
-use one_server::OneServer;
-use per_runtime::PerRuntime;
-pub(super) use request::{Message, ScriptCall};
-use resolver::Resolver;
-pub(super) use round_trip::Pace;
-use round_trip::RoundTrip;
-use sentinel::Sentinels;
-use settings::Settings;
-use tls::Tls;
-#[cfg(not(feature = "tls"))]
-pub(crate) use tls::TlsConfig;
-#[cfg(feature = "tls")]
-pub use tls::TlsConfig;
-use wait::Wait;
 
 /// What a client connects with.
 pub(crate) struct Connecting {
@@ -110,7 +71,7 @@ enum Route {
 
 /// A server, and the way to it unless it is that of all commands.
 pub(crate) struct Reached {
-    pub(super) breaker: Arc<Breaker>,
+    pub(crate) breaker: Arc<Breaker>,
     link: Option<Arc<Link>>,
 }
 
@@ -165,7 +126,7 @@ impl Connection {
         Self::over(given::Cloned(connection), response_timeout, breakers)
     }
 
-    pub(super) fn over(
+    pub(crate) fn over(
         connection: impl Given,
         response_timeout: Duration,
         breakers: Arc<Breakers>,
@@ -185,7 +146,7 @@ impl Connection {
     /// Connects to one server or primary, or to a cluster if several URLs are given or the server
     /// is part of one. A client that needs no server starts as in an outage: its links go on
     /// trying.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         urls: &str,
         connecting: Connecting,
         server_time: &Arc<ServerTime>,
@@ -278,11 +239,11 @@ impl Connection {
     }
 
     /// The handler of events.
-    pub(super) fn events(&self) -> &Events {
+    pub(crate) fn events(&self) -> &Events {
         &self.breakers.events
     }
 
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         match self.route() {
             #[cfg(feature = "cluster")]
             Route::Cluster(_) => true,
@@ -292,7 +253,7 @@ impl Connection {
 
     /// Whether one server is known to have all keys; `key` is one that is in use. On a cluster they
     /// are in different slots.
-    pub(super) fn is_one_server(&self, key: &str) -> bool {
+    pub(crate) fn is_one_server(&self, key: &str) -> bool {
         match self.route() {
             Route::Server(server) => server.link().is_ok_and(|link| link.is_one_server(key)),
             #[cfg(feature = "cluster")]
@@ -306,7 +267,7 @@ impl Connection {
     }
 
     /// A call on several keys was refused because of their slots.
-    pub(super) fn refuses_several_keys(&self) {
+    pub(crate) fn refuses_several_keys(&self) {
         match self.route() {
             Route::Server(server) => {
                 if let Ok(link) = server.link() {
@@ -325,7 +286,7 @@ impl Connection {
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
-    fn node_of(&self, key: &str) -> Option<Endpoint> {
+    pub(super) fn node_of(&self, key: &str) -> Option<Endpoint> {
         match self.route() {
             #[cfg(feature = "cluster")]
             Route::Cluster(cluster) => cluster.node_of(key),
@@ -339,7 +300,7 @@ impl Connection {
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
-    fn way_to(&self, node: Option<&Endpoint>) -> Option<(Arc<Resolver>, &Settings)> {
+    pub(super) fn way_to(&self, node: Option<&Endpoint>) -> Option<(Arc<Resolver>, &Settings)> {
         match self.route() {
             Route::Server(server) => Some((Arc::clone(&server.resolver), &server.settings)),
             #[cfg(feature = "cluster")]
@@ -353,7 +314,7 @@ impl Connection {
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
-    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<Pace, Failure> {
+    pub(crate) async fn ready(&self, key: &str, deadline: Instant) -> Result<Pace, Failure> {
         match self.route() {
             Route::Server(server) => {
                 let link = server.link()?;
@@ -373,7 +334,7 @@ impl Connection {
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
-    pub(super) fn answer_time(&self, key: &[u8]) -> Duration {
+    pub(crate) fn answer_time(&self, key: &[u8]) -> Duration {
         let pace = match self.route() {
             Route::Server(server) => server.link().ok().map(|link| link.pace()),
             #[cfg(feature = "cluster")]
@@ -385,7 +346,7 @@ impl Connection {
     }
 
     /// Whether all breakers are healthy.
-    pub(super) fn is_healthy(&self) -> bool {
+    pub(crate) fn is_healthy(&self) -> bool {
         self.breakers.are_healthy()
     }
 
@@ -395,7 +356,7 @@ impl Connection {
         not(feature = "cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
-    pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
+    pub(crate) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
         match self.route() {
             Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),
             #[cfg(feature = "cluster")]
@@ -406,7 +367,7 @@ impl Connection {
 
     /// The breakers of the servers that the current runtime has connections to, or any if it has
     /// none.
-    pub(super) fn breakers(&self) -> Vec<Arc<Breaker>> {
+    pub(crate) fn breakers(&self) -> Vec<Arc<Breaker>> {
         let links = match self.route() {
             Route::Server(server) => server.links.in_use(),
             #[cfg(feature = "cluster")]
@@ -418,7 +379,7 @@ impl Connection {
     }
 
     /// The servers, on a cluster the primaries.
-    pub(super) fn servers(&self) -> Result<Vec<Reached>, Failure> {
+    pub(crate) fn servers(&self) -> Result<Vec<Reached>, Failure> {
         let the_one = |breaker: &Arc<Breaker>| Reached {
             breaker: Arc::clone(breaker),
             link: None,
@@ -439,7 +400,7 @@ impl Connection {
     }
 
     /// Sends a command to one server.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         server: &Reached,
         command: &Cmd,
@@ -464,7 +425,7 @@ impl Connection {
 
     /// The same for a call of a script, which takes a second round trip where the server does not
     /// know it.
-    pub(super) async fn send_message(
+    pub(crate) async fn send_message(
         &self,
         message: Message<'_>,
         limits: Limits,

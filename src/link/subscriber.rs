@@ -12,6 +12,7 @@
 //! permits none, nothing is tried for a minute.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -20,17 +21,14 @@ use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use super::Connection;
 use super::address::Endpoint;
+use super::connection::Connection;
 use super::open::Open;
 use super::round_trip::RoundTrip;
 use super::settings::OnPush;
 use super::setup::is_primary;
+use crate::backoff::{random, shortened};
 use crate::escaped::Escaped;
-use crate::keys::Keys;
-use crate::store::backoff::{random, shortened};
-use crate::store::redis::background::Background;
-use crate::store::{OnFreed, Task};
 
 /// The most channels on one server. Further waiters ask by themselves.
 const CAPACITY: usize = 16_384;
@@ -49,8 +47,14 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How many channels one round trip subscribes to.
 const AT_ONCE: usize = 128;
 
+/// Told how many permits are available after each message.
+type OnFreed = dyn Fn(i64) + Send + Sync;
+
+/// Serves the channels of one server.
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// The subscriptions of one client.
-pub(in crate::store::redis) struct Subscriber {
+pub(crate) struct Subscriber {
     connection: Arc<Connection>,
     nodes: Mutex<HashMap<Option<Endpoint>, Arc<Node>>>,
     /// Dropped when the client is closed, which ends the tasks.
@@ -114,7 +118,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Subscriber {
-    pub(in crate::store::redis) fn new(connection: &Arc<Connection>) -> Arc<Self> {
+    pub(crate) fn new(connection: &Arc<Connection>) -> Arc<Self> {
         Arc::new(Self {
             connection: Arc::clone(connection),
             nodes: Mutex::default(),
@@ -123,23 +127,22 @@ impl Subscriber {
     }
 
     /// Has `on_freed` called while it lives, each time when another client frees permits of the
-    /// limiter. `value` is the key of the permits left.
-    pub(in crate::store::redis) fn watch(
+    /// limiter. `value` is the key of the permits left. Returns a task that is to run, unless one
+    /// runs for this server already.
+    pub(crate) fn watch(
         self: &Arc<Self>,
-        background: &Background,
-        keys: &Keys,
+        client_id: &str,
+        name: String,
         value: &str,
         on_freed: &Arc<OnFreed>,
-    ) {
+    ) -> Option<Task> {
         let channel = Channel {
             value: value.to_owned(),
             listeners: SmallVec::from_buf([Arc::downgrade(on_freed)]),
             is_subscribed: false,
             idle_ticks: 0,
         };
-        if let Some(task) = self.add(&keys.client_id, keys.channel(), channel) {
-            background.spawn(task);
-        }
+        self.add(client_id, name, channel)
     }
 
     /// Adds a channel, or listeners to it. Returns the task of its node, unless it runs.
@@ -182,7 +185,7 @@ impl Subscriber {
     }
 
     /// Ends all subscriptions, now and later.
-    pub(in crate::store::redis) fn close(&self) {
+    pub(crate) fn close(&self) {
         drop(lock(&self.alive).take());
     }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use redis::RedisError;
 use tokio::time::{Instant, sleep};
 
-use super::Connecting;
+use super::connection::Connecting;
+use super::failure::{self, Failure};
+use crate::clock::after;
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
-use crate::store::redis::after;
-use crate::store::redis::failure::{self, Failure};
 
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);

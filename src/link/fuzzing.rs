@@ -5,10 +5,10 @@ use std::time::Duration;
 use redis::{RedisError, Value, from_redis_value};
 
 use super::address::Endpoint;
+use super::failure::{self, Failure};
+use super::server_time::{self, ServerTime};
 use super::slots::SlotMap;
 use super::{address, cluster, sentinel, setup};
-use crate::store::redis::failure::{self, Failure};
-use crate::store::redis::server_time::{self, ServerTime};
 
 /// Parses a URL, and formats the result.
 pub fn read_url(url: &str) {

@@ -47,7 +47,7 @@ impl From<RedisError> for Failure {
 impl Failure {
     /// The code of the server's error, or the kind of error that it becomes where the server did
     /// not answer.
-    pub(super) fn kind(&self) -> &str {
+    pub(crate) fn kind(&self) -> &str {
         match self {
             Self::NoRuntime => "no_runtime",
             Self::NotSent(_) => "store_unavailable",
@@ -58,7 +58,7 @@ impl Failure {
 }
 
 /// Whether the server answered, if only to refuse.
-pub(super) fn is_answered<T>(result: &Result<T, Failure>) -> bool {
+pub(crate) fn is_answered<T>(result: &Result<T, Failure>) -> bool {
     matches!(
         result,
         Ok(_) | Err(Failure::NotRun(_) | Failure::Refused(_))
@@ -67,7 +67,7 @@ pub(super) fn is_answered<T>(result: &Result<T, Failure>) -> bool {
 
 /// An answer that is an error, as `Err`. An answer that contains an error among others stays an
 /// answer.
-pub(super) fn extract_error(answer: Value) -> RedisResult<Value> {
+pub(crate) fn extract_error(answer: Value) -> RedisResult<Value> {
     match answer {
         Value::ServerError(error) => Err(error.into()),
         answer => Ok(answer),
@@ -83,7 +83,7 @@ const DENIED_IN_SCRIPT: [&str; 2] = ["ACL failure in script", "can't run this co
 
 /// Whether the server that answers with this error can no longer serve this client, while another
 /// connection can.
-pub(super) fn wants_another_connection(error: &RedisError) -> bool {
+pub(crate) fn wants_another_connection(error: &RedisError) -> bool {
     let codes = ["READONLY", "MASTERDOWN", "UNBLOCKED", "NOAUTH"];
     codes.iter().any(|code| has_code(error, code))
 }
@@ -97,11 +97,11 @@ fn has_code(error: &RedisError, code: &str) -> bool {
             .any(|(at, _)| text[..at].ends_with('-'))
 }
 
-pub(super) fn closed() -> RedisError {
+pub(crate) fn closed() -> RedisError {
     io::Error::new(io::ErrorKind::BrokenPipe, "the connection was closed").into()
 }
 
-pub(super) fn timed_out() -> RedisError {
+pub(crate) fn timed_out() -> RedisError {
     io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
 }
 
@@ -129,7 +129,7 @@ impl std::error::Error for NotYet {
 }
 
 /// The error of a step of the set-up: says so if the connection was lost in it.
-pub(super) fn of_set_up(error: RedisError) -> RedisError {
+pub(crate) fn of_set_up(error: RedisError) -> RedisError {
     let is_lost = error.kind() == ErrorKind::Parse || error.is_connection_dropped();
     if !is_lost || error.is_connection_refusal() {
         return error;
@@ -143,7 +143,7 @@ pub(super) fn of_set_up(error: RedisError) -> RedisError {
 
 /// The error of a connection to the primary that a Sentinel names: during a failover it may name
 /// the next one soon.
-pub(super) fn of_named_primary(error: RedisError) -> RedisError {
+pub(crate) fn of_named_primary(error: RedisError) -> RedisError {
     if !error.is_io_error() || is_not_yet(&error) {
         return error;
     }
@@ -159,7 +159,7 @@ pub(super) fn of_named_primary(error: RedisError) -> RedisError {
 }
 
 /// Whether a connection could only not be set up this time.
-pub(super) fn is_not_yet(error: &RedisError) -> bool {
+pub(crate) fn is_not_yet(error: &RedisError) -> bool {
     let inner = io_error_of(error).and_then(io::Error::get_ref);
     inner.is_some_and(|inner| inner.is::<NotYet>())
 }
@@ -181,7 +181,7 @@ const NO_DATABASE: [&str; 3] = [
 const NEEDS_CLUSTER: &str = "leads to a cluster, which needs this crate's feature `cluster`";
 
 /// Without the feature, no connection to a cluster can be used.
-pub(super) fn needs_cluster() -> RedisError {
+pub(crate) fn needs_cluster() -> RedisError {
     (ErrorKind::InvalidClientConfig, NEEDS_CLUSTER).into()
 }
 
@@ -189,12 +189,12 @@ pub(super) fn needs_cluster() -> RedisError {
 const IS_SENTINEL: &str = "leads to a Sentinel, which holds no limiters: use a URL such as redis-sentinel://host:26379/primary-name";
 
 /// A Sentinel is no server of limiters.
-pub(super) fn is_sentinel() -> RedisError {
+pub(crate) fn is_sentinel() -> RedisError {
     (ErrorKind::InvalidClientConfig, IS_SENTINEL).into()
 }
 
 /// The error of a connection that could not be set up, or of a call that never ran.
-pub(super) fn of_connecting(error: RedisError) -> Error {
+pub(crate) fn of_connecting(error: RedisError) -> Error {
     if error.kind() == ErrorKind::InvalidClientConfig {
         let text = error.to_string();
         let mut reasons = [NEEDS_CLUSTER, IS_SENTINEL].into_iter();
@@ -219,7 +219,7 @@ pub(super) fn of_connecting(error: RedisError) -> Error {
 }
 
 /// The source of an error, which says whether the server has refused the call.
-pub(super) fn source_of(error: RedisError) -> Arc<dyn std::error::Error + Send + Sync> {
+pub(crate) fn source_of(error: RedisError) -> Arc<dyn std::error::Error + Send + Sync> {
     match refused_by(&error) {
         Some(refused) => Arc::new(Refusal::new(refused, Arc::new(error))),
         None => Arc::new(error),
@@ -228,7 +228,7 @@ pub(super) fn source_of(error: RedisError) -> Arc<dyn std::error::Error + Send +
 
 /// The source of the error of a call that the server has answered, though not with what became of
 /// it: it serves its clients.
-pub(super) fn source_of_answered(
+pub(crate) fn source_of_answered(
     error: Option<RedisError>,
 ) -> Arc<dyn std::error::Error + Send + Sync> {
     let too_late = || io::Error::new(io::ErrorKind::TimedOut, "the answers came too late").into();
@@ -240,7 +240,7 @@ pub(super) fn source_of_answered(
 }
 
 /// Whether a server that answers with this error serves other calls.
-pub(super) fn refuses_one_call(error: &RedisError) -> bool {
+pub(crate) fn refuses_one_call(error: &RedisError) -> bool {
     refused_by(error) != Some(Refused::AllCalls)
 }
 
@@ -271,7 +271,7 @@ fn refused_by(error: &RedisError) -> Option<Refused> {
 }
 
 /// The error that a server's refusal becomes.
-pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
+pub(crate) fn of_answer(name: &str, error: RedisError) -> Error {
     let name = name.to_owned();
     let text = error.detail().unwrap_or_default();
     let code = error.code().unwrap_or_default();

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use redis::{RedisResult, Value, cmd};
 use tokio::task::JoinSet;
 
+use super::failure::{Failure, extract_error};
 use super::given::Given;
 use crate::keys;
 use crate::lock::Lock;
-use crate::store::redis::failure::{Failure, extract_error};
 
 /// How many keys are asked for, which takes a server 2 ms. One that has a tenth of all keys is
 /// missed once in 700,000 times.
@@ -205,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn what_passes_is_asked_again() {
         assert_eq!(after(3 * KEYS, |_| error("BUSY")).await, (false, 3));
-        let lost = |_: &str| Err(crate::store::redis::failure::closed());
+        let lost = |_: &str| Err(crate::link::failure::closed());
         assert_eq!(after(3 * KEYS, lost).await, (false, 3));
     }
 

@@ -24,11 +24,11 @@ pub(super) struct RoundTrip {
 
 /// What is known of the answers of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store::redis) struct Pace {
+pub(crate) struct Pace {
     /// The connection is replaced after so much silence.
-    pub(in crate::store::redis) silence_limit: Duration,
+    pub(crate) silence_limit: Duration,
     /// How long an answer takes, if it is late as well.
-    pub(in crate::store::redis) answer_time: Duration,
+    pub(crate) answer_time: Duration,
 }
 
 impl RoundTrip {

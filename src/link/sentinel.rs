@@ -14,12 +14,12 @@ use redis::{ErrorKind, RedisError, Value, cmd, from_redis_value};
 use tokio::time::timeout;
 
 use super::address::{Endpoint, Options, SentinelSet, Server};
+use super::failure::{self, timed_out};
 use super::open::Open;
 use super::round_trip::RoundTrip;
 use super::settings::Settings;
 use super::setup;
 use crate::escaped::Escaped;
-use crate::store::redis::failure::{self, timed_out};
 
 #[derive(Debug)]
 pub(super) struct Sentinels {

@@ -14,17 +14,17 @@ use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::address::Endpoint;
+use super::failure::{Failure, closed, of_connecting, timed_out};
 use super::open::{Open, Retired};
 use super::request::{Message, Request};
 use super::resolver::Resolver;
+use super::retry::Limits;
 use super::round_trip::{Pace, RoundTrip};
 use super::settings::Settings;
+use crate::backoff::{self, Backoff, shortened};
+use crate::breaker::Breaker;
 use crate::escaped::Escaped;
 use crate::event::Event;
-use crate::store::backoff::{self, Backoff, shortened};
-use crate::store::breaker::Breaker;
-use crate::store::redis::failure::{Failure, closed, of_connecting, timed_out};
-use crate::store::redis::retry::Limits;
 
 /// How long a step of the first attempt to connect may be silent. Doubles with each attempt.
 const FIRST_STEP: Duration = Duration::from_millis(500);

@@ -14,14 +14,14 @@ use tokio::time::Instant;
 const LATEST: i64 = 1 << 54;
 
 /// The answer to TIME in ms.
-pub(super) fn millis((seconds, micros): (i64, i64)) -> i64 {
+pub(crate) fn millis((seconds, micros): (i64, i64)) -> i64 {
     let millis = seconds.saturating_mul(1000).saturating_add(micros / 1000);
     millis.clamp(0, LATEST)
 }
 
 /// The server's time minus this process's, in ms.
 #[derive(Debug)]
-pub(super) struct ServerTime {
+pub(crate) struct ServerTime {
     /// When this process's time starts.
     start: Instant,
     offset: AtomicI64,
@@ -30,7 +30,7 @@ pub(super) struct ServerTime {
 const UNKNOWN: i64 = i64::MIN;
 
 impl ServerTime {
-    pub(super) fn unknown() -> Self {
+    pub(crate) fn unknown() -> Self {
         Self {
             start: Instant::now(),
             offset: AtomicI64::new(UNKNOWN),
@@ -41,7 +41,7 @@ impl ServerTime {
         self.start.elapsed().as_millis() as i64
     }
 
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.offset.load(Ordering::Relaxed) != UNKNOWN
     }
 
@@ -50,7 +50,7 @@ impl ServerTime {
     /// is adopted at once, and an earlier one by an eighth: a busy machine that reads one answer
     /// late does not set the deadlines of its next calls too early, and a server's clock that was
     /// set back is soon known.
-    pub(super) fn learn(&self, server_millis: i64) {
+    pub(crate) fn learn(&self, server_millis: i64) {
         let reported = server_millis.clamp(0, LATEST) - self.local_millis();
         let known = self.offset.load(Ordering::Relaxed);
         let estimate = estimate(known, reported);
@@ -58,7 +58,7 @@ impl ServerTime {
     }
 
     /// The server's time after `wait`, if known.
-    pub(super) fn after(&self, wait: Duration) -> Option<i64> {
+    pub(crate) fn after(&self, wait: Duration) -> Option<i64> {
         let offset = self.offset.load(Ordering::Relaxed);
         (offset != UNKNOWN).then(|| self.local_millis() + offset + wait.as_millis() as i64)
     }

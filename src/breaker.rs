@@ -18,11 +18,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::backoff::random;
 use crate::error::{Error, Refused, Result};
 use crate::escaped::Escaped;
 use crate::event::{Event, Events};
 use crate::health::{BreakerState, ServerHealth};
-use crate::store::backoff::random;
 use state::{Admission, Change, State};
 
 pub(crate) struct Breaker {

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
-use crate::store::redis::failure::Failure;
+use super::failure::Failure;
 
 /// The values, each dropped with its runtime.
 #[derive(Debug)]

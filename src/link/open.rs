@@ -24,16 +24,16 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::credentials::Credentials;
+use super::failure::{self, Failure, closed, timed_out};
 use super::given::{Cloned, Given};
 use super::known_scripts::KnownScripts;
 use super::one_server::OneServer;
 use super::request::Request;
+use super::retry::{Limits, Repeat};
 use super::round_trip::RoundTrip;
 use super::settings::OnPush;
 use super::traffic::Traffic;
 use super::transport::Transport;
-use crate::store::redis::failure::{self, Failure, closed, timed_out};
-use crate::store::redis::retry::{Limits, Repeat};
 
 /// A connection that was used this recently is assumed to be alive.
 const FRESH: Duration = Duration::from_millis(5);
@@ -352,7 +352,7 @@ pub(super) mod tests {
     }
 
     /// The same over a stream of the test's own, in both directions.
-    pub(in crate::store::redis::connection) async fn open_over() -> (Open, DuplexStream) {
+    pub(in crate::link) async fn open_over() -> (Open, DuplexStream) {
         let (client, server) = duplex(4096);
         let traffic = Arc::new(Traffic::new());
         let transport = Transport {

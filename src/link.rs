@@ -1,0 +1,53 @@
+//! The way to Redis: sends a command or the call of a script, and returns its answer, or why there
+//! is none.
+//!
+//! A [`Connection`] goes to one server, a cluster, or over a connection of the application's own.
+//! It belongs to one runtime ([`per_runtime`]) and leads to the server that a [`resolver`] finds.
+//! It is replaced in the background as soon as it is unusable ([`server_link`]). [`retry`] decides
+//! what is sent again.
+
+mod address;
+#[cfg(feature = "cluster")]
+mod cluster;
+mod connection;
+mod credentials;
+pub(crate) mod failure;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
+mod given;
+mod known_scripts;
+mod one_server;
+mod open;
+mod per_runtime;
+mod request;
+mod resolver;
+pub(crate) mod retry;
+mod round_trip;
+mod sentinel;
+mod server_link;
+pub(crate) mod server_time;
+mod settings;
+mod setup;
+#[cfg(feature = "cluster")]
+mod slots;
+mod stream;
+mod subscriber;
+mod tls;
+mod traffic;
+mod transport;
+mod wait;
+
+pub(crate) use connection::{Connecting, Connection, Reached};
+pub use credentials::Credentials;
+pub(crate) use credentials::Provider;
+#[cfg(test)]
+pub(crate) use given::{Given, Silent};
+pub(crate) use known_scripts::MOST_SCRIPTS;
+pub(crate) use per_runtime::PerRuntime;
+pub(crate) use request::{Message, ScriptCall};
+pub(crate) use round_trip::Pace;
+pub(crate) use subscriber::Subscriber;
+#[cfg(not(feature = "tls"))]
+pub(crate) use tls::TlsConfig;
+#[cfg(feature = "tls")]
+pub use tls::TlsConfig;
