@@ -16,6 +16,7 @@ pub(crate) mod failure;
 pub(crate) mod fuzzing;
 mod given;
 mod known_scripts;
+pub(crate) mod limits;
 mod one_server;
 mod open;
 mod per_runtime;
@@ -28,16 +29,18 @@ mod server_link;
 pub(crate) mod server_time;
 mod settings;
 mod setup;
+mod single;
 #[cfg(feature = "cluster")]
 mod slots;
 mod stream;
 mod subscriber;
+mod supplied;
 mod tls;
 mod traffic;
 mod transport;
 mod wait;
 
-pub(crate) use connection::{Connecting, Connection, Reached};
+pub(crate) use connection::Connection;
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
 #[cfg(test)]
@@ -46,6 +49,8 @@ pub(crate) use known_scripts::MOST_SCRIPTS;
 pub(crate) use per_runtime::PerRuntime;
 pub(crate) use request::{Message, ScriptCall};
 pub(crate) use round_trip::Pace;
+pub(crate) use server_link::Reached;
+pub(crate) use settings::Connecting;
 pub(crate) use subscriber::Subscriber;
 #[cfg(not(feature = "tls"))]
 pub(crate) use tls::TlsConfig;

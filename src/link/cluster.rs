@@ -16,12 +16,12 @@ use tokio::time::{Instant, sleep};
 
 use super::address::{Endpoint, Server};
 use super::failure::{Failure, timed_out};
+use super::limits::{Limits, Repeat};
 use super::per_runtime::PerRuntime;
 use super::request::Message;
 use super::resolver::Resolver;
-use super::retry::{Limits, Repeat};
 use super::round_trip::Pace;
-use super::server_link::{Link, WaitUntil};
+use super::server_link::{Link, Reached, WaitUntil};
 use super::settings::Settings;
 use super::slots::{self, SlotMap};
 use crate::breaker::Breaker;
@@ -137,12 +137,18 @@ impl Cluster {
         Err(Failure::NotRun((error, "the slot is moving").into()))
     }
 
+    pub(super) fn is_one_server(&self, _key: &str) -> bool {
+        false
+    }
+
+    pub(super) fn refuses_several_keys(&self) {}
+
     pub(super) fn node_of(&self, key: &str) -> Option<Endpoint> {
         self.0.node_for(Some(slots::slot_of_key(key.as_bytes())))
     }
 
-    pub(super) fn way_to(&self, node: &Endpoint) -> (Arc<Resolver>, &Settings) {
-        (self.0.resolver(node), &self.0.settings)
+    pub(super) fn way_to(&self, node: Option<&Endpoint>) -> Option<(Arc<Resolver>, &Settings)> {
+        Some((self.0.resolver(node?), &self.0.settings))
     }
 
     /// The pace of the node that holds a key, as far as is known.
@@ -164,9 +170,9 @@ impl Cluster {
         Some(breaker)
     }
 
-    /// The links to all nodes that serve slots, or before the map was read to those that the client
-    /// was configured with.
-    pub(super) fn links(&self) -> Result<Vec<Arc<Link>>, Failure> {
+    /// All nodes that serve slots, or before the map was read those that the client was configured
+    /// with.
+    pub(super) fn servers(&self) -> Result<Vec<Reached>, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let slots = self.0.slots();
         let mut all: Vec<_> = slots.nodes().into_iter().collect();
@@ -174,15 +180,19 @@ impl Cluster {
             all.extend(self.0.seeds.iter().map(|seed| &seed.endpoint));
             self.refresh_soon(&nodes);
         }
-        let links = all.into_iter().map(|node| self.0.link(&nodes, node));
-        Ok(links.collect())
+        let servers = all
+            .into_iter()
+            .map(|node| Reached::by(self.0.link(&nodes, node)));
+        Ok(servers.collect())
     }
 
-    /// The links that the current runtime has, or any if it has none.
-    pub(super) fn links_in_use(&self) -> Vec<Arc<Link>> {
-        let all = self.0.nodes.in_use();
-        let links = |nodes: &Arc<Nodes>| nodes.links().values().map(Arc::clone).collect::<Vec<_>>();
-        all.iter().flat_map(links).collect()
+    pub(super) fn breakers(&self) -> Vec<Arc<Breaker>> {
+        let breakers = |nodes: &Arc<Nodes>| {
+            let links = nodes.links();
+            let breakers = links.values().map(|link| Arc::clone(link.breaker()));
+            breakers.collect::<Vec<_>>()
+        };
+        self.0.nodes.in_use().iter().flat_map(breakers).collect()
     }
 
     /// A node does not answer: another one may have its slots by now.

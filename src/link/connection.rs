@@ -12,38 +12,23 @@ use tokio::time::Instant;
 use super::address::{self, Address, Endpoint, Server};
 #[cfg(feature = "cluster")]
 use super::cluster::Cluster;
-use super::credentials::Provider;
 use super::failure::Failure;
-use super::given::{self, Given};
-use super::known_scripts::KnownScripts;
-use super::one_server::OneServer;
-use super::per_runtime::PerRuntime;
+use super::given::{Cloned, Given};
+use super::limits::Limits;
 use super::request::Message;
 use super::resolver::Resolver;
-use super::retry::Limits;
-use super::round_trip::{self, Pace, RoundTrip};
+use super::round_trip::{Pace, RoundTrip};
 use super::sentinel::Sentinels;
-use super::server_link::{Link, WaitUntil};
+use super::server_link::{Reached, WaitUntil};
 use super::server_time::ServerTime;
-use super::settings::Settings;
-use super::tls::{Tls, TlsConfig};
+use super::settings::{Connecting, Settings};
+use super::single::Single;
+use super::supplied::Supplied;
+use super::tls::Tls;
 use super::wait::Wait;
 use crate::breaker::{Breaker, Breakers};
 use crate::error::{Error, Result};
 use crate::event::Events;
-
-/// What a client connects with.
-pub(crate) struct Connecting {
-    pub(crate) credentials: Option<Provider>,
-    pub(crate) sentinel_credentials: Option<Provider>,
-    pub(crate) response_timeout: Duration,
-    pub(crate) tls: TlsConfig,
-    /// How long `connect` keeps trying if no server is ready.
-    pub(crate) wait: Duration,
-    /// Whether it fails then.
-    pub(crate) needs_server: bool,
-    pub(crate) breakers: Arc<Breakers>,
-}
 
 /// A connection that many callers on many runtimes share.
 pub(crate) struct Connection {
@@ -54,55 +39,25 @@ pub(crate) struct Connection {
     breakers: Arc<Breakers>,
 }
 
+/// Each kind of route has a file of its own, and the same methods.
 #[expect(clippy::large_enum_variant, reason = "a client has one or two of them")]
 enum Route {
     Server(Single),
     #[cfg(feature = "cluster")]
     Cluster(Cluster),
-    Given {
-        connection: Arc<dyn Given>,
-        one_server: Arc<OneServer>,
-        scripts: KnownScripts,
-        breaker: Arc<Breaker>,
-        round_trip: RoundTrip,
-        response_timeout: Duration,
-    },
+    Supplied(Supplied),
 }
 
-/// A server, and the way to it unless it is that of all commands.
-pub(crate) struct Reached {
-    pub(crate) breaker: Arc<Breaker>,
-    link: Option<Arc<Link>>,
-}
-
-impl Reached {
-    /// Its address, without credentials.
-    pub(crate) fn name(&self) -> &str {
-        self.breaker.server()
-    }
-}
-
-/// One server or primary.
-struct Single {
-    links: PerRuntime<Link>,
-    resolver: Arc<Resolver>,
-    settings: Arc<Settings>,
-}
-
-impl Single {
-    fn new(resolver: Resolver, settings: &Arc<Settings>) -> Self {
-        Self {
-            links: PerRuntime::new(),
-            resolver: Arc::new(resolver),
-            settings: Arc::clone(settings),
+/// The same call, whichever route calls take now.
+macro_rules! by_route {
+    ($connection:expr, $route:ident => $call:expr) => {
+        match $connection.route() {
+            Route::Server($route) => $call,
+            #[cfg(feature = "cluster")]
+            Route::Cluster($route) => $call,
+            Route::Supplied($route) => $call,
         }
-    }
-
-    /// The link of the current runtime.
-    fn link(&self) -> Result<Arc<Link>, Failure> {
-        let start = || Link::start(Arc::clone(&self.resolver), Arc::clone(&self.settings));
-        self.links.current(start)
-    }
+    };
 }
 
 impl Connection {
@@ -123,7 +78,7 @@ impl Connection {
     where
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
-        Self::over(given::Cloned(connection), response_timeout, breakers)
+        Self::over(Cloned(connection), response_timeout, breakers)
     }
 
     pub(crate) fn over(
@@ -131,16 +86,8 @@ impl Connection {
         response_timeout: Duration,
         breakers: Arc<Breakers>,
     ) -> Self {
-        let server = "the application's connection".to_owned();
-        let route = Route::Given {
-            connection: Arc::new(connection),
-            one_server: Arc::default(),
-            scripts: KnownScripts::default(),
-            breaker: Breaker::new(server, response_timeout, Arc::clone(&breakers)),
-            round_trip: RoundTrip::default(),
-            response_timeout,
-        };
-        Self::new(route, breakers)
+        let supplied = Supplied::new(connection, response_timeout, &breakers);
+        Self::new(Route::Supplied(supplied), breakers)
     }
 
     /// Connects to one server or primary, or to a cluster if several URLs are given or the server
@@ -215,9 +162,9 @@ impl Connection {
     /// Waits for the first connection, and for what calls must know before they are sent.
     async fn connected(&self, deadline: Instant) -> Result<(), Failure> {
         if let Route::Server(server) = self.route() {
-            let ready = server.link()?.ready(deadline, WaitUntil::Refused).await;
+            let ready = server.connected(deadline).await;
             if !self.is_cluster() {
-                return ready.map(drop);
+                return ready;
             }
         }
         #[cfg(feature = "cluster")]
@@ -231,7 +178,7 @@ impl Connection {
     fn route(&self) -> &Route {
         #[cfg(feature = "cluster")]
         if let (Route::Server(server), Some(cluster)) = (&self.route, &self.cluster)
-            && server.resolver.leads_to_cluster()
+            && server.leads_to_cluster()
         {
             return cluster;
         }
@@ -254,93 +201,34 @@ impl Connection {
     /// Whether one server is known to have all keys; `key` is one that is in use. On a cluster they
     /// are in different slots.
     pub(crate) fn is_one_server(&self, key: &str) -> bool {
-        match self.route() {
-            Route::Server(server) => server.link().is_ok_and(|link| link.is_one_server(key)),
-            #[cfg(feature = "cluster")]
-            Route::Cluster(_) => false,
-            Route::Given {
-                connection,
-                one_server,
-                ..
-            } => one_server.has_all_keys(key, || Arc::clone(connection)),
-        }
+        by_route!(self, route => route.is_one_server(key))
     }
 
     /// A call on several keys was refused because of their slots.
     pub(crate) fn refuses_several_keys(&self) {
-        match self.route() {
-            Route::Server(server) => {
-                if let Ok(link) = server.link() {
-                    link.refuses_several_keys();
-                }
-            }
-            #[cfg(feature = "cluster")]
-            Route::Cluster(_) => {}
-            Route::Given { one_server, .. } => one_server.is_refused(),
-        }
+        by_route!(self, route => route.refuses_several_keys());
     }
 
     /// The node of a cluster that holds a key, as far as is known; `None` where there is no
     /// cluster.
-    #[cfg_attr(
-        not(feature = "cluster"),
-        expect(unused_variables, reason = "one server has all keys")
-    )]
     pub(super) fn node_of(&self, key: &str) -> Option<Endpoint> {
-        match self.route() {
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => cluster.node_of(key),
-            _ => None,
-        }
+        by_route!(self, route => route.node_of(key))
     }
 
     /// The way to that node, or to the one server; `None` over a connection that the application
     /// supplies.
-    #[cfg_attr(
-        not(feature = "cluster"),
-        expect(unused_variables, reason = "one server has all keys")
-    )]
     pub(super) fn way_to(&self, node: Option<&Endpoint>) -> Option<(Arc<Resolver>, &Settings)> {
-        match self.route() {
-            Route::Server(server) => Some((Arc::clone(&server.resolver), &server.settings)),
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => Some(cluster.way_to(node?)),
-            Route::Given { .. } => None,
-        }
+        by_route!(self, route => route.way_to(node))
     }
 
     /// Waits until a command on a key can be sent, as far as is known.
-    #[cfg_attr(
-        not(feature = "cluster"),
-        expect(unused_variables, reason = "one server has all keys")
-    )]
     pub(crate) async fn ready(&self, key: &str, deadline: Instant) -> Result<Pace, Failure> {
-        match self.route() {
-            Route::Server(server) => {
-                let link = server.link()?;
-                link.ready(deadline, WaitUntil::Deadline).await
-            }
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => cluster.ready(key, deadline).await,
-            Route::Given { round_trip, .. } => Ok(Pace {
-                silence_limit: round_trip::LONGEST,
-                ..round_trip.pace()
-            }),
-        }
+        by_route!(self, route => route.ready(key, deadline).await)
     }
 
     /// How long an answer takes from the server that holds a key, as far as is known.
-    #[cfg_attr(
-        not(feature = "cluster"),
-        expect(unused_variables, reason = "one server has all keys")
-    )]
     pub(crate) fn answer_time(&self, key: &[u8]) -> Duration {
-        let pace = match self.route() {
-            Route::Server(server) => server.link().ok().map(|link| link.pace()),
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => cluster.pace(key),
-            Route::Given { round_trip, .. } => Some(round_trip.pace()),
-        };
+        let pace = by_route!(self, route => route.pace(key));
         let pace = pace.unwrap_or_else(|| RoundTrip::default().pace());
         pace.answer_time
     }
@@ -352,51 +240,19 @@ impl Connection {
 
     /// The breaker of the server that holds a key; `None` if no server is known, or outside a
     /// runtime.
-    #[cfg_attr(
-        not(feature = "cluster"),
-        expect(unused_variables, reason = "one server has all keys")
-    )]
     pub(crate) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
-        match self.route() {
-            Route::Server(server) => Some(Arc::clone(server.link().ok()?.breaker())),
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => cluster.breaker(key),
-            Route::Given { breaker, .. } => Some(Arc::clone(breaker)),
-        }
+        by_route!(self, route => route.breaker(key))
     }
 
     /// The breakers of the servers that the current runtime has connections to, or any if it has
     /// none.
     pub(crate) fn breakers(&self) -> Vec<Arc<Breaker>> {
-        let links = match self.route() {
-            Route::Server(server) => server.links.in_use(),
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => cluster.links_in_use(),
-            Route::Given { breaker, .. } => return vec![Arc::clone(breaker)],
-        };
-        let breakers = links.iter().map(|link| Arc::clone(link.breaker()));
-        breakers.collect()
+        by_route!(self, route => route.breakers())
     }
 
     /// The servers, on a cluster the primaries.
     pub(crate) fn servers(&self) -> Result<Vec<Reached>, Failure> {
-        let the_one = |breaker: &Arc<Breaker>| Reached {
-            breaker: Arc::clone(breaker),
-            link: None,
-        };
-        match self.route() {
-            Route::Server(server) => Ok(vec![the_one(server.link()?.breaker())]),
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => {
-                let links = cluster.links()?.into_iter();
-                let reached = links.map(|link| Reached {
-                    breaker: Arc::clone(link.breaker()),
-                    link: Some(link),
-                });
-                Ok(reached.collect())
-            }
-            Route::Given { breaker, .. } => Ok(vec![the_one(breaker)]),
-        }
+        by_route!(self, route => route.servers())
     }
 
     /// Sends a command to one server.
@@ -406,10 +262,10 @@ impl Connection {
         command: &Cmd,
         limits: Limits,
     ) -> Result<Value, Failure> {
-        let Some(link) = &server.link else {
-            return self.send(command, limits).await;
-        };
         let message = Message::Command(command);
+        let Some(link) = &server.link else {
+            return self.send(message, limits).await;
+        };
         let answer = link.send(message, false, limits, WaitUntil::Deadline).await;
         #[cfg(feature = "cluster")]
         if let (Route::Cluster(cluster), Err(_)) = (self.route(), &answer) {
@@ -418,41 +274,13 @@ impl Connection {
         answer
     }
 
-    /// Sends a command and waits for its answer until the deadline.
-    pub(crate) async fn send(&self, command: &Cmd, limits: Limits) -> Result<Value, Failure> {
-        self.send_message(Message::Command(command), limits).await
-    }
-
-    /// The same for a call of a script, which takes a second round trip where the server does not
-    /// know it.
-    pub(crate) async fn send_message(
+    /// Sends a message and waits for its answer until the deadline. The call of a script takes a
+    /// second round trip where the server does not know it.
+    pub(crate) async fn send(
         &self,
         message: Message<'_>,
         limits: Limits,
     ) -> Result<Value, Failure> {
-        match self.route() {
-            Route::Server(server) => {
-                let link = server.link()?;
-                link.send(message, false, limits, WaitUntil::Deadline).await
-            }
-            #[cfg(feature = "cluster")]
-            Route::Cluster(cluster) => cluster.send(message, limits).await,
-            Route::Given {
-                connection,
-                scripts,
-                round_trip,
-                response_timeout,
-                ..
-            } => {
-                Handle::try_current().map_err(|_| Failure::NoRuntime)?;
-                let over = given::Over {
-                    connection: &**connection,
-                    scripts,
-                    round_trip,
-                    response_timeout: *response_timeout,
-                };
-                over.send(message, limits).await
-            }
-        }
+        by_route!(self, route => route.send(message, limits).await)
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::connection::Connection;
 use super::failure::{self, Failure};
+use super::limits::{Limits, Repeat};
 use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 use crate::same_runtime::{Moved, SameRuntime, wherever_polled};
@@ -20,68 +21,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// After an answer that was lost with its connection: the server is there, but each connection may
 /// be lost after one call.
 const LONGEST_PAUSE_AFTER_LOSS: Duration = Duration::from_millis(50);
-
-/// Whether a call whose answer was lost may be sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    Safe,
-    Never,
-}
-
-/// What an attempt must observe.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) deadline: Instant,
-    /// Until when the server may receive it.
-    pub(crate) valid_until: Instant,
-    pub(crate) repeat: Repeat,
-    /// Whether it waits for a connection. Otherwise it is not sent if there is none.
-    pub(crate) waits_to_connect: bool,
-    /// Whether it is sent only over a connection that leads to one server.
-    pub(crate) needs_one_server: bool,
-    /// How many requests for permits it is for, and which attempt it is, from 1: for events.
-    pub(crate) requests: u32,
-    pub(crate) attempt: u32,
-}
-
-impl Limits {
-    pub(crate) fn new(deadline: Instant, repeat: Repeat) -> Self {
-        Self {
-            deadline,
-            valid_until: deadline,
-            repeat,
-            waits_to_connect: true,
-            needs_one_server: false,
-            requests: 0,
-            attempt: 1,
-        }
-    }
-
-    /// For an attempt that is noted as one that may have run: it is sent at once, or not at all.
-    pub(crate) fn at_once(self) -> Self {
-        Self {
-            waits_to_connect: false,
-            ..self
-        }
-    }
-
-    /// For a call on keys that one server has.
-    pub(crate) fn on_one_server(self) -> Self {
-        Self {
-            needs_one_server: true,
-            ..self
-        }
-    }
-
-    pub(crate) fn for_requests(self, requests: u32) -> Self {
-        Self { requests, ..self }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn for_test() -> Self {
-        Self::new(Instant::now() + Duration::from_secs(60), Repeat::Never)
-    }
-}
 
 /// One call while it is sent, perhaps more than once. All that it does takes its part of one time.
 pub(crate) struct Attempts<'a> {

@@ -15,10 +15,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::address::Endpoint;
 use super::failure::{Failure, closed, of_connecting, timed_out};
+use super::limits::Limits;
 use super::open::{Open, Retired};
 use super::request::{Message, Request};
 use super::resolver::Resolver;
-use super::retry::Limits;
 use super::round_trip::{Pace, RoundTrip};
 use super::settings::Settings;
 use crate::backoff::{self, Backoff, shortened};
@@ -224,6 +224,36 @@ impl Link {
             },
         };
         Err(Failure::NotSent(cause.unwrap_or_else(timed_out)))
+    }
+}
+
+/// A server, and the way to it unless it is that of all commands.
+pub(crate) struct Reached {
+    pub(crate) breaker: Arc<Breaker>,
+    pub(super) link: Option<Arc<Link>>,
+}
+
+impl Reached {
+    /// The server that all commands go to.
+    pub(super) fn only(breaker: &Arc<Breaker>) -> Self {
+        Self {
+            breaker: Arc::clone(breaker),
+            link: None,
+        }
+    }
+
+    /// One of several.
+    #[cfg(feature = "cluster")]
+    pub(super) fn by(link: Arc<Link>) -> Self {
+        Self {
+            breaker: Arc::clone(link.breaker()),
+            link: Some(link),
+        }
+    }
+
+    /// Its address, without credentials.
+    pub(crate) fn name(&self) -> &str {
+        self.breaker.server()
     }
 }
 

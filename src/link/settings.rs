@@ -1,4 +1,4 @@
-//! What all connections of one client share.
+//! What a client connects with, and what all its connections share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,21 @@ use redis::PushInfo;
 
 use super::credentials::Provider;
 use super::server_time::ServerTime;
-use super::tls::Tls;
+use super::tls::{Tls, TlsConfig};
 use crate::breaker::Breakers;
+
+/// What a client connects with.
+pub(crate) struct Connecting {
+    pub(crate) credentials: Option<Provider>,
+    pub(crate) sentinel_credentials: Option<Provider>,
+    pub(crate) response_timeout: Duration,
+    pub(crate) tls: TlsConfig,
+    /// How long `connect` keeps trying if no server is ready.
+    pub(crate) wait: Duration,
+    /// Whether it fails then.
+    pub(crate) needs_server: bool,
+    pub(crate) breakers: Arc<Breakers>,
+}
 
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -67,7 +80,7 @@ impl Settings {
         Self {
             credentials: None,
             sentinel_credentials: None,
-            tls: Tls::new(&address, &super::tls::TlsConfig::default()).unwrap(),
+            tls: Tls::new(&address, &TlsConfig::default()).unwrap(),
             response_timeout: Duration::from_secs(1),
             server_time: Arc::new(ServerTime::unknown()),
             breakers: Arc::default(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use redis::RedisError;
 use tokio::time::{Instant, sleep};
 
-use super::connection::Connecting;
 use super::failure::{self, Failure};
+use super::settings::Connecting;
 use crate::clock::after;
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;

@@ -50,9 +50,10 @@ use crate::clock::{Clock, after};
 use crate::error::{Error, Result};
 use crate::health::ServerHealth;
 use crate::keys::Keys;
-use crate::link::retry::{Attempts, Repeat};
+use crate::link::limits::Repeat;
+use crate::link::retry::Attempts;
 use crate::link::server_time::{self, ServerTime};
-use crate::link::{Connecting, Connection, Reached, Subscriber, failure};
+use crate::link::{Connecting, Connection, Message, Reached, Subscriber, failure};
 use crate::policies::call::{Answers, Call};
 use crate::store::left_rates::LeftRates;
 use crate::window::{SetUp, Settings};
@@ -263,7 +264,9 @@ impl RedisStore {
         let command = redis::cmd("TIME");
         let mut asking = self.attempts(name, attempts.deadline, Repeat::Safe);
         let answer = loop {
-            let sending = self.connection.send(&command, asking.limits());
+            let sending = self
+                .connection
+                .send(Message::Command(&command), asking.limits());
             match asking.step(sending).await {
                 Ok(Some(answer)) => break answer,
                 Ok(None) => {}

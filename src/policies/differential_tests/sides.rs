@@ -14,7 +14,7 @@ use crate::grant::Grant;
 use crate::keys::sibling;
 use crate::link::Connection;
 use crate::link::failure::Failure;
-use crate::link::retry::Limits;
+use crate::link::limits::Limits;
 use crate::permit::CallId;
 use crate::policies::algorithm::{Charge, Model, State, Unusable};
 use crate::policies::answer::{Answer, Outcome};

@@ -24,7 +24,7 @@ use super::shared_calls::{PartReply, SharedReply};
 use crate::error::{Error, Result};
 use crate::link::Pace;
 use crate::link::failure::Failure;
-use crate::link::retry::{Limits, Repeat};
+use crate::link::limits::{Limits, Repeat};
 use crate::rate::RateType;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;

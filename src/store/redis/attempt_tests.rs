@@ -14,7 +14,7 @@ use super::limiter::RedisLimiter;
 use super::multi_acquire::AcquirePart;
 use super::shared_calls::SharedReply;
 use super::*;
-use crate::link::retry::Limits;
+use crate::link::limits::Limits;
 use crate::permit;
 use crate::rate::RateType;
 use crate::store::AcquireCall;

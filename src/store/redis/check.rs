@@ -13,7 +13,7 @@ use super::multi_check::CheckPart;
 use super::shared_calls::SharedReply;
 use crate::error::{Error, Result};
 use crate::link::failure::{self, Failure};
-use crate::link::retry::Repeat;
+use crate::link::limits::Repeat;
 use crate::policies::algorithm::AnyModel;
 use crate::policies::call::{Answers, Call, Purpose, Target};
 use crate::policies::reply::{self, TargetReply};

@@ -4,8 +4,8 @@ use redis::{Cmd, Value};
 
 use super::RedisStore;
 use crate::error::{Error, Result};
-use crate::link::Reached;
-use crate::link::retry::Repeat;
+use crate::link::limits::Repeat;
+use crate::link::{Message, Reached};
 
 impl RedisStore {
     /// The servers, on a cluster the primaries.
@@ -18,7 +18,9 @@ impl RedisStore {
         let deadline = self.deadline();
         let mut attempts = self.attempts("", deadline, Repeat::Never);
         loop {
-            let sending = self.connection.send(command, attempts.limits());
+            let sending = self
+                .connection
+                .send(Message::Command(command), attempts.limits());
             if let Some(result) = attempts.step(sending).await.transpose() {
                 return result;
             }

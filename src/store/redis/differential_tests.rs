@@ -22,7 +22,7 @@ use super::RedisStore;
 use super::limiter::RedisLimiter;
 use crate::clock::Clock;
 use crate::keys::Keys;
-use crate::link::retry::Repeat;
+use crate::link::limits::Repeat;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
 use crate::window::Window;

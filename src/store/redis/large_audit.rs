@@ -23,7 +23,7 @@ use super::audit_pages::{AuditPages, GrantChange, Position};
 use super::{RedisStore, RedisStoreInner};
 use crate::escaped::Escaped;
 use crate::keys::Keys;
-use crate::link::retry::{Limits, Repeat};
+use crate::link::limits::{Limits, Repeat};
 use crate::permit::{CallId, new_call_id};
 use crate::rate::RateType;
 use crate::store::redis::script::{self, Args, Script};

@@ -19,7 +19,9 @@ use crate::escaped::Escaped;
 use crate::event::Event;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::link::retry::{Attempts, Repeat};
+use crate::link::Message;
+use crate::link::limits::Repeat;
+use crate::link::retry::Attempts;
 use crate::permit::{CallId, new_call_id};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::store::redis::script::{self, Args, Script};
@@ -241,7 +243,10 @@ impl RedisLimiter {
         let (name, deadline) = (&self.keys.name, attempts.deadline);
         let call = async {
             loop {
-                let sending = self.store.connection.send(command, attempts.limits());
+                let sending = self
+                    .store
+                    .connection
+                    .send(Message::Command(command), attempts.limits());
                 if let Some(answer) = attempts.step(sending).await? {
                     return Ok(answer);
                 }

@@ -9,7 +9,7 @@ use super::acquire_args::{call_args, call_key, list_args};
 use super::script::{self, Args, Script};
 use super::shared_calls::{Part, SharedReply};
 use crate::keys::Keys;
-use crate::link::retry::Repeat;
+use crate::link::limits::Repeat;
 use crate::rate::RateType;
 use crate::window::Acquire;
 

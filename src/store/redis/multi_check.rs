@@ -10,7 +10,7 @@ use redis::RedisError;
 use super::check::{own_numbers, runs};
 use super::script::{self, Args, Script};
 use super::shared_calls::{Part, SharedReply};
-use crate::link::retry::Repeat;
+use crate::link::limits::Repeat;
 use crate::policies::call::{Call, Purpose, Target};
 
 /// The requests of one call on one target.

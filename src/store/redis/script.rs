@@ -17,7 +17,7 @@ use tracing::Span;
 pub(crate) use self::args::Args;
 use crate::event::{Event, Events, spans};
 use crate::link::failure::{Failure, is_answered};
-use crate::link::retry::Limits;
+use crate::link::limits::Limits;
 use crate::link::{Connection, MOST_SCRIPTS, Message, ScriptCall};
 #[cfg(test)]
 use crate::window::{BOUNDS, Bounds};
@@ -161,7 +161,7 @@ impl Script {
             by_hash: &by_hash,
             by_source: &by_source,
         };
-        let sending = connection.send_message(Message::Script(call), limits);
+        let sending = connection.send(Message::Script(call), limits);
         let result = sending.await;
         told.is_answered = is_answered(&result);
         if let Err(failure) = &result {

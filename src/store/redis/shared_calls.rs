@@ -31,7 +31,7 @@ use crate::clock::Clock;
 use crate::link::Connection;
 use crate::link::PerRuntime;
 use crate::link::failure::Failure;
-use crate::link::retry::Repeat;
+use crate::link::limits::Repeat;
 use crate::link::server_time::ServerTime;
 use batch::{PendingPart, RuntimeParts};
 use sender::Sender;

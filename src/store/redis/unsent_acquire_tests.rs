@@ -7,9 +7,9 @@ use tokio::task::yield_now;
 
 use super::limiter::RedisLimiter;
 use super::*;
-use crate::link::TlsConfig;
 use crate::link::failure::Failure;
-use crate::link::retry::Limits;
+use crate::link::limits::Limits;
+use crate::link::{Message, TlsConfig};
 use crate::store::AcquireCall;
 use crate::support::Server;
 use crate::window::Requests;
@@ -35,7 +35,12 @@ async fn a_call_on_several_keys_needs_a_connection_that_was_asked_for_them() {
     let server = Server::start();
     let connection = &store_on(&server).await.connection;
     let command = redis::cmd("PING");
-    let send = || connection.send(&command, Limits::for_test().on_one_server());
+    let send = || {
+        connection.send(
+            Message::Command(&command),
+            Limits::for_test().on_one_server(),
+        )
+    };
     for _ in 0..2 {
         assert!(matches!(send().await, Err(Failure::NotSent(_))));
         while !connection.is_one_server("key") {
@@ -49,7 +54,9 @@ async fn a_call_on_several_keys_needs_a_connection_that_was_asked_for_them() {
             .arg("normal")
             .arg("SKIPME")
             .arg("no");
-        let _ = connection.send(&kill, Limits::for_test()).await;
+        let _ = connection
+            .send(Message::Command(&kill), Limits::for_test())
+            .await;
         while connection.is_one_server("key") {
             yield_now().await;
         }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::link::failure::{self, Failure};
-use crate::link::retry::Limits;
+use crate::link::limits::Limits;
 use crate::permit::CallId;
 use crate::rate::{Rate, RateType};
 use crate::store::redis::RedisStore;

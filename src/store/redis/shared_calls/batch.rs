@@ -109,7 +109,7 @@ mod tests {
     use redis::RedisError;
 
     use super::*;
-    use crate::link::retry::Repeat;
+    use crate::link::limits::Repeat;
     use crate::store::redis::script::{self, Args, Script};
 
     /// A part with this work.

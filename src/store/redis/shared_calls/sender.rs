@@ -13,7 +13,7 @@ use super::{Part, PartReply, SharedReply};
 use crate::clock::Clock;
 use crate::link::Connection;
 use crate::link::failure::Failure;
-use crate::link::retry::Limits;
+use crate::link::limits::Limits;
 use crate::link::server_time::ServerTime;
 
 /// What a shared call is sent with.
