@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::connection::Connection;
 use super::failure::{self, Failure};
 use super::limits::{Limits, Repeat};
+use super::round_trip::Pace;
 use crate::backoff::Backoff;
 use crate::error::{Error, Result};
 use crate::same_runtime::{Moved, SameRuntime, wherever_polled};
@@ -22,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// be lost after one call.
 const LONGEST_PAUSE_AFTER_LOSS: Duration = Duration::from_millis(50);
 
-/// One call while it is sent, perhaps more than once. All that it does takes its part of one time.
+/// One call while it is sent, perhaps more than once. All its attempts share one time budget.
 pub(crate) struct Attempts<'a> {
     connection: &'a Connection,
     /// The limiter's name, which leads to the server.
@@ -70,6 +71,45 @@ impl<'a> Attempts<'a> {
         Limits {
             attempt,
             ..Limits::new(self.deadline, self.repeat)
+        }
+    }
+
+    /// Sends a call until it is answered.
+    pub(crate) async fn run<F>(&mut self, mut send: impl FnMut(Limits) -> F) -> Result<Value>
+    where
+        F: Future<Output = Result<Value, Failure>>,
+    {
+        loop {
+            let attempt = send(self.limits());
+            if let Some(answer) = self.step(attempt).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Waits before the next attempt, where a decision needs another one. Fails if the call ends
+    /// before.
+    pub(crate) async fn again_after(&self, wait: Duration) -> Result<()> {
+        if wait >= self.remaining() {
+            return Err(self.indeterminate(None));
+        }
+        if !wait.is_zero() {
+            sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the next attempt can be sent.
+    pub(crate) async fn ready(&mut self, may_have_run: impl Fn() -> bool) -> Result<Pace> {
+        loop {
+            match self.connection.ready(self.name, self.deadline).await {
+                Ok(pace) => return Ok(pace),
+                Err(failure) => {
+                    // Another runtime may have made an attempt in the meantime.
+                    self.sent_before |= may_have_run();
+                    self.after::<Value>(Err(failure)).await?;
+                }
+            }
         }
     }
 

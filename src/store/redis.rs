@@ -225,12 +225,8 @@ impl RedisStore {
     ) -> Result<Value> {
         let asking = async {
             let mut attempts = self.attempts("", deadline, repeat);
-            let result = loop {
-                let sending = self.connection.ask(server, command, attempts.limits());
-                if let Some(result) = attempts.step(sending).await.transpose() {
-                    break result;
-                }
-            };
+            let send = |limits| self.connection.ask(server, command, limits);
+            let result = attempts.run(send).await;
             self.noted_by(&server.breaker, "", result, deadline)
         };
         guarded(&server.breaker, Patience::ResponseTimeout, asking).await
@@ -262,22 +258,16 @@ impl RedisStore {
 
     async fn ask_server_time(&self, name: &str, attempts: &Attempts<'_>) -> Result<i64> {
         let command = redis::cmd("TIME");
+        let message = Message::Command(&command);
         let mut asking = self.attempts(name, attempts.deadline, Repeat::Safe);
-        let answer = loop {
-            let sending = self
-                .connection
-                .send(Message::Command(&command), asking.limits());
-            match asking.step(sending).await {
-                Ok(Some(answer)) => break answer,
-                Ok(None) => {}
-                // Nothing of the call itself was sent.
-                Err(Error::Indeterminate { source }) if !attempts.sent_before => {
-                    let cause = source.unwrap_or_else(|| Arc::new(failure::timed_out()));
-                    return Err(Error::unavailable(cause));
-                }
-                Err(error) => return Err(error),
+        let answer = asking.run(|limits| self.connection.send(message, limits));
+        let answer = answer.await.map_err(|error| match error {
+            // Nothing of the call itself was sent.
+            Error::Indeterminate { source } if !attempts.sent_before => {
+                Error::unavailable(source.unwrap_or_else(|| Arc::new(failure::timed_out())))
             }
-        };
+            error => error,
+        })?;
         let server_millis = server_time::millis(read(name, answer)?);
         self.server_time.learn(server_millis);
         Ok(server_millis)

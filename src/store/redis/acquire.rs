@@ -88,15 +88,7 @@ impl RedisLimiter {
         // Where a search for earlier grants goes on.
         let mut look_from = None;
         loop {
-            let pace = match store.connection.ready(name, deadline).await {
-                Ok(pace) => pace,
-                Err(failure) => {
-                    // Another runtime may have made an attempt in the meantime.
-                    attempts.sent_before |= acquire.may_have_run();
-                    attempts.after::<PartReply>(Err(failure)).await?;
-                    continue;
-                }
-            };
+            let pace = attempts.ready(|| acquire.may_have_run()).await?;
             let server_now = store.server_now(name, &attempts).await?;
             let remaining = attempts.remaining();
             let time = AttemptTime::new(pace, store.response_timeout, too_long, remaining);
@@ -148,9 +140,7 @@ impl RedisLimiter {
             let Some(result) = result else {
                 // Nothing says so, so it may have run.
                 attempts.number += 1;
-                if attempts.remaining().is_zero() {
-                    return Err(attempts.indeterminate(None));
-                }
+                attempts.again_after(Duration::ZERO).await?;
                 continue;
             };
             let has_run = matches!(result, Ok(_) | Err(Failure::Lost(_)));
@@ -187,14 +177,12 @@ impl RedisLimiter {
                 }
                 // Sent again with the keys of that type; the deadline bounds the repetitions.
                 Meaning::OtherType(rate_type) => self.learn_type(rate_type),
-                Meaning::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
-                Meaning::Early(_) => return Err(attempts.indeterminate(None)),
+                Meaning::Early(wait) => attempts.again_after(wait).await?,
                 Meaning::More(from) => look_from = Some(from),
                 Meaning::Again => {}
                 // The server received it after its deadline. If the call still has time, it was
                 // delayed on its way, or the server's clock was misjudged.
-                Meaning::DeadlineExceeded if !attempts.remaining().is_zero() => {}
-                Meaning::DeadlineExceeded => return Err(attempts.indeterminate(None)),
+                Meaning::DeadlineExceeded => attempts.again_after(Duration::ZERO).await?,
             }
         }
     }
@@ -289,8 +277,7 @@ impl RedisLimiter {
             self.store.server_time.learn(answer.server_millis);
             match answer.meaning {
                 Meaning::Decided(permits) => return Ok(permits),
-                Meaning::Early(wait) if wait < attempts.remaining() => sleep(wait).await,
-                Meaning::Early(_) => return Err(attempts.indeterminate(None)),
+                Meaning::Early(wait) => attempts.again_after(wait).await?,
                 Meaning::More(from) => look_from = Some(from),
                 Meaning::OtherType(_) | Meaning::Again | Meaning::DeadlineExceeded => return Ok(0),
             }

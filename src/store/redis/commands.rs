@@ -15,19 +15,14 @@ impl RedisStore {
 
     /// Sends a command to the server that has its keys, at most once.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value> {
-        let deadline = self.deadline();
-        let mut attempts = self.attempts("", deadline, Repeat::Never);
-        loop {
-            let sending = self
-                .connection
-                .send(Message::Command(command), attempts.limits());
-            if let Some(result) = attempts.step(sending).await.transpose() {
-                return result;
-            }
-        }
+        let mut attempts = self.attempts("", self.deadline(), Repeat::Never);
+        let message = Message::Command(command);
+        attempts
+            .run(|limits| self.connection.send(message, limits))
+            .await
     }
 
-    /// The same to one server.
+    /// Sends a command to one server, at most once.
     pub(crate) async fn command_on(&self, server: &Reached, command: &Cmd) -> Result<Value> {
         self.ask(server, command, self.deadline(), Repeat::Never)
             .await

@@ -20,7 +20,8 @@ use crate::event::Event;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::link::Message;
-use crate::link::limits::Repeat;
+use crate::link::failure::Failure;
+use crate::link::limits::{Limits, Repeat};
 use crate::link::retry::Attempts;
 use crate::permit::{CallId, new_call_id};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
@@ -142,16 +143,31 @@ impl RedisLimiter {
         args: &Args,
         attempts: &mut Attempts<'_>,
     ) -> Result<Value> {
+        let connection = &self.store.connection;
+        self.call(attempts, |limits| {
+            script.run(connection, keys, args, limits)
+        })
+        .await
+    }
+
+    async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
+        let (connection, message) = (&self.store.connection, Message::Command(command));
+        let attempts = &mut self.attempts(repeat);
+        self.call(attempts, |limits| connection.send(message, limits))
+            .await
+    }
+
+    /// Makes a call unless the breaker refuses it.
+    async fn call<F>(
+        &self,
+        attempts: &mut Attempts<'_>,
+        send: impl FnMut(Limits) -> F,
+    ) -> Result<Value>
+    where
+        F: Future<Output = Result<Value, Failure>>,
+    {
         let (name, deadline) = (&self.keys.name, attempts.deadline);
-        let call = async {
-            loop {
-                let limits = attempts.limits();
-                let sending = script.run(&self.store.connection, keys, args, limits);
-                if let Some(answer) = attempts.step(sending).await? {
-                    return Ok(answer);
-                }
-            }
-        };
+        let call = attempts.run(send);
         self.store.guarded(name, deadline, call).await
     }
 
@@ -236,23 +252,6 @@ impl RedisLimiter {
         let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
         let answer = self.run_on(&keys, &script::HOLD, &args, &mut attempts);
         read(&self.keys.name, answer.await?)
-    }
-
-    async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
-        let mut attempts = self.attempts(repeat);
-        let (name, deadline) = (&self.keys.name, attempts.deadline);
-        let call = async {
-            loop {
-                let sending = self
-                    .store
-                    .connection
-                    .send(Message::Command(command), attempts.limits());
-                if let Some(answer) = attempts.step(sending).await? {
-                    return Ok(answer);
-                }
-            }
-        };
-        self.store.guarded(name, deadline, call).await
     }
 }
 
