@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use crate::escaped::Escaped;
 use crate::event::{Event, Events};
 use crate::lock::Lock;
-use crate::window::Settings;
+use crate::window::{SetUp, Settings};
 
 /// The most that are remembered, some 100 kB; one more clears them.
 const CAPACITY: usize = 4_096;
@@ -16,13 +16,29 @@ const CAPACITY: usize = 4_096;
 /// one is not reported.
 #[derive(Debug, Default)]
 pub(crate) struct LeftRates {
+    events: Events,
     hasher: RandomState,
     reported: Lock<HashSet<u64>>,
 }
 
 impl LeftRates {
+    pub(crate) fn reporting_to(events: Events) -> Self {
+        Self {
+            events,
+            ..Self::default()
+        }
+    }
+
+    /// Reports the settings of a limiter that a request has left as it found them.
+    #[inline]
+    pub(crate) fn left(&self, name: &str, set_up: Option<SetUp>, left: Option<Settings>) {
+        if let (Some(set_up), Some(left)) = (set_up, left) {
+            self.note(name, set_up.settings, left);
+        }
+    }
+
     /// A request found the limiter with settings other than those that it `named`.
-    pub(crate) fn note(&self, events: &Events, name: &str, named: Settings, found: Settings) {
+    fn note(&self, name: &str, named: Settings, found: Settings) {
         let hash = self.hasher.hash_one((name, named, found));
         let mut reported = self.reported.lock();
         if reported.len() >= CAPACITY && !reported.contains(&hash) {
@@ -40,7 +56,7 @@ impl LeftRates {
             found = %Escaped(found),
             "the limiter has another rate than its handle here; it keeps its own"
         );
-        events.tell(|| Event::RateDiffers { named, found });
+        self.events.tell(|| Event::RateDiffers { named, found });
     }
 }
 
@@ -64,13 +80,13 @@ mod tests {
         let events = Events::new(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         });
-        let rates = LeftRates::default();
+        let rates = LeftRates::reporting_to(events);
         for (name, found) in [("a", 3), ("a", 3), ("a", 0), ("b", 3), ("a", 3)] {
-            rates.note(&events, name, settings(50), settings(found));
+            rates.note(name, settings(50), settings(found));
         }
         assert_eq!(told.load(Ordering::Relaxed), 3);
         for i in 0..2 * CAPACITY {
-            rates.note(&events, &i.to_string(), settings(50), settings(3));
+            rates.note(&i.to_string(), settings(50), settings(3));
         }
         assert!(rates.reported.lock().len() <= CAPACITY);
     }

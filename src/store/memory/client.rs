@@ -19,32 +19,14 @@ use crate::permit::CallId;
 use crate::policies::call::{Answers, Call};
 use crate::store::left_rates::LeftRates;
 use crate::store::{LimiterStore, Store};
-use crate::window::{Answer, At, SetUp, Settings};
+use crate::window::{Answer, At, SetUp};
 
 /// A store as one client uses it, with the client's clock.
 #[derive(Debug)]
 pub(crate) struct MemoryClient {
     pub(super) store: MemoryStore,
     pub(super) clock: Clock,
-    pub(super) reports: Arc<Reports>,
-}
-
-/// Where a client's calls report what they find.
-#[derive(Debug, Default)]
-pub(super) struct Reports {
-    events: Events,
-    left_rates: LeftRates,
-}
-
-impl Reports {
-    /// What a request has left of the limiter's settings.
-    #[inline]
-    pub(super) fn left(&self, name: &str, set_up: Option<SetUp>, left: Option<Settings>) {
-        if let (Some(set_up), Some(left)) = (set_up, left) {
-            self.left_rates
-                .note(&self.events, name, set_up.settings, left);
-        }
-    }
+    pub(super) reports: Arc<LeftRates>,
 }
 
 impl MemoryClient {
@@ -58,9 +40,12 @@ impl MemoryClient {
 
     /// The same, whose client tells these of what its calls find.
     pub(crate) fn reporting_to(self, events: Events) -> Self {
-        let left_rates = LeftRates::default();
-        let reports = Arc::new(Reports { events, left_rates });
+        let reports = Arc::new(LeftRates::reporting_to(events));
         Self { reports, ..self }
+    }
+
+    pub(super) fn handle(&self, keys: Arc<Keys>) -> MemoryLimiter {
+        MemoryLimiter::new(&self.store, &self.clock, &self.reports, keys)
     }
 
     /// Decides one request by the RRateLimiter of this name without a handle on it: returns the
@@ -121,7 +106,7 @@ impl MemoryClient {
 
     /// Gives a grant back, if its window has not passed.
     pub(crate) fn refund_now(&self, keys: Arc<Keys>, grant: &Grant) {
-        let limiter = MemoryLimiter::new(self, keys);
+        let limiter = self.handle(keys);
         // If the limiter is gone, so is the grant.
         let _ = limiter.refund_now(grant);
     }
@@ -145,7 +130,7 @@ impl Store for MemoryClient {
     }
 
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
-        Arc::new(MemoryLimiter::new(self, keys))
+        Arc::new(self.handle(keys))
     }
 
     async fn check(&self, call: &Arc<Call>, _deadline: Instant) -> Result<Answers> {

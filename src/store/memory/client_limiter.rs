@@ -7,9 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::client::Reports;
 use super::limiter::{Held, Limiter, not_initialized};
-use super::{MemoryClient, MemoryStore};
+use super::store::MemoryStore;
 use crate::clock::Clock;
 use crate::decision::is_granted;
 use crate::error::Result;
@@ -17,6 +16,7 @@ use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::permit::{CallId, new_call_id};
 use crate::rate::{Rate, ValidRate};
+use crate::store::left_rates::LeftRates;
 use crate::store::{
     AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
     TimeToLive, give_back_at_once,
@@ -31,18 +31,23 @@ pub(super) struct MemoryLimiter {
     clock: Clock,
     limiter: Arc<Limiter>,
     keys: Arc<Keys>,
-    reports: Arc<Reports>,
+    reports: Arc<LeftRates>,
     /// The drivers of this client.
     drivers: AtomicUsize,
 }
 
 impl MemoryLimiter {
-    pub(super) fn new(client: &MemoryClient, keys: Arc<Keys>) -> Self {
+    pub(super) fn new(
+        store: &MemoryStore,
+        clock: &Clock,
+        reports: &Arc<LeftRates>,
+        keys: Arc<Keys>,
+    ) -> Self {
         Self {
-            limiter: client.store.limiter(&keys.name),
-            store: client.store.clone(),
-            clock: client.clock.clone(),
-            reports: Arc::clone(&client.reports),
+            limiter: store.limiter(&keys.name),
+            store: store.clone(),
+            clock: clock.clone(),
+            reports: Arc::clone(reports),
             keys,
             drivers: AtomicUsize::new(0),
         }

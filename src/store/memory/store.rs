@@ -1,42 +1,14 @@
-//! Limiters in this process: the pure model behind a lock, and a clock. While the clock shows the
-//! same millisecond, permits are taken without the lock, see [`fast_path`].
-//!
-//! The state of a policy's target stands beside its name, and the lock of its shard is the only
-//! one. What has handles or takes part in a decision by several limiters is a limiter with a lock
-//! of its own. The holder of a shard's lock may take a limiter's lock, but not the other way round.
-//! A decision by several limiters first finds them all and then locks them in the order of their
-//! names.
-
-mod client;
-mod client_limiter;
-mod fast_path;
-#[cfg(test)]
-mod fast_path_tests;
-#[cfg(any(feature = "test-util", test))]
-mod faults;
-mod limiter;
-mod lock;
-mod shard;
-mod sweep;
-mod targets;
+//! The store: its limiters, divided into shards.
 
 use std::array;
 use std::fmt;
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub(crate) use client::MemoryClient;
-#[cfg(any(feature = "test-util", test))]
-pub use faults::Faults;
-#[cfg(any(feature = "test-util", test))]
-pub(crate) use faults::FaultyStore;
-#[cfg(test)]
-pub(crate) use faults::Loss;
-use limiter::{Held, Limiter};
-use lock::lock;
-use shard::{Shard, Slot, hash_of};
-use sweep::{Part, Sweep};
-
+use super::limiter::Limiter;
+use super::lock::lock;
+use super::shard::{Shard, Slot, hash_of};
+use super::sweep::{Part, Sweep};
 use crate::clock::TokioClock;
 
 /// Limiters in memory. Clones share the limiters, and so can several clients.
@@ -56,10 +28,10 @@ use crate::clock::TokioClock;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct MemoryStore(Arc<MemoryStoreInner>);
+pub struct MemoryStore(pub(super) Arc<MemoryStoreInner>);
 
-struct MemoryStoreInner {
-    clock: TokioClock,
+pub(super) struct MemoryStoreInner {
+    pub(super) clock: TokioClock,
     /// With a key of its own, so that nobody can choose names that meet in one place.
     hasher: RandomState,
     /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for
@@ -153,9 +125,9 @@ impl MemoryStore {
         self.0.clock.advance(millis);
     }
 
-    /// The same, one part after another, so that other tasks go on. Returns whether nothing is
-    /// left.
-    async fn shrink_in_parts(&self) -> bool {
+    /// Does what [`shrink`](Self::shrink) does, one part after another, so that other tasks go on.
+    /// Returns whether nothing is left.
+    pub(super) async fn shrink_in_parts(&self) -> bool {
         let mut is_empty = true;
         for place in 0..SHARDS {
             {
@@ -168,13 +140,13 @@ impl MemoryStore {
         is_empty
     }
 
-    fn limiter(&self, name: &str) -> Arc<Limiter> {
+    pub(super) fn limiter(&self, name: &str) -> Arc<Limiter> {
         self.with_limiter(name, self.0.clock.now(), |limiter| Arc::clone(limiter))
     }
 
     /// Calls `step` with the limiter of this name. It must not use the store.
     #[inline]
-    fn with_limiter<T>(
+    pub(super) fn with_limiter<T>(
         &self,
         name: &str,
         now: i64,
@@ -194,7 +166,7 @@ impl MemoryStoreInner {
 
     /// The shard that has this name, and the name's hash.
     #[inline]
-    fn shard_of(&self, name: &str) -> (MutexGuard<'_, Shard>, u64) {
+    pub(super) fn shard_of(&self, name: &str) -> (MutexGuard<'_, Shard>, u64) {
         let hash = hash_of(&self.hasher, name.as_bytes());
         // By bits that a table of any size in memory does not use: it takes the lowest ones and the
         // highest seven.
@@ -204,7 +176,7 @@ impl MemoryStoreInner {
     /// The time of a request, in ms. If it is time, visits expired limiters. The caller holds no
     /// lock.
     #[inline]
-    fn request_time(&self) -> i64 {
+    pub(super) fn request_time(&self) -> i64 {
         let now = self.clock.now();
         if let Some(part) = self.sweep.due(now) {
             self.do_part(part, now);
@@ -246,11 +218,12 @@ mod tests {
     use crate::keys::Keys;
     use crate::rate::Rate;
     use crate::store::Store;
+    use crate::store::memory::MemoryClient;
     use crate::{FixedWindow, RedissonClient};
 
     impl MemoryStore {
         /// The number of limiters.
-        pub(super) fn held(&self) -> usize {
+        pub(in crate::store::memory) fn held(&self) -> usize {
             (0..SHARDS).map(|shard| self.0.shard(shard).len()).sum()
         }
 

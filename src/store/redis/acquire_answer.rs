@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::read;
+use super::client::read;
 use crate::error::{Error, Result};
 use crate::rate::RateType;
 use crate::window::{Answer, Settings};

@@ -10,10 +10,13 @@ use tokio::time::Instant;
 
 use super::acquire::CLOCK_STEP;
 use super::acquire_answer::{AcquireAnswer, Meaning};
+use super::client::RedisStore;
 use super::limiter::RedisLimiter;
 use super::multi_acquire::AcquirePart;
 use super::shared_calls::SharedReply;
-use super::*;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::keys::Keys;
 use crate::link::limits::Limits;
 use crate::permit;
 use crate::rate::RateType;
@@ -22,6 +25,8 @@ use crate::store::acquire_call::Attempt;
 use crate::store::redis::script;
 use crate::support::Server;
 use crate::window::{Acquire, Answer, Existing, Requests, Retry, SetUp, Settings};
+use redis::{Value, from_redis_value};
+use std::sync::Arc;
 
 const HOUR: i64 = 3_600_000;
 

@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Value};
 
-use super::RedisStore;
+use super::client::RedisStore;
 use crate::error::{Error, Result};
 use crate::link::limits::Repeat;
 use crate::link::{Message, Reached};

@@ -20,7 +20,7 @@ use redis::{Value, from_redis_value};
 use tokio::time::sleep;
 
 use super::audit_pages::{AuditPages, GrantChange, Position};
-use super::{RedisStore, RedisStoreInner};
+use super::client::{RedisStore, RedisStoreInner};
 use crate::escaped::Escaped;
 use crate::keys::Keys;
 use crate::link::limits::{Limits, Repeat};

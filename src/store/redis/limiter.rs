@@ -10,8 +10,8 @@ use redis::{Cmd, Value};
 use tokio::time::Instant;
 
 use super::audit::Audit;
+use super::client::{RedisStore, read};
 use super::hints::Hint;
-use super::{RedisStore, read};
 use crate::breaker::Breaker;
 use crate::clock::system_millis;
 use crate::error::{Error, Result};

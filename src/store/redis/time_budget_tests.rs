@@ -8,14 +8,25 @@ use redis::{Arg, Cmd, RedisError, RedisResult, make_extension_error};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::client::{MOST_SETTLED, RedisStore};
 use super::limiter::RedisLimiter;
-use super::*;
 use crate::FixedWindow;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
 use crate::grant::Grant;
+use crate::keys::Keys;
 use crate::link::Given;
+use crate::link::limits::Repeat;
+use crate::link::server_time::ServerTime;
+use crate::link::{Connection, failure};
 use crate::rate::{Rate, RateType};
 use crate::store::AcquireCall;
+use crate::store::LimiterStore;
 use crate::window::{Requests, Settlement};
+use redis::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 const NAME: &str = "limiter";
 

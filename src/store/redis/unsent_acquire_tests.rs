@@ -5,14 +5,20 @@ use std::task::{Context, Waker};
 
 use tokio::task::yield_now;
 
+use super::client::RedisStore;
 use super::limiter::RedisLimiter;
-use super::*;
+use crate::clock::Clock;
+use crate::keys::Keys;
+use crate::link::Connecting;
 use crate::link::failure::Failure;
 use crate::link::limits::Limits;
 use crate::link::{Message, TlsConfig};
 use crate::store::AcquireCall;
 use crate::support::Server;
 use crate::window::Requests;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -36,7 +36,7 @@ impl FaultyLimiter {
     pub(super) fn new(store: FaultyStore, keys: Arc<Keys>) -> Self {
         let memory = &store.memory;
         Self {
-            memory: Arc::new(MemoryLimiter::new(memory, keys)),
+            memory: Arc::new(memory.handle(keys)),
             store,
         }
     }
