@@ -26,8 +26,7 @@ if server_now > deadline then
   return pack('<d', server_now)
 end
 
--- No policy of a call that is shared stores a call id, or finds further keys of a target.
-local call_id, more_runs, names = '', nil, nil
+local call_id, more_runs = '', nil -- no policy of a call that is shared stores a call id
 local decide = {}
 
 --! each policy NAME
