@@ -71,21 +71,13 @@
 
 --! include shared/limits.lua
 
-local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
-local name, value_key, permits_key, other_value_key, other_permits_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local deadline, member, audited_rate, all, given_now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
-local rate_type, first_word, last_word, last_key = ARGV[6] == '1' and '1' or '0', 7, #ARGV
+local KEYS, ARGV, call, NONE = KEYS, ARGV, redis.call, 0 / 0
+local deadline = ARGV[1] == '' and NONE or ARGV[1] + 0
+local given_now = (ARGV[5] or '') == '' and NONE or ARGV[5] + 0
 
--- Arithmetic converts what is known to be a number: tonumber parses each text twice.
-local server_now = 0
-if given_now == '' or deadline ~= '' then
-  local time = call('time')
-  server_now = time[1] * 1000 + time[2] / 1000
-  server_now = server_now - server_now % 1
+--! include shared/time.lua
+if server_now > deadline then
+  return struct.pack('<d', server_now)
 end
-if deadline ~= '' and server_now > deadline + 0 then
-  return pack('<d', server_now)
-end
-local now = given_now == '' and server_now or given_now + 0
 
 --! include shared/acquire_steps.lua

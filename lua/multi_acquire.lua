@@ -18,17 +18,14 @@
 --! include shared/limits.lua
 most_walked = MOST_WALKED_JOINTLY
 
-local KEYS, ARGV, call, pack = KEYS, ARGV, redis.call, struct.pack
-local deadline, given_now, limiters, overall = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local lists = {}
+local KEYS, ARGV, call, NONE = KEYS, ARGV, redis.call, 0 / 0
+local deadline, given_now = ARGV[1] + 0, ARGV[2] == '' and NONE or ARGV[2] + 0
+local limiters, overall, lists = tonumber(ARGV[3]), tonumber(ARGV[4]), {}
 
-local time = call('time')
-local server_now = time[1] * 1000 + time[2] / 1000
-server_now = server_now - server_now % 1
-if server_now > deadline + 0 then
-  return pack('<d', server_now)
+--! include shared/time.lua
+if server_now > deadline then
+  return struct.pack('<d', server_now)
 end
-local now = given_now == '' and server_now or given_now + 0
 
 local at = 5 + 3 * limiters
 while ARGV[at] do
@@ -38,29 +35,34 @@ while ARGV[at] do
   at = at + 4 + ARGV[at + 3]
 end
 
-local first_word, last_word, last_key = 1, 0, nil
-local function acquire(name, value_key, permits_key, other_value_key, other_permits_key, rate_type, member, audited_rate,
-    all)
+local function acquire(KEYS, ARGV)
   --! include shared/acquire_steps.lua
 end
 
-local replies, key = {}, 1
+-- KEYS and ARGV of acquire.lua for one limiter after the other: new tables only for another list.
+local keys, args, list = {}, { '', '', '', '', ARGV[2], '' }, nil
+local replies, next_key, key_count = {}, 1, 3
 for i = 1, limiters do
-  local list, keys = lists[i], 3
-  if list then
-    keys, first_word, last_word = tonumber(ARGV[list + 2]), list + 4, list + 3 + ARGV[list + 3]
-    last_key = key + keys - 1
-  else
-    first_word, last_word = 1, 0
+  if lists[i] ~= list then
+    list = lists[i]
+    keys, args = {}, { '', '', '', '', ARGV[2], '' }
+    key_count = list and tonumber(ARGV[list + 2]) or 3
+    for word = 1, list and ARGV[list + 3] or 0 do
+      args[6 + word] = ARGV[list + 3 + word]
+    end
   end
-  local arg = 2 + 3 * i
-  local has_run, reply = pcall(acquire, KEYS[key], KEYS[key + 1], KEYS[key + 2], keys >= 5 and KEYS[key + 3],
-    keys >= 5 and KEYS[key + 4], i <= overall and '0' or '1', ARGV[arg], ARGV[arg + 1], ARGV[arg + 2])
+  for key = 1, key_count do
+    keys[key] = KEYS[next_key]
+    next_key = next_key + 1
+  end
+  local own = 2 + 3 * i
+  args[2], args[3], args[4] = ARGV[own], ARGV[own + 1], ARGV[own + 2]
+  args[6] = i <= overall and '0' or '1'
+  local has_run, reply = pcall(acquire, keys, args)
   if not has_run then
     -- Before Redis 7 a failed command raises the text of its error, preceded by the line of the script.
     reply = { err = type(reply) == 'table' and reply.err or 'ERR ' .. reply }
   end
   replies[i] = reply
-  key = key + keys
 end
 return replies

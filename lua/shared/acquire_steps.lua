@@ -1,22 +1,27 @@
--- An acquire on one limiter, up to its reply. acquire.lua and multi_acquire.lua include this file as the end of the script
--- and as the body of a function, and document what it returns and writes.
+-- An acquire on one limiter, up to its reply. acquire.lua and multi_acquire.lua include this file
+-- as the end of the script and as the body of a function. KEYS, ARGV and what it returns and writes
+-- are as in acquire.lua.
 --
--- Uses    `name`, `value_key`, `permits_key`, `other_value_key`, `other_permits_key`, the limiter's keys; `last_key`, the
---         place in KEYS of the call's own key, nil if it is the last of all; `member`, `audited_rate`, `all`, `rate_type`,
---         `deadline`, `given_now`, the arguments; `first_word` and `last_word`, the places in ARGV of the further ones;
---         `server_now`, `now`; `call`, `pack`; `LARGEST`, `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `MOST_WALKED`,
---         `SHARED`, `NEWEST`, `always_removed`, `to_remove`, `most_walked`
+-- Uses    `deadline`, NaN for none; `server_now`, `now`; `call`; of shared/limits.lua `LARGEST`,
+--         `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `MOST_WALKED`, `SHARED`,
+--         `NEWEST`, `always_removed`, `to_remove`, `most_walked`
 -- Sets    nothing: it ends with the reply
--- Changes `to_remove`, less each expired grant that the call removes, or reads to say what is left; `member`, to that of the grant if it is a part
+-- Changes `to_remove`, less each expired grant that the call removes, or reads to say what is left
+
+local pack = struct.pack
+local name, value_key, permits_key = KEYS[1], KEYS[2], KEYS[3]
+local other_value_key, other_permits_key = KEYS[4], KEYS[5] -- only with the option `setup`
+local member, audited_rate, all, given_now = ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
+local rate_type = ARGV[6] == '1' and '1' or '0'
 
 local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
 -- The place of each option's word in ARGV.
 local setup, fifo, debt, share, newer_than, retry, reserve = nil, nil, nil, nil, nil, nil, nil
-if first_word <= last_word then
-  first_run, last_run = first_word + 1, first_word + 2 * ARGV[first_word]
+if ARGV[7] then
+  first_run, last_run = 8, 7 + 2 * ARGV[7]
   local option = last_run + 1
-  while option <= last_word do
-    local word = ARGV[option]
+  local word = ARGV[option]
+  while word do
     if word == 'setup' then
       setup, option = option, option + 6
     elseif word == 'fifo' then
@@ -34,10 +39,11 @@ if first_word <= last_word then
     else
       error('unknown option ' .. word)
     end
+    word = ARGV[option]
   end
   if first_run <= last_run then
     -- A copy of this call may have been granted in part: then nothing is decided again, as in a retry.
-    call_key = KEYS[last_key or #KEYS]
+    call_key = KEYS[#KEYS]
     taken_before = call('get', call_key)
   end
 end
@@ -352,7 +358,7 @@ if taken > 0 then
     score_text = string.format('%d', now + until_score)
   end
   -- Before the value is written: a server that is out of memory refuses these commands, and the value must stay then.
-  if taken < total and call_key and deadline ~= '' then
+  if taken < total and call_key and deadline == deadline then
     call('set', call_key, taken_text .. ' ' .. score_text, 'px', string.format('%d', deadline - server_now + 1))
   end
   if call('zadd', permits_key, 'nx', score_text, member) == 0 then

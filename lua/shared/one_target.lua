@@ -21,7 +21,7 @@
 -- Errors  BADSTATE
 -- Writes  what the algorithm writes; the lock, for the time of the penalty, if a request was denied
 --
--- Uses    `call`, `pack`, `unpack_numbers`, `format`, `floor`, `max`
+-- Uses    `call`, `pack`, `unpack_numbers`, `format`, `max`
 -- Sets    `deadline`, `given_now`, `penalty`, `cost`, `times`, `numbers`, `more_runs`, `call_id`, `server_now`, `now`
 
 local deadline, given_now, penalty, cost, times = unpack_numbers('<ddddd', ARGV[1])
