@@ -35,8 +35,8 @@ if #changes > 0 then
   return { 'changed', unpack(changes) }
 end
 
-local fields, text = redis.call('hmget', name, 'rate', 'keepAliveTime'), redis.call('get', value)
-local rate, stored = window.integer(fields[1] or ''), window.integer(text or '')
+local rate_text, text = redis.call('hmget', name, 'rate')[1], redis.call('get', value)
+local rate, stored = window.integer(rate_text or ''), window.integer(text or '')
 local first_place, last_place = redis.call('zrank', permits, first), redis.call('zrank', permits, last)
 if not rate or (text and not stored) or not last_place then
   return { 'lost' }
@@ -52,17 +52,9 @@ end
 
 local in_use = sum_between + window.sum(redis.call('zrange', permits, '0', window.digits(first_place)))
   + window.sum(redis.call('zrange', permits, window.digits(last_place + 1), window.digits(number - 1)))
-local available, excess = rate - in_use, 0
-if stored then
-  -- As `reconcile` in shared/window.lua.
-  local clamped = math.min(stored, rate)
-  excess = math.max(in_use + clamped - rate, 0)
-  if clamped >= 0 then
-    excess = math.min(excess, clamped)
-  end
-end
+local excess = stored and window.excess_of(stored, in_use, rate) or 0
 local taken = window.take_from_oldest({ permits_key = permits }, 0, excess)
-available = available + taken
+local available = rate - in_use + taken
 if stored and available ~= stored then
   redis.call('incrby', value, window.digits(available - stored)) -- which keeps the time to live
 elseif not stored then
@@ -72,6 +64,6 @@ elseif not stored then
     redis.call('pexpire', value, math.max(time_to_live, 1))
   end
 end
-redis.call('lset', audit, '0', '')
+window.end_audit(audit)
 redis.call('pexpire', audit, pause)
 return { 'done', window.digits((stored or 0) + in_use - rate), window.digits(excess - taken) }

@@ -34,18 +34,10 @@ local life = limiter.keep_alive > 0 and limiter.keep_alive or redis.call('pttl',
 if life >= 0 then
   time = math.min(time, life)
 end
-local ahead = math.max(time - limiter.interval, 0)
-local random = call_id .. struct.pack('<I8', ahead)
+local random = call_id .. struct.pack('<I8', math.max(time - limiter.interval, 0))
 local score = window.digits(now + time - limiter.interval)
-window.take_from_oldest(limiter, limiter.expired, limiter.excess)
-local is_deleted = window.is_deleted(limiter)
-if is_deleted then
-  window.write(limiter, HELD)
-end
+window.prepare(limiter)
 -- Before the value is written: a server that is out of memory refuses this command, and the value must stay then.
-local taken = redis.call('zadd', limiter.permits_key, 'nx', score, window.pack(random, HELD)) * HELD
-if not is_deleted then
-  window.write(limiter, taken)
-end
-window.renew(limiter)
+local is_new = redis.call('zadd', limiter.permits_key, 'nx', score, window.pack(random, HELD)) == 1
+window.write(limiter, is_new and HELD or 0)
 return 1

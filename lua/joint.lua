@@ -78,11 +78,7 @@ algorithms.shared_rate = function(keys, numbers, cost)
       if peeks then
         return state
       end
-      if taken > 0 then
-        limiter.charge(taken)
-      elseif denied_cost or limiter.must_write then
-        limiter.deny()
-      end
+      limiter.charge(taken)
       if taken > 0 or denied_cost or limiter.must_write then
         limiter.write()
       end

@@ -56,10 +56,9 @@ if string.byte(found) == 24 then
   local call_id = string.sub(found, 2, 17)
   --! include shared/fence.lua
 end
-window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+window.prepare(limiter)
 window.credit(limiter, held)
 window.write(limiter, 0)
-window.renew(limiter)
 if limiter.value_key == value then
   publish_freed(limiter.available)
 end

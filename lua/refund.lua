@@ -57,10 +57,9 @@ elseif window.shrink(key, score, member, held - returned) then
 else
   window.end_audit(audit) -- with another id the grant may have another place
 end
-window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+window.prepare(limiter)
 window.credit(limiter, returned)
 window.write(limiter, 0)
-window.renew(limiter)
 if returned > 0 and limiter.value_key == value then
   publish_freed(limiter.available)
 end

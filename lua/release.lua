@@ -26,7 +26,7 @@ failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
 if failure then
   return failure
 end
-window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+window.prepare(limiter)
 local expired = redis.call('zcount', limiter.permits_key, '-inf', window.digits(limiter.horizon))
 if expired > limiter.expired then
   window.end_audit(audit) -- an audit assumes that only expired grants are removed from the front
@@ -35,7 +35,6 @@ local taken, has_more = window.take_from_oldest(limiter, expired, released)
 window.credit(limiter, taken)
 limiter.stored = nil -- written in any case, as Redisson does
 window.write(limiter, 0)
-window.renew(limiter)
 if taken > 0 and limiter.value_key == value then
   publish_freed(limiter.available)
 end

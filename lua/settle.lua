@@ -62,10 +62,9 @@ else
   redis.call('zrem', key, member)
 end
 window.note_change(audit, member, ARGV[2], held, true)
-window.take_from_oldest(limiter, limiter.expired, limiter.excess)
+window.prepare(limiter)
 window.credit(limiter, held - left)
 window.write(limiter, 0)
-window.renew(limiter)
 if held > left and limiter.value_key == value then
   publish_freed(limiter.available)
 end

@@ -21,51 +21,44 @@
 
 local window = load_window()
 local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now, rate, interval, limiter_type, keep_alive = window.time_of(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local keep_state, only_existing = ARGV[6] == '1', ARGV[7] == '1'
+local now, rate, interval, limiter_type = window.time_of(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0, ARGV[4]
+local keep_alive, keep_state, only_existing = ARGV[5] + 0, ARGV[6] == '1', ARGV[7] == '1'
 
 local before = redis.call('hmget', name, 'rate', 'type')
 local rate_before, type_before = window.integer(before[1] or ''), before[2]
 if only_existing and redis.call('exists', name) == 0 then
   return 0
 end
+local changes_type = type_before and type_before ~= limiter_type
 local limiter = {
   name = name,
-  keep_alive = tonumber(keep_alive),
+  rate = rate,
+  interval = interval,
+  rate_type = limiter_type,
+  keep_alive = keep_alive,
   value_key = limiter_type == '1' and client_value or value,
   permits_key = limiter_type == '1' and client_permits or permits,
+  changes_settings = true,
+  is_reset = changes_type or not keep_state,
 }
-local keeps_state = keep_state and (not type_before or type_before == limiter_type)
-local horizon, available = window.digits(now - interval), nil
-local all_expired = false
-if keeps_state then
+if not limiter.is_reset then
   -- Before anything is written: these commands fail on a key of another type.
-  local number = redis.call('zcard', limiter.permits_key)
   local stored = redis.call('get', limiter.value_key)
-  if number <= MOST_SUMMED then
-    available = rate - window.sum(redis.call('zrangebyscore', limiter.permits_key, '(' .. horizon, '+inf'))
-  elseif redis.call('zcount', limiter.permits_key, '(' .. horizon, '+inf') == 0 then
-    available, all_expired = rate + 0, true
-  else
+  if redis.call('zcard', limiter.permits_key) > MOST_SUMMED then
     -- A missing value counts as 0.
-    available = math.min((window.integer(stored or '') or 0) + (rate - (rate_before or rate)), rate)
-    horizon = nil
+    limiter.value = (window.integer(stored or '') or 0) + (rate - (rate_before or rate))
+    to_remove = 0
   end
 end
-
-redis.call('hset', name, 'rate', rate, 'interval', interval, 'type', limiter_type, 'keepAliveTime', keep_alive)
-if type_before and type_before ~= limiter_type then
-  redis.call('unlink', value, client_value, permits, client_permits)
-elseif not keep_state then
-  redis.call('unlink', limiter.value_key, limiter.permits_key)
+window.reconcile(limiter, now, false, math.huge) -- the rate is set also where the score of a grant is unusable
+if changes_type then
+  window.prepare(limiter, value, client_value, permits, client_permits)
 else
-  redis.call('set', limiter.value_key, window.digits(available))
-  if all_expired then
-    redis.call('unlink', limiter.permits_key)
-  elseif horizon then
-    redis.call('zremrangebyscore', limiter.permits_key, '-inf', horizon)
-  end
+  window.prepare(limiter, limiter.value_key, limiter.permits_key)
 end
-window.renew(limiter)
-publish_freed(available or rate)
+if limiter.is_reset then
+  limiter.stored = limiter.available -- a missing value stands for this
+end
+window.write(limiter, 0)
+publish_freed(limiter.available)
 return 1

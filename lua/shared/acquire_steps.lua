@@ -219,6 +219,7 @@ if not is_common then
     return failure
   end
   rate, interval, available = limiter.rate, limiter.interval, 0
+  keep_alive = limiter.keep_alive > 0 and limiter.keep_alive or nil
 end
 
 local total = all + 0
@@ -242,9 +243,12 @@ if limiter and any_fits then
   if failure then
     return failure
   end
-  available, oldest = limiter.available, limiter.oldest
+  available, stored = limiter.available, limiter.stored
+  oldest, expired = limiter.oldest, limiter.expired
+  summed = limiter.unread > 0 and math.min(limiter.summed, 0) - 2 or limiter.summed
   if window.is_unfinished(limiter, wanted) then
-    window.store_progress(limiter)
+    window.prepare(limiter)
+    window.write(limiter, 0)
     if retry then
       return pack('<dd', server_now, ARGV[retry + 3] + 1) .. 'more' -- no earlier attempt was granted up to there
     end
@@ -262,8 +266,7 @@ local until_score, until_usable, said = 0, 0, nil
 local grant = member
 --! include shared/ahead.lua
 if ahead > 0 and any_fits then
-  local life = limiter and limiter.keep_alive or keep_alive or 0
-  life = tonumber(life) > 0 and tonumber(life) or call('pttl', name)
+  local life = keep_alive and keep_alive + 0 or call('pttl', name)
   local most = life < 0 and ahead or math.max(life - interval, 0)
   until_score = math.min(ahead, most)
   if reserve then
@@ -275,15 +278,10 @@ if ahead > 0 and any_fits then
   end
 end
 local reset = oldest and interval - now + oldest or interval -- until the first grant expires
-if allowed < total and not limiter then
-  -- A copy of this call may have been granted all of it, and left too little. Where all fits, ZADD finds its grant.
-  local score = call('zscore', permits_key, member)
-  if score then
-    return pack('<ddddddddddddd', server_now, total, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
-      math.floor(tonumber(score)), -1, -1, math.max(available, 0))
-  end
-end
-if not any_fits then
+-- A copy of this call may have been granted all of it, and left too little. Then it takes all again,
+-- and ZADD finds the grant.
+local is_copy = allowed < total and not limiter and call('zscore', permits_key, member)
+if not (any_fits or is_copy) then
   local reply = pack('<dddddd', server_now, 0, interval, interval, interval, rate)
   return other_keep_alive and reply .. pack('<ddddddd', 0, 0, 0, now, -1, -1, other_keep_alive) or reply
 end
@@ -306,7 +304,7 @@ if newer_than then
 end
 
 local taken, taken_text, lefts = total, all, nil
-if allowed < total then
+if allowed < total and not is_copy then
   -- Not all fit: the requests are decided one after the other. A single request takes nothing.
   local left, is_blocked = allowed, false
   lefts = {}
@@ -341,13 +339,7 @@ if oldest and check then
   end
 end
 if limiter then
-  if limiter.changes_settings then
-    window.store_settings(limiter, value_key, permits_key, other_value_key, other_permits_key)
-  end
-  window.take_from_oldest(limiter, limiter.expired, limiter.excess)
-  if window.is_deleted(limiter) then
-    window.write(limiter, taken)
-  end
+  window.prepare(limiter, value_key, permits_key, other_value_key, other_permits_key)
 end
 if taken == 0 and not reserve then
   until_score = 0
@@ -369,58 +361,22 @@ if taken > 0 then
   end
 end
 
-local expires_in = -1
-if not limiter then
-  if available ~= stored then
-    call('set', value_key, string.format('%d', available - taken))
-  elseif taken > 0 then
-    call('decrby', value_key, taken_text)
-  end
-  if expired == 1 then
-    call('zremrangebyrank', permits_key, '0', '0')
-  elseif expired > 1 then
-    call('zremrangebyrank', permits_key, '0', string.format('%d', expired - 1))
-  end
-  if expired > 0 and not oldest and not keep_alive then
-    call('persist', permits_key) -- the time to live of the grants before goes with them
-  end
-  if keep_alive then
-    call('pexpire', name, keep_alive)
-    call('pexpire', value_key, keep_alive)
-    call('pexpire', permits_key, keep_alive)
-    expires_in = keep_alive + 0
-  elseif taken > 0 or expired > 0 or check or setup or available ~= stored then
-    -- A denial that found the keys in order writes nothing, unless it has to extend what is left.
-    local format, lasting, is_there, is_renewed, needed = string.format, name, true, false, setup and interval or 0
-    local extended = needed
-    --! include shared/life.lua
-    if left >= 0 then
-      local time_to_live = math.max(left, 1) -- 0 in its last millisecond, which would delete them
-      call('pexpire', value_key, time_to_live)
-      call('pexpire', permits_key, time_to_live)
-    end
-  end
-else
-  if not window.is_deleted(limiter) then
-    window.write(limiter, taken)
-  end
-  if taken > 0 or limiter.expired > 0 or limiter.excess > 0 or check or available ~= limiter.stored
-      or limiter.needed or limiter.keep_alive > 0 then
-    window.renew(limiter)
-  end
-  summed = limiter.summed
-  if limiter.unread > 0 then
-    summed = math.min(summed, 0) - 2
-  end
-  expires_in = limiter.keep_alive > 0 and limiter.keep_alive or -1
+local all_expired, needed = expired > 0 and not oldest, setup and interval or 0
+-- A denial that found the keys in order leaves the times to live as they are.
+local renews = taken > 0 or expired > 0 or check or setup or available ~= stored
+  or limiter and limiter.excess > 0
+if limiter and limiter.is_deleted then
+  expired = 0
 end
+--! include shared/write.lua
 if taken > 0 and until_usable < until_score then
   -- After the expired grants are removed, by their number: a copy of the call may move a fence that is one of them.
   local call_id = string.sub(member, 2, 17)
   --! include shared/fence.lua name
   call('zadd', permits_key, string.format('%d', now + until_usable), fence)
 end
-if taken == total or expires_in / 2 >= reset + 3 then
+local expires_in = taken < total and keep_alive and keep_alive + 0 or -1
+if expires_in / 2 >= reset + 3 then
   expires_in = -1
 end
 

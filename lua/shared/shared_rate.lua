@@ -55,7 +55,8 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
     if failure then
       return nil, failure
     end
-    window.store_progress(limiter)
+    window.prepare(limiter)
+    window.write(limiter, 0)
     if window.is_unfinished(limiter, wanted) then
       return { is_unfinished = true }
     end
@@ -77,12 +78,6 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   local function until_available(number)
     local back = limiter.oldest and window.until_available(limiter, now, math.min(number, limiter.rate), MOST_WALKED_JOINTLY)
     return math.max(back or limiter.interval, 1)
-  end
-
-  local function take_excess()
-    if limiter.excess > 0 then
-      window.take_from_oldest(limiter, limiter.expired, limiter.excess)
-    end
   end
 
   -- Ms until no permit is in use, if none is taken.
@@ -110,25 +105,15 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
       return is_copy and not limiter.is_reset, math.max(remaining, 0)
     end,
     charge = function(cost)
-      take_excess()
       taken = taken + cost
     end,
-    deny = take_excess, -- `write` renews the times to live of a denial too
-    write = function()
-      if limiter.changes_settings then
-        window.store_settings(limiter, value, client_value, permits, client_permits)
-      end
-      if window.is_deleted(limiter) then
-        window.write(limiter, taken)
-      end
+    write = function() -- renews the times to live of a denial too
+      window.prepare(limiter, value, client_value, permits, client_permits)
       if taken > 0
           and redis.call('zadd', limiter.permits_key, 'nx', digits(now), window.pack(call_id, taken)) == 0 then
         taken = 0 -- the same call ran before: a proxy or a driver sent it twice
       end
-      if not window.is_deleted(limiter) then
-        window.write(limiter, taken)
-      end
-      window.renew(limiter)
+      window.write(limiter, taken)
     end,
   }
 end

@@ -279,9 +279,17 @@ local function load_window()
     return first == 0, permits, number, oldest
   end
 
+  -- How many of the permits that grants hold, `in_use`, a peer's release has returned: it raises the value and leaves the
+  -- grants. A peer that lowers the rate below what is in use writes 0, so only what is above 0 can come from a release.
+  local function excess_of(value, in_use, rate)
+    local left = math.min(value, rate)
+    local excess = math.max(in_use - (rate - left), 0) -- exact up to 2^53
+    return left >= 0 and math.min(excess, left) or excess
+  end
+
   -- Computes the available permits at `now`. Expired grants are read until `wanted` permits are available, or until this
-  -- call may remove no more; or `expired_permits` is what they all hold. Returns nil, or an error where the score of a grant is
-  -- unusable. Only reads, and sets
+  -- call may remove no more; or `expired_permits` is what they all hold. Only reads. Returns an error where the score of a
+  -- grant is unusable, else nil, and sets in any case
   --   horizon    grants with at most this score have expired
   --   expired    how many grants, the oldest, are to be removed
   --   expired_permits  their permits
@@ -329,9 +337,6 @@ local function load_window()
     end
 
     limiter.oldest = oldest_of(key, limiter.horizon, first)
-    if limiter.oldest and limiter.oldest >= LARGEST then
-      return redis.error_reply('BADSTATE the score of a grant is not a time')
-    end
     local expired_permits = limiter.expired_permits
     limiter.available = math.min((value or 0) + expired_permits, rate)
     number = number - limiter.expired
@@ -345,18 +350,13 @@ local function load_window()
     elseif must_sum then
       local grants = redis.call('zrange', key, digits(limiter.expired), digits(limiter.expired + number - 1))
       local in_use = sum(grants)
-      if value then
-        -- A peer's release raises the value and leaves the grants. A peer that lowers the rate below what is in use
-        -- writes 0, so only what is above 0 can come from a release.
-        local clamped = math.min(value, rate)
-        limiter.excess = math.max(in_use - (rate - clamped), 0) -- exact up to 2^53
-        if clamped >= 0 then
-          limiter.excess = math.min(limiter.excess, clamped)
-        end
-      end
+      limiter.excess = value and excess_of(value, in_use, rate) or 0
       limiter.in_use = in_use - limiter.excess
       limiter.available = rate - limiter.in_use
       limiter.summed = #grants
+    end
+    if limiter.oldest and limiter.oldest >= LARGEST then
+      return redis.error_reply('BADSTATE the score of a grant is not a time')
     end
   end
 
@@ -459,58 +459,28 @@ local function load_window()
     end
   end
 
-  -- Whether `write` deletes the whole zset, so that a new grant has to be added after it. The server frees a deleted key
-  -- in the background.
-  local function is_deleted(limiter)
-    return limiter.all_expired and limiter.expired > ALWAYS_REMOVED
-  end
-
-  -- Writes the value, less `taken` permits, and removes the expired grants that `reconcile` read. Where all have expired,
-  -- their key's time to live goes with them, also if a new grant is in it already.
-  local function write(limiter, taken)
-    if limiter.available ~= limiter.stored then
-      redis.call('set', limiter.value_key, digits(limiter.available - taken))
-    elseif taken > 0 then
-      redis.call('decrby', limiter.value_key, digits(taken))
-    end
-    if is_deleted(limiter) then
-      redis.call('unlink', limiter.permits_key)
-    elseif limiter.expired > 0 then
-      redis.call('zremrangebyrank', limiter.permits_key, '0', digits(limiter.expired - 1))
-      if limiter.all_expired then
-        redis.call('persist', limiter.permits_key)
-      end
-    end
-  end
-
-  -- Renews the times to live: the keep alive on all keys, else the hash's own on value and permits. In its last
-  -- millisecond a hash has 0 left, which would delete the others; without any they would never expire.
-  local function renew(limiter)
-    if limiter.keep_alive > 0 then
-      redis.call('pexpire', limiter.name, limiter.keep_alive)
-      redis.call('pexpire', limiter.value_key, limiter.keep_alive)
-      redis.call('pexpire', limiter.permits_key, limiter.keep_alive)
-      return
-    end
-    local call, format = redis.call, string.format
-    local lasting, is_there, is_renewed, needed = limiter.name, true, false, limiter.needed or 0
-    local extended = needed
-    --! include shared/life.lua
-    if left >= 0 then
-      left = math.max(left, 1)
-      redis.call('pexpire', limiter.value_key, left)
-      redis.call('pexpire', limiter.permits_key, left)
-    end
-  end
-
-  -- Stores what `reconcile` computed without granting anything, so that the next call continues from there.
-  local function store_progress(limiter)
+  -- Writes what comes before a new grant: the settings that `open` was called with, with the limiter's other keys as in
+  -- `store_settings`, and the grants without the excess. Where all grants have expired and are many, deletes the zset, which
+  -- the server frees in the background.
+  local function prepare(limiter, ...)
     if limiter.changes_settings then
-      store_settings(limiter)
+      store_settings(limiter, ...)
     end
     take_from_oldest(limiter, limiter.expired, limiter.excess)
-    write(limiter, 0)
-    renew(limiter)
+    limiter.is_deleted = limiter.all_expired and limiter.expired > ALWAYS_REMOVED
+    if limiter.is_deleted then
+      redis.call('unlink', limiter.permits_key)
+    end
+  end
+
+  -- Writes what `reconcile` computed, behind `prepare` and a grant of `taken` permits, and renews the times to live.
+  local function write(limiter, taken)
+    local call, renews, needed = redis.call, true, limiter.needed or 0
+    local name, value_key, permits_key = limiter.name, limiter.value_key, limiter.permits_key
+    local available, stored, taken_text = limiter.available, limiter.stored, digits(taken)
+    local expired, all_expired = limiter.is_deleted and 0 or limiter.expired, limiter.all_expired
+    local keep_alive = limiter.keep_alive > 0 and limiter.keep_alive or nil
+    --! include shared/write.lua
   end
 
   return {
@@ -530,14 +500,13 @@ local function load_window()
     reconcile = reconcile,
     has_many_expired = has_many_expired,
     is_unfinished = is_unfinished,
-    store_progress = store_progress,
     shrink = shrink,
     take_from_oldest = take_from_oldest,
     note_change = note_change,
     end_audit = end_audit,
     credit = credit,
-    is_deleted = is_deleted,
+    excess_of = excess_of,
+    prepare = prepare,
     write = write,
-    renew = renew,
   }
 end

@@ -61,6 +61,7 @@ const FILES: &[(&str, &str)] = policies!(files! {
     "shared/until_back.lua"
     "shared/whole.lua"
     "shared/window.lua"
+    "shared/write.lua"
     "try_set_rate.lua"
     "update_rate.lua"
 });
