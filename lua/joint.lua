@@ -46,46 +46,10 @@ if server_now > deadline then
   return { pack('<d', server_now) }
 end
 
-local function digits(number)
-  return format('%d', number)
-end
-
 --! include shared/shared_rate.lua
 
--- Each function reads its limiter and returns the limit, the room and a function that writes.
-local algorithms = {}
-
-algorithms.shared_rate = function(keys, numbers, cost)
-  local limiter, failure = open_shared_rate(keys, numbers, now, call_id, cost)
-  if failure then
-    return failure
-  elseif resets or limiter.is_unfinished then
-    limiter.limit, limiter.room = 0, 0
-    return limiter
-  end
-  local granted, remaining = limiter.check(cost)
-  return {
-    limit = limiter.limit,
-    room = granted and cost or cost - 1,
-    progress = limiter.progress,
-    finish = function(taken, denied_cost)
-      -- What is taken now is the last to come back.
-      local reset = taken > 0 and limiter.interval or limiter.until_all()
-      local until_more = limiter.until_available(taken + 1)
-      local until_fits = granted and 0 or cost > 1 and limiter.until_available(cost) or until_more
-      local state = pack('<dddddddddddd', server_now, now, 0, limiter.limit, granted and 1 or 0, remaining, until_more,
-        reset, limiter.interval, limiter.rate_type, limiter.keep_alive, until_fits)
-      if peeks then
-        return state
-      end
-      limiter.charge(taken)
-      if taken > 0 or denied_cost or limiter.must_write then
-        limiter.write()
-      end
-      return state
-    end,
-  }
-end
+-- Each function reads its limiter and returns the limit, the room and a function that writes and returns the state.
+local algorithms = { shared_rate = shared_rate }
 
 local names -- set by an algorithm that finds further keys of a target
 

@@ -1,4 +1,5 @@
--- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts of a policy.
+-- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts of a policy. The steps
+-- return what joint.lua says of its algorithms.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- numbers 1  rate, 0 if the limiter's own settings count
@@ -11,14 +12,15 @@
 -- Writes  as acquire.lua does. If the limiter is missing or gets other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 --
--- Uses    `load_window`, `digits`, `ALWAYS_SUMMED`, `MOST_WALKED_JOINTLY`, `always_removed`, `to_remove`; `pack`, `unpack_numbers`; `peeks`, `resets`
--- Sets    `open_shared_rate`, which joint.lua calls for each such limiter; `window`, `NUMBERS`
+-- Uses    `load_window`; `ALWAYS_SUMMED`, `MOST_WALKED_JOINTLY`, `always_removed`, `to_remove`; `pack`, `unpack_numbers`, `format`,
+--         `ceil`, `max`, `min`; `server_now`, `now`; `call_id`, `peeks`, `resets`
+-- Sets    `shared_rate`, which joint.lua calls for each such limiter; `window`, `NUMBERS`
 -- Changes `to_remove`, for as long as it brings a limiter up to date
 
 local window
 local NUMBERS = 40 -- bytes of the five numbers
 
-local function open_shared_rate(keys, numbers, now, call_id, cost)
+local function shared_rate(keys, numbers, cost)
   window = window or load_window() -- creating its functions takes as long as a command
   local name, value, client_value, permits, client_permits = unpack(keys)
   local required = { unpack_numbers('<ddddd', numbers) }
@@ -28,10 +30,10 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
 
   local limiter, failure = window.open(name, value, client_value, permits, client_permits, nil, nil, required)
   if failure then
-    return nil, failure
+    return failure
   end
   if resets then
-    return { in_use = { limiter.value_key, limiter.permits_key } }
+    return { in_use = { limiter.value_key, limiter.permits_key }, limit = 0, room = 0 }
   end
   local expired_permits, progress
   if peeks and not limiter.is_reset then
@@ -44,21 +46,21 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
     is_last, sum, number, oldest = window.sum_expired(limiter, now, sum, number, oldest)
     progress = oldest and pack('<dd', sum, number) .. oldest -- also of the last page, if another limiter has more
     if not is_last then
-      return { is_unfinished = true, progress = progress }
+      return { is_unfinished = true, progress = progress, limit = 0, room = 0 }
     end
     expired_permits = sum
   end
   -- Where many grants have expired, a few of them are removed whatever the decision, and as many as the request needs.
   if not peeks and window.has_many_expired(limiter, now) then
-    local wanted = math.min(cost, limiter.rate)
+    local wanted = min(cost, limiter.rate)
     failure = window.reconcile(limiter, now, false, wanted)
     if failure then
-      return nil, failure
+      return failure
     end
     window.prepare(limiter)
     window.write(limiter, 0)
     if window.is_unfinished(limiter, wanted) then
-      return { is_unfinished = true }
+      return { is_unfinished = true, limit = 0, room = 0 }
     end
     limiter = window.open(name, value, client_value, permits, client_permits, nil, nil, required)
   end
@@ -69,51 +71,53 @@ local function open_shared_rate(keys, numbers, now, call_id, cost)
   failure = window.reconcile(limiter, now, are_few, 0, expired_permits)
   to_remove = others_may_remove
   if failure then
-    return nil, failure
+    return failure
   end
 
-  local available, taken = limiter.available, 0
+  local available, fits = limiter.available, cost <= limiter.available
+  if not fits then
+    -- A copy of this call may have been granted, and left too little.
+    local is_copy = redis.call('zscore', limiter.permits_key, window.pack(call_id, cost))
+    fits, available = is_copy and not limiter.is_reset, max(available, 0)
+  end
 
   -- Ms until so many permits are available, if none is taken.
   local function until_available(number)
-    local back = limiter.oldest and window.until_available(limiter, now, math.min(number, limiter.rate), MOST_WALKED_JOINTLY)
-    return math.max(back or limiter.interval, 1)
+    local permits = min(number, limiter.rate)
+    local back = limiter.oldest and window.until_available(limiter, now, permits, MOST_WALKED_JOINTLY)
+    return max(back or limiter.interval, 1)
   end
 
-  -- Ms until no permit is in use, if none is taken.
-  local function until_all()
+  -- Ms until no permit is in use: what is taken now is the last to come back.
+  local function until_all(taken)
+    if taken > 0 then
+      return limiter.interval
+    end
     local newest = limiter.oldest and redis.call('zrange', limiter.permits_key, '-1', '-1', 'withscores')[2]
-    return newest and math.max(math.min(math.ceil(limiter.interval - now + newest), limiter.interval), 0) or 0
+    return newest and max(min(ceil(limiter.interval - now + newest), limiter.interval), 0) or 0
   end
 
-  return {
-    limit = limiter.rate,
-    interval = limiter.interval,
-    rate_type = limiter.rate_type,
-    keep_alive = limiter.keep_alive,
-    until_available = until_available,
-    until_all = until_all,
-    progress = progress,
-    must_write = limiter.changes_settings and not limiter.is_reset, -- its keep alive may become longer
-    check = function(cost)
-      local remaining = available - taken
-      if cost <= remaining then
-        return true, remaining
-      end
-      -- A copy of this call may have been granted, and left too little.
-      local is_copy = redis.call('zscore', limiter.permits_key, window.pack(call_id, cost))
-      return is_copy and not limiter.is_reset, math.max(remaining, 0)
-    end,
-    charge = function(cost)
-      taken = taken + cost
-    end,
-    write = function() -- renews the times to live of a denial too
-      window.prepare(limiter, value, client_value, permits, client_permits)
-      if taken > 0
-          and redis.call('zadd', limiter.permits_key, 'nx', digits(now), window.pack(call_id, taken)) == 0 then
-        taken = 0 -- the same call ran before: a proxy or a driver sent it twice
-      end
-      window.write(limiter, taken)
-    end,
-  }
+  local function write(taken)
+    window.prepare(limiter, value, client_value, permits, client_permits)
+    local member = window.pack(call_id, taken)
+    if taken > 0 and redis.call('zadd', limiter.permits_key, 'nx', format('%d', now), member) == 0 then
+      taken = 0 -- the same call ran before: a proxy or a driver sent it twice
+    end
+    window.write(limiter, taken)
+  end
+
+  local function finish(taken, denied_cost)
+    local until_more = until_available(taken + 1)
+    local until_fits = fits and 0 or cost > 1 and until_available(cost) or until_more
+    local state = pack('<dddddddddddd', server_now, now, 0, limiter.rate, fits and 1 or 0, available,
+      until_more, until_all(taken), limiter.interval, limiter.rate_type, limiter.keep_alive, until_fits)
+    -- A denial renews the times to live. Settings may make the keep alive of an existing limiter longer.
+    local changes_settings = limiter.changes_settings and not limiter.is_reset
+    if not peeks and (taken > 0 or denied_cost or changes_settings) then
+      write(taken)
+    end
+    return state
+  end
+
+  return { limit = limiter.rate, room = fits and cost or cost - 1, progress = progress, finish = finish }
 end
