@@ -17,15 +17,12 @@
 --! include shared/limits.lua
 --! include shared/window.lua
 
-local window = load_window()
-local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now = window.time_of(ARGV[2] or ARGV[1])
-local sum, number, oldest, is_last = tonumber(ARGV[3] or 0), tonumber(ARGV[4] or 0), ARGV[5], nil
+local given_now, oldest = ARGV[2] or ARGV[1], ARGV[5]
+local sum, number = tonumber(ARGV[3] or 0), tonumber(ARGV[4] or 0)
 
-local limiter, failure = window.open(name, value, client_value, permits, client_permits)
-if failure then
-  return failure
-end
+--! include shared/open_limiter.lua
+
+local is_last
 is_last, sum, number, oldest = window.sum_expired(limiter, now, sum, number, oldest)
 if not is_last then
   return { window.digits(now), window.digits(sum), window.digits(number), oldest }

@@ -13,14 +13,10 @@
 --! include shared/limits.lua
 --! include shared/window.lua
 
-local window = load_window()
-local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
-local now, time, call_id, audited_rate = window.time_of(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local given_now, time, call_id, audited_rate = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 
-local limiter, failure = window.open(name, value, client_value, permits, client_permits)
-if failure then
-  return failure
-end
+--! include shared/open_limiter.lua
+
 local HELD = 4294967295
 if limiter.rate > HELD then
   return 0

@@ -18,15 +18,13 @@
 
 --! include shared/limits.lua
 --! include shared/window.lua
---! include shared/publish_freed.lua
 
-local window = load_window()
-local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
-local now, deadline, member = window.time_of(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local given_now, deadline, member = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local from, to, audited_rate = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local delivered = tonumber(ARGV[7])
 
-local server_now = window.time_of('')
+local server_time = redis.call('time')
+local server_now = server_time[1] * 1000 + math.floor(server_time[2] / 1000)
 local function reply(number, word)
   return struct.pack('<dd', server_now, number) .. word
 end
@@ -34,32 +32,17 @@ if server_now <= deadline then
   return reply(deadline - server_now + 1, 'early')
 end
 
-local limiter, failure = window.open(name, value, client_value, permits, client_permits)
-if failure then
-  return failure
-end
-local found, score, more = window.find_call(limiter.permits_key, member, from, to)
+--! include shared/open_limiter.lua
+
+local score, more
+member, score, more = window.find_call(limiter.permits_key, member, from, to)
 if more then
   return reply(more, 'more')
 end
-if not found or tonumber(score) == delivered or tonumber(score) <= now - limiter.interval then
+if not member or tonumber(score) == delivered or tonumber(score) <= now - limiter.interval then
   return reply(0, 'done')
 end
-failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
-if failure then
-  return failure
-end
-local held = window.permits_of(found)
-redis.call('zrem', limiter.permits_key, found)
-window.note_change(audit, found, score, held, true)
-if string.byte(found) == 24 then
-  local call_id = string.sub(found, 2, 17)
-  --! include shared/fence.lua
-end
-window.prepare(limiter)
-window.credit(limiter, held)
-window.write(limiter, 0)
-if limiter.value_key == value then
-  publish_freed(limiter.available)
-end
-return reply(held, 'done')
+
+local number = math.huge -- all that it holds
+--! include shared/return_grant.lua
+return reply(returned, 'done')

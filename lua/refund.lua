@@ -17,19 +17,14 @@
 
 --! include shared/limits.lua
 --! include shared/window.lua
---! include shared/publish_freed.lua
 
-local window = load_window()
-local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
-local now, score, call_id = window.time_of(ARGV[1]), ARGV[2], ARGV[3]
-local number, audited_rate, from = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local given_now, score, call_id, number = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local audited_rate, from = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local limiter, failure = window.open(name, value, client_value, permits, client_permits)
-if failure then
-  return failure
-end
-local key, of_lease = limiter.permits_key, string.char(24) .. call_id
-local member, more = window.find_at(key, score, string.char(#call_id) .. call_id) or window.find_at(key, score, of_lease), nil
+--! include shared/open_limiter.lua
+
+local key, alone, of_lease = limiter.permits_key, string.char(#call_id) .. call_id, '\24' .. call_id
+local member, more = window.find_at(key, score, alone) or window.find_at(key, score, of_lease), nil
 if from and not member then
   member, score, more = window.find_call(key, of_lease, from, score + 2)
   if more then
@@ -39,28 +34,6 @@ end
 if not member or tonumber(score) <= now - limiter.interval then
   return 0
 end
-failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
-if failure then
-  return failure
-end
-local held = window.permits_of(member)
-local returned = math.min(number, held)
--- The grant shrinks first: the excess of a peer's release comes out of what remains.
-if returned == held then
-  redis.call('zrem', key, member)
-  window.note_change(audit, member, score, returned, true)
-  if string.byte(member) == 24 then
-    --! include shared/fence.lua
-  end
-elseif window.shrink(key, score, member, held - returned) then
-  window.note_change(audit, member, score, returned, false)
-else
-  window.end_audit(audit) -- with another id the grant may have another place
-end
-window.prepare(limiter)
-window.credit(limiter, returned)
-window.write(limiter, 0)
-if returned > 0 and limiter.value_key == value then
-  publish_freed(limiter.available)
-end
+
+--! include shared/return_grant.lua
 return returned

@@ -12,16 +12,11 @@
 
 --! include shared/limits.lua
 --! include shared/window.lua
---! include shared/publish_freed.lua
 
-local window = load_window()
-local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
-local now, released, audited_rate = window.time_of(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local given_now, released, audited_rate = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 
-local limiter, failure = window.open(name, value, client_value, permits, client_permits)
-if failure then
-  return failure
-end
+--! include shared/open_limiter.lua
+
 failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
 if failure then
   return failure
@@ -31,11 +26,7 @@ local expired = redis.call('zcount', limiter.permits_key, '-inf', window.digits(
 if expired > limiter.expired then
   window.end_audit(audit) -- an audit assumes that only expired grants are removed from the front
 end
-local taken, has_more = window.take_from_oldest(limiter, expired, released)
-window.credit(limiter, taken)
+local returned, has_more = window.take_from_oldest(limiter, expired, released)
 limiter.stored = nil -- written in any case, as Redisson does
-window.write(limiter, 0)
-if taken > 0 and limiter.value_key == value then
-  publish_freed(limiter.available)
-end
-return has_more and released - taken or 0
+--! include shared/free.lua
+return has_more and released - returned or 0

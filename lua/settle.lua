@@ -23,20 +23,15 @@
 
 --! include shared/limits.lua
 --! include shared/window.lua
---! include shared/publish_freed.lua
 
-local window = load_window()
-local name, value, client_value, permits, client_permits, audit = unpack(KEYS)
-local now, score, call_id = window.time_of(ARGV[1]), ARGV[2] + 0, ARGV[3]
+local given_now, score, call_id = ARGV[1], ARGV[2] + 0, ARGV[3]
 local leased, used, early, span = ARGV[4] + 0, ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0
 local audited_rate = tonumber(ARGV[8])
 
-local limiter, failure = window.open(name, value, client_value, permits, client_permits)
-if failure then
-  return failure
-end
-local key, horizon = limiter.permits_key, now - limiter.interval
-local member = score > horizon and window.find_at(key, ARGV[2], '\24' .. call_id)
+--! include shared/open_limiter.lua
+
+local key = limiter.permits_key
+local member = score > now - limiter.interval and window.find_at(key, ARGV[2], '\24' .. call_id)
 if not member then
   return 0
 end
@@ -63,9 +58,6 @@ else
 end
 window.note_change(audit, member, ARGV[2], held, true)
 window.prepare(limiter)
-window.credit(limiter, held - left)
-window.write(limiter, 0)
-if held > left and limiter.value_key == value then
-  publish_freed(limiter.available)
-end
-return held - left
+local returned = held - left
+--! include shared/free.lua
+return returned

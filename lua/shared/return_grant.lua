@@ -1,0 +1,29 @@
+-- Returns permits of one grant: it shrinks or is removed, with the fence of a lease, and the value
+-- rises by as much.
+--
+-- Uses    `window`, `limiter`, `now`, `value`, `audit` of shared/open_limiter.lua; `member`, the
+--         grant, and its `score`; `number`, the permits to return; `audited_rate`
+-- Sets    `returned`, the permits returned, at most what the grant `held`; `failure`, which is nil;
+--         `publish_freed`
+
+local failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
+if failure then
+  return failure
+end
+local held = window.permits_of(member)
+local returned = math.min(number, held)
+-- The grant shrinks first: the excess of a peer's release comes out of what remains.
+if returned == held then
+  redis.call('zrem', limiter.permits_key, member)
+  window.note_change(audit, member, score, returned, true)
+  if string.byte(member) == 24 then
+    local call_id = string.sub(member, 2, 17)
+    --! include shared/fence.lua
+  end
+elseif window.shrink(limiter.permits_key, score, member, held - returned) then
+  window.note_change(audit, member, score, returned, false)
+else
+  window.end_audit(audit) -- with another id the grant may have another place
+end
+window.prepare(limiter)
+--! include shared/free.lua
