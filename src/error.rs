@@ -123,8 +123,8 @@ pub enum Error {
     /// The call was sent, and no answer came within the response timeout, or only a refusal of a
     /// later attempt: it may have had its effect or not.
     ///
-    /// Permits that an acquire took although its answer was lost come back when their window has
-    /// passed.
+    /// Permits that an acquire took although its answer was lost are given back in the background.
+    /// If that fails too, they come back when their window has passed.
     #[error("no answer came: the call may have had its effect")]
     Indeterminate {
         /// The last error, if there was one: the connection's, or that of a later attempt.

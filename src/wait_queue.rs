@@ -165,7 +165,7 @@ impl WaitQueue {
             None => {
                 let queue_time = QueueTime::default();
                 let asking =
-                    self.check_remembering(permits, set_up, Duration::ZERO, false, &queue_time);
+                    self.check_remembering(permits, set_up, Duration::ZERO, &queue_time);
                 Ok(asking.await?.decision)
             }
         }

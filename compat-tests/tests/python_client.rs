@@ -158,6 +158,13 @@ fn the_python_client_speaks_as_the_dialogues_have_it() {
 }
 
 #[test]
+fn this_crate_speaks_as_the_dialogues_have_it() {
+    let output = python::dialogues(&[env!("CARGO_BIN_EXE_line-client")]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
 fn the_dialogues_find_the_mistakes_of_clients() {
     let mistakes = [
         // It decides anew, and does not ask what the attempt before was granted.

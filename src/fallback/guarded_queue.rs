@@ -127,7 +127,7 @@ impl GuardedQueue {
         if options.policy().is_error() && self.client_store.is_healthy() {
             let asking = self
                 .queue
-                .check_remembering(permits, set_up, at_most, false, queue_time);
+                .check_remembering(permits, set_up, at_most, queue_time);
             let asked = Box::pin(asking).await;
             return match named(&*self.client_store, self.name(), asked) {
                 Err(error) if error.is_unavailable() => {
@@ -153,7 +153,7 @@ impl GuardedQueue {
         let is_error = policy.is_error();
         let call = self
             .queue
-            .check_remembering(permits, set_up, at_most, !is_error, queue_time);
+            .check_remembering(permits, set_up, at_most, queue_time);
         let asking = over_store(&*self.client_store, self.name(), is_error, call);
         let asked = match self.must_read_settings(set_up, policy) {
             true => Box::pin(self.while_reading_settings(asking)).await,

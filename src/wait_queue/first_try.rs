@@ -102,7 +102,7 @@ impl WaitQueue {
         } = request;
         let queue = &self.queue;
         let is_bounded = until.is_some() || stays || self.store().unhealthy_breaker().is_some();
-        let request = Request::of_first_try(permits, set_up, stays, queue_time);
+        let request = Request::of_first_try(permits, set_up, queue_time);
         let mut direct = self.plain.direct(&request)?;
         let asked = if is_bounded {
             let asking = async { direct.await.transpose() };

@@ -29,9 +29,6 @@ pub(super) struct Request {
     /// Whether the request is probably denied like the one before it. Then it makes no direct call,
     /// so that one call answers all requests of its kind.
     pub(super) is_shared: bool,
-    /// Whether it is decided in another way if the store does not answer. Then what its call took
-    /// goes back.
-    pub(super) is_decided_anyway: bool,
     /// Whether a waiter makes it, who notes what its grant says in the step in which it leaves the
     /// queue.
     pub(super) is_first_try: bool,
@@ -39,12 +36,10 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// A waiter's request, which the store decides. Without an answer the waiter asks again if it
-    /// `stays`.
+    /// A waiter's request, which the store decides.
     pub(super) fn of_first_try(
         permits: u32,
         set_up: Option<SetUp>,
-        stays: bool,
         queue_time: QueueTime,
     ) -> Self {
         Self {
@@ -52,7 +47,6 @@ impl Request {
             set_up,
             at_most: Duration::ZERO,
             is_shared: false,
-            is_decided_anyway: stays,
             is_first_try: true,
             queue_time,
         }
@@ -74,7 +68,6 @@ pub(super) struct PlainCall {
     acquire: Arc<AcquireCall>,
     /// What denies all of its requests, if anything does.
     deniable: Option<Deniable>,
-    is_decided_anyway: bool,
     is_first_try: bool,
     count: usize,
 }
@@ -134,7 +127,6 @@ impl Calls for Plain {
         let deniable = requests.clone().map(Request::deniable);
         PlainCall {
             deniable: deniable.reduce(|one, other| one?.and(other?)).flatten(),
-            is_decided_anyway: requests.clone().any(|request| request.is_decided_anyway),
             is_first_try: requests.clone().all(|request| request.is_first_try),
             count: requests.count(),
             acquire: Arc::new(AcquireCall::new(Requests::plain(permits)).with_set_up(set_up)),
@@ -151,7 +143,6 @@ impl Calls for Plain {
             let PlainCall {
                 acquire: call,
                 deniable,
-                is_decided_anyway,
                 is_first_try,
                 count,
             } = call;
@@ -162,7 +153,7 @@ impl Calls for Plain {
             let (answer, heard) = match queue.call(&call, deadline).await {
                 Ok(answered) => answered,
                 Err(error) => {
-                    if is_decided_anyway && error.is_unavailable() && call.may_have_run() {
+                    if call.may_have_run() {
                         queue.reclaim(call);
                     }
                     return Err(error);

@@ -151,14 +151,12 @@ impl WaitQueue {
     }
 
     /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is
-    /// probably denied again, requests that arrive in the meantime share its answer. If it
-    /// `is_decided_anyway`, what it took without an answer goes back.
+    /// probably denied again, requests that arrive in the meantime share its answer.
     pub(crate) fn check_remembering(
         &self,
         permits: u32,
         set_up: Option<SetUp>,
         at_most: Duration,
-        is_decided_anyway: bool,
         queue_time: &QueueTime,
     ) -> impl Future<Output = Result<Checked>> + use<'_> {
         let is_shared = !at_most.is_zero() && {
@@ -172,7 +170,6 @@ impl WaitQueue {
             set_up,
             at_most,
             is_shared,
-            is_decided_anyway,
             is_first_try: false,
             queue_time: queue_time.clone(),
         };

@@ -232,7 +232,7 @@ impl State {
             // The other drivers sleep until they would take the call over.
             self.notify_drivers();
         }
-        in_flight.drivers > 1 || (is_left && call.may_have_run())
+        in_flight.drivers > 1 || call.may_have_run()
     }
 }
 
