@@ -36,6 +36,8 @@ mod wait_queue;
 
 mod batch;
 
+mod denials;
+
 mod store;
 
 // The way to a server, which knows no limiter.

@@ -57,14 +57,14 @@ impl LimiterOptions {
         }
     }
 
-    /// Remembers denials, for `max_age` from the time that a call was sent: if an answer of Redis
-    /// shows that fewer than n permits are left until some time, requests for n or more are denied
-    /// until that time without another call. So a client that is mostly denied sends one call per
+    /// Remembers the last denial, for `max_age` from the time that its call was sent: if it shows
+    /// that fewer than n permits are left until some time, requests for n or more are denied until
+    /// that time without another call. So a client that is mostly denied sends one call per
     /// `max_age`, however many requests it has. The default, zero, asks Redis for each request.
     ///
-    /// Changes by other clients (permits given back, a new rate, a deleted limiter) are seen up to
-    /// `max_age` late. Changes by this client take effect at once: those of a method, and the rate
-    /// of a request to a [`KeyedRateLimiter`](crate::KeyedRateLimiter) or of a joint decision.
+    /// Changes by other clients (permits given back, a new rate, a deleted limiter), and the end of
+    /// a time to live, are seen up to `max_age` late. Changes by this client take effect at once:
+    /// those of a method, and the rate of a request to a [`KeyedRateLimiter`](crate::KeyedRateLimiter) or of a joint decision.
     /// Permits that come back with time are never late. Only an answer that says exactly how many
     /// permits are left is remembered.
     ///

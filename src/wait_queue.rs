@@ -58,6 +58,7 @@ use tokio::time::Instant;
 
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
+use crate::denials::Denials;
 use crate::error::{Error, Result};
 #[cfg(test)]
 use crate::event::QueueTime;
@@ -65,7 +66,7 @@ use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::same_runtime::SameRuntime;
-use crate::store::{AcquireCall, LimiterStore};
+use crate::store::{AcquireCall, LimiterStore, OnDone};
 use crate::window::{Ahead, Answer, SetUp};
 use bounds::Arrival;
 use debts::{Debt, Debts};
@@ -78,12 +79,9 @@ pub(crate) use leaving::within;
 pub(crate) use outage::{Substitute, Substituted, WhileAway};
 pub(crate) use plain::Checked;
 use plain::Plain;
-use remembered::Heard;
-pub(crate) use remembered::Sending;
 pub(crate) use reserving::Reserved;
 use reserving::WeakPending;
-pub(crate) use state::Effect;
-use state::{Availability, Outbox, Published, State, Waiter, Waits};
+use state::{Availability, Outbox, State, Waiter, Waits};
 use waiter::PlaceInQueue;
 
 /// The longest time between two calls of the queue, where permits come back much later: other
@@ -114,8 +112,7 @@ pub(crate) struct WaitQueue {
 struct Queue {
     store: Arc<dyn LimiterStore>,
     state: Lock<State>,
-    /// The last answer in the state.
-    last_answer: Arc<Published>,
+    denials: Arc<Denials>,
     /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`],
     /// where counting would cost more than everything else it does.
     own: AtomicU64,
@@ -135,7 +132,7 @@ impl WaitQueue {
         let state = State::over(store.response_timeout());
         let queue = Arc::new(Queue {
             store,
-            last_answer: Arc::clone(state.last_answer.published()),
+            denials: Arc::default(),
             state: Lock::new(state),
             own: AtomicU64::new(0),
             on_granted,
@@ -164,8 +161,7 @@ impl WaitQueue {
             Some((id, answer)) => self.decided(id, permits, &answer),
             None => {
                 let queue_time = QueueTime::default();
-                let asking =
-                    self.check_remembering(permits, set_up, Duration::ZERO, &queue_time);
+                let asking = self.check_remembering(permits, set_up, Duration::ZERO, &queue_time);
                 Ok(asking.await?.decision)
             }
         }
@@ -192,7 +188,7 @@ impl WaitQueue {
     /// at once if the permits certainly come later than `until`.
     pub(crate) async fn wait(
         &self,
-        mut arrival: Arrival,
+        arrival: Arrival,
         permits: u32,
         until: Option<Instant>,
         set_up: Option<ReadSetUp>,
@@ -210,7 +206,7 @@ impl WaitQueue {
         let started = Instant::now();
         let (mut denied, mut late) = (None, None);
         if arrival.arrived.is_first {
-            match self.first_try(&mut arrival, &request, &while_away).await? {
+            match self.first_try(&arrival, &request, &while_away).await? {
                 Tried::Granted(grant) => return Ok(Some(grant)),
                 Tried::TimeIsUp => return Ok(None),
                 Tried::Unanswered => {}
@@ -346,6 +342,7 @@ impl Queue {
     }
 
     fn permits_freed(self: &Arc<Self>) {
+        self.denials.drop_last();
         self.step(State::permits_freed);
     }
 
@@ -357,15 +354,19 @@ impl Queue {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// Makes a call. The caller notes what the answer says.
-    async fn call(
-        self: &Arc<Self>,
-        call: &AcquireCall,
-        deadline: Instant,
-    ) -> Result<(Answer, Heard)> {
-        let sending = self.sending_acquire(call.set_up, deadline);
+    async fn call(self: &Arc<Self>, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+        let change = self.denials.set_up(call.set_up, deadline);
+        let mut sent = self.sent();
         let answer = self.store.acquire(call, deadline).await?;
-        let heard = sending.answered(call, &answer);
+        if let Some(change) = change {
+            // A call whose requests all exceed the rate changes nothing.
+            let set_up = { call.set_up }.filter(|_| call.requests.any_fits(answer.rate));
+            change.gave(set_up, &mut sent);
+        }
+        // The answer to a reservation does not say what is available.
+        if !matches!(call.ahead, Some(Ahead::Reservation { .. })) {
+            self.note(&call.requests, call.set_up, &answer, sent);
+        }
         let taken = call.requests.taken(&answer);
         if taken > 0 {
             // A reservation is not new to a call that asks for what others took.
@@ -378,7 +379,18 @@ impl Queue {
             }
         }
         self.note_for_leases(call, &answer);
-        Ok((answer, heard))
+        Ok(answer)
+    }
+
+    /// Permits are given back without a caller: runs when they are. Until then no denial is
+    /// remembered, as it may count them.
+    fn giving_back(self: &Arc<Self>) -> OnDone {
+        let change = self.denials.change(self.store.call_deadline());
+        let queue = Arc::clone(self);
+        Box::new(move || {
+            change.done();
+            queue.permits_freed();
+        })
     }
 
     /// Tells what a call was granted. Permits that are ahead of now may be used until then.

@@ -4,7 +4,7 @@
 mod waiting;
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::local_limiter::LocalLimiter;
 use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store};
 use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
+use crate::denials::Change;
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
 use crate::failure_policy::{FailurePolicy, LocalShare};
@@ -24,7 +25,7 @@ use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, Effect, LeaseHold, LeaseStop, Reserved, Sending, WaitQueue};
+use crate::wait_queue::{Checked, LeaseHold, LeaseStop, Reserved, WaitQueue};
 use crate::window::{Answer, SetUp, Settings};
 
 #[derive(Debug)]
@@ -182,21 +183,13 @@ impl GuardedQueue {
         }
     }
 
-    /// Whether an answer of the store is kept that denies requests which remember denials for this
-    /// long.
-    pub(super) fn remembers(&self, at_most: Duration) -> bool {
-        self.queue.remembers(at_most)
-    }
-
-    /// Has the client keep the last denial while nobody has a handle on the limiter, where it is to
-    /// be remembered.
+    /// Makes the client keep the last denial while nobody has a handle on the limiter, where it is
+    /// to be remembered.
     pub(crate) fn keep_denial(self: &Arc<Self>, at_most: Duration) {
-        if !at_most.is_zero()
-            && !self.is_kept.load(Ordering::Relaxed)
-            && self.remembers(at_most)
+        if self.queue.remembers(at_most)
             && let Some(recent) = self.recent.upgrade()
         {
-            recent.keep(self, at_most);
+            recent.keep(self);
         }
     }
 
@@ -261,14 +254,9 @@ impl GuardedQueue {
         self.queue.stop_leases()
     }
 
-    /// See [`WaitQueue::changing`].
-    pub(crate) fn changing(&self, effect: Effect) -> Sending {
-        self.queue.changing(effect)
-    }
-
-    /// See [`WaitQueue::setting_up`].
-    pub(crate) fn setting_up(&self, set_up: SetUp, deadline: Instant) -> Sending {
-        self.queue.setting_up(set_up, deadline)
+    /// See [`WaitQueue::change`].
+    pub(crate) fn change(&self, deadline: Instant) -> Change {
+        self.queue.change(deadline)
     }
 
     /// Gives a grant back where it was made.

@@ -15,6 +15,7 @@ use super::policy_limiter::check_cost;
 use super::turn::wait_for_turn;
 use super::{Limiter, Registry};
 use crate::decision::{Decision, DecisionSource};
+use crate::denials::Change;
 use crate::error::{Error, Result};
 pub(crate) use crate::event::Mode;
 use crate::event::{Reports, RequestResult};
@@ -23,7 +24,6 @@ use crate::grant::Grant;
 use crate::policies::algorithm::MOST_TOUCHED;
 use crate::policies::call::{Call, Purpose, Target};
 use crate::store::Store;
-use crate::wait_queue::Sending;
 pub(super) use taken::{By, Taken};
 
 /// A request to one of several limiters that decide together: an argument of
@@ -249,7 +249,7 @@ async fn decide(
         let changing = set_up_by(registry, requests, registry.store.call_deadline());
         let call = call_of(requests, Purpose::Decide);
         let answers = memory.check_call(&call)?;
-        changing.into_iter().for_each(Sending::done);
+        changing.into_iter().for_each(Change::done);
         let decisions = answers.decisions(&call)?;
         // Otherwise it proceeds at once.
         let taken = match decisions.iter().all(|it| it.delay().is_zero()) {
@@ -270,7 +270,7 @@ async fn decide(
         async move {
             let changing = set_up_by(&registry, &requests, deadline);
             let answers = registry.store.check(&call, deadline).await?;
-            changing.into_iter().for_each(Sending::done);
+            changing.into_iter().for_each(Change::done);
             let decisions = answers.decisions(&call)?;
             let taken = taken_by(&registry, &requests, &decisions);
             Ok((decisions, taken))
@@ -430,11 +430,11 @@ fn call_of(requests: &[TargetRequest], purpose: Purpose) -> Call {
 }
 
 /// The changes that a joint decision makes to the settings of limiters in use.
-fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant) -> Vec<Sending> {
+fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant) -> Vec<Change> {
     let changed = requests.iter().filter_map(|TargetRequest { target, .. }| {
-        let set_up = target.model.set_up()?;
+        target.model.set_up()?;
         let queue = registry.queue_in_use(&target.key)?;
-        Some(queue.setting_up(set_up, deadline))
+        Some(queue.change(deadline))
     });
     changed.collect()
 }

@@ -25,7 +25,7 @@ use crate::policies::algorithm::{Internal, Named};
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
 use crate::store::LimiterStore;
-use crate::wait_queue::{Effect, LeaseHold};
+use crate::wait_queue::LeaseHold;
 use crate::window::SetUp;
 pub use leased::Lease;
 pub use reservation::Reservation;
@@ -178,10 +178,11 @@ impl RateLimiter {
     ///
     /// The estimate assumes that no waiter in front gives up, no permits are given back, and the
     /// rate is not raised. Other processes may take permits in the meantime, so that the wait gets
-    /// longer. It is computed from the store's last answer to a waiter, or, in Redis, to any
-    /// request. It is `None` if that answer is older than 1.003 s or does not say exactly how many
-    /// permits were left, if a change by this client may have invalidated it, and if this handle or
-    /// a waiter in front has another [rate of its own](Self::with_rate).
+    /// longer. It is computed from the store's last denial of a waiter, or, in Redis, of any
+    /// request. It is `None` if that denial is older than 1.003 s or does not say exactly how many
+    /// permits were left, if a call of this client since may have freed permits or changed the
+    /// limiter, and if this handle or a waiter in front has another
+    /// [rate of its own](Self::with_rate).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -309,14 +310,23 @@ impl RateLimiter {
         Ok(store)
     }
 
-    /// Makes a call that changes the limiter, also where it is dropped under way.
+    /// Makes a call that may free permits, also where it is dropped under way.
+    async fn freeing<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let change = self.queue.change(self.queue.store().call_deadline());
+        let answer = call.await?;
+        change.done();
+        Ok(answer)
+    }
+
+    /// Makes a call that changes the limiter, also where it is dropped under way. Leases end before
+    /// it.
     async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let sending = self.queue.changing(Effect::GivesBack);
-        let answer = call.await;
-        if answer.is_ok() {
-            sending.done();
+        let leases = self.queue.stop_leases();
+        let answer = self.freeing(call).await?;
+        if let Some(leases) = leases {
+            leases.over();
         }
-        answer
+        Ok(answer)
     }
 }
 

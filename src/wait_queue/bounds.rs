@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::remembered::Heard;
 use super::state::{Arrived, State, Waits};
 use super::{Queue, WaitQueue};
 use crate::error::{Error, Result};
@@ -17,8 +16,6 @@ use crate::window::SetUp;
 pub(crate) struct Arrival {
     queue: Arc<Queue>,
     pub(super) arrived: Arrived,
-    /// What its first try has heard, to be noted when it is dropped: that is one step.
-    pub(super) heard: Option<Heard>,
     pub(super) queue_time: QueueTime,
 }
 
@@ -42,7 +39,6 @@ impl WaitQueue {
             Ok(arrived) => Ok(Arrival {
                 queue: Arc::clone(&self.queue),
                 arrived,
-                heard: None,
                 queue_time: QueueTime::default(),
             }),
             Err(waiters) => Err(Error::QueueFull {
@@ -80,19 +76,16 @@ impl WaitQueue {
         if self.peek_leased(request.permits, request.set_up).is_some() {
             return Some(Duration::ZERO);
         }
-        let changes = self.store().changes();
-        let state = self.queue.state.lock();
-        state.shortest_wait(request, changes, Instant::now())
+        let (denials, changes) = (&self.queue.denials, self.store().changes());
+        denials.last(request.set_up, changes, |denial| {
+            let state = self.queue.state.lock();
+            state.shortest_wait(request, denial, Instant::now())
+        })
     }
 }
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        self.queue.step(|state| {
-            if let Some(heard) = self.heard.take() {
-                heard.note(state);
-            }
-            state.depart(self.arrived.sequence);
-        });
+        self.queue.step(|state| state.depart(self.arrived.sequence));
     }
 }

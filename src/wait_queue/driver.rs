@@ -124,7 +124,7 @@ impl Driver {
         let result = self.answer_to(calling).await;
         self.call = None;
         let (unclaimed, is_reclaimed, gathers) = match result {
-            Ok((answer, heard)) => {
+            Ok(answer) => {
                 let answered = Answered {
                     call: &call,
                     answer: &answer,
@@ -132,10 +132,9 @@ impl Driver {
                     own: self.queue.own(),
                     name: self.queue.name(),
                 };
-                let (rest, gathers) = self.queue.step(|state| {
-                    heard.note(state);
-                    (state.answered(&answered), state.gathers)
-                });
+                let (rest, gathers) = self
+                    .queue
+                    .step(|state| (state.answered(&answered), state.gathers));
                 let Rest {
                     permits,
                     is_reclaimed,

@@ -10,7 +10,6 @@ use super::bounds::Arrival;
 use super::leaving::within;
 use super::outage::WhileAway;
 use super::plain::{Checked, Request};
-use super::remembered::Heard;
 use super::state::{Availability, Waits, time_to_join};
 use super::waiter::PlaceInQueue;
 use super::{Queue, WaitQueue};
@@ -41,7 +40,7 @@ impl WaitQueue {
     /// Asks for a waiter that finds nobody before it.
     pub(super) async fn first_try(
         &self,
-        arrival: &mut Arrival,
+        arrival: &Arrival,
         request: &Waits,
         while_away: &WhileAway,
     ) -> Result<Tried<'_>> {
@@ -51,11 +50,15 @@ impl WaitQueue {
         let sent = self.queue.sent();
         let checked = match self.acquire_now(permits, set_up)? {
             Some((id, answer)) => {
-                if !answer.found {
-                    let heard = Heard::new(&Requests::one(permits), set_up, &answer, sent);
-                    arrival.heard = Some(heard);
+                let decision = self.decided(id, permits, &answer)?;
+                if !decision.is_granted() {
+                    self.queue
+                        .note(&Requests::one(permits), set_up, &answer, sent);
                 }
-                Checked::new(self.decided(id, permits, &answer)?, answer.wait())
+                Checked {
+                    decision,
+                    wait: answer.wait(),
+                }
             }
             // In an outage the driver asks for the head.
             None if self.queue.has_outage() => return Ok(Tried::Unanswered),
@@ -70,16 +73,8 @@ impl WaitQueue {
             }
         };
         match checked.decision {
-            Decision::Granted(granted) => {
-                if let Some(heard) = checked.heard {
-                    arrival.heard = Some(*heard);
-                }
-                Ok(Tried::Granted(granted.grant))
-            }
+            Decision::Granted(granted) => Ok(Tried::Granted(granted.grant)),
             Decision::Denied(Denied { remaining, .. }) => {
-                if let Some(heard) = arrival.heard.take() {
-                    self.queue.note(heard);
-                }
                 let known = Availability::new(remaining, sent.at, checked.wait);
                 Ok(Tried::Denied(known))
             }
@@ -181,11 +176,7 @@ impl Queue {
         };
         match checked {
             Ok(checked) => {
-                let checked = checked?;
-                if let Some(heard) = checked.heard {
-                    self.note(*heard);
-                }
-                let grant = checked.decision.into_grant()?;
+                let grant = checked?.decision.into_grant()?;
                 if self.state.lock().is_next(sequence) {
                     return Some(Ok(grant));
                 }

@@ -310,14 +310,13 @@ impl Asking {
         let call = Arc::new(call.with_ahead(Some(Ahead::Lease(lasts))));
         let sent = queue.moment();
         let answered = queue.call(&call, queue.store.call_deadline()).await;
-        let Ok((answer, heard)) = answered else {
+        let Ok(answer) = answered else {
             if call.may_have_run() {
                 queue.reclaim(call);
             }
             return;
         };
         self.is_over = true;
-        queue.note(heard);
         call.claim();
         let granted = call.requests.taken(&answer) as u32;
         if granted > 0 {

@@ -48,8 +48,11 @@ impl Queue {
             // Others may have waited for long: the store decides again who gets it, and when.
             self.give_back(grant);
         }
+        if !matches!(left, Left::Nothing) {
+            self.denials.drop_last(); // what its call takes for it may come back
+        }
         match left {
-            Left::Nothing => {}
+            Left::Nothing | Left::Watched => {}
             Left::Abandoned(call) => self.reclaim(call),
             Left::Unwatched => self.watch(),
         }

@@ -6,10 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::Queue;
-use super::remembered::Heard;
-use super::state::Deniable;
 use crate::batch::{CallAnswers, Calls};
 use crate::decision::{Decision, decision};
+use crate::denials::Deniable;
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
 use crate::store::AcquireCall;
@@ -29,25 +28,17 @@ pub(super) struct Request {
     /// Whether the request is probably denied like the one before it. Then it makes no direct call,
     /// so that one call answers all requests of its kind.
     pub(super) is_shared: bool,
-    /// Whether a waiter makes it, who notes what its grant says in the step in which it leaves the
-    /// queue.
-    pub(super) is_first_try: bool,
     pub(super) queue_time: QueueTime,
 }
 
 impl Request {
     /// A waiter's request, which the store decides.
-    pub(super) fn of_first_try(
-        permits: u32,
-        set_up: Option<SetUp>,
-        queue_time: QueueTime,
-    ) -> Self {
+    pub(super) fn of_first_try(permits: u32, set_up: Option<SetUp>, queue_time: QueueTime) -> Self {
         Self {
             permits,
             set_up,
             at_most: Duration::ZERO,
             is_shared: false,
-            is_first_try: true,
             queue_time,
         }
     }
@@ -68,7 +59,6 @@ pub(super) struct PlainCall {
     acquire: Arc<AcquireCall>,
     /// What denies all of its requests, if anything does.
     deniable: Option<Deniable>,
-    is_first_try: bool,
     count: usize,
 }
 
@@ -76,18 +66,6 @@ pub(super) struct PlainCall {
 pub(crate) struct Checked {
     pub(crate) decision: Decision,
     pub(super) wait: Duration,
-    /// What the answer says, if that is not noted yet.
-    pub(super) heard: Option<Box<Heard>>,
-}
-
-impl Checked {
-    pub(super) fn new(decision: Decision, wait: Duration) -> Self {
-        Self {
-            decision,
-            wait,
-            heard: None,
-        }
-    }
 }
 
 impl Plain {
@@ -127,7 +105,6 @@ impl Calls for Plain {
         let deniable = requests.clone().map(Request::deniable);
         PlainCall {
             deniable: deniable.reduce(|one, other| one?.and(other?)).flatten(),
-            is_first_try: requests.clone().all(|request| request.is_first_try),
             count: requests.count(),
             acquire: Arc::new(AcquireCall::new(Requests::plain(permits)).with_set_up(set_up)),
         }
@@ -143,15 +120,14 @@ impl Calls for Plain {
             let PlainCall {
                 acquire: call,
                 deniable,
-                is_first_try,
                 count,
             } = call;
             if let Some(denials) = deniable.and_then(|it| queue.denials(&it, count)) {
                 call.claim(); // it is never sent
                 return Ok(denials);
             }
-            let (answer, heard) = match queue.call(&call, deadline).await {
-                Ok(answered) => answered,
+            let answer = match queue.call(&call, deadline).await {
+                Ok(answer) => answer,
                 Err(error) => {
                     if call.may_have_run() {
                         queue.reclaim(call);
@@ -161,17 +137,9 @@ impl Calls for Plain {
             };
             if !call.claim() {
                 // Its callers are gone, and its permits have been given back.
-                queue.note(heard);
                 return Err(Error::Indeterminate { source: None });
             }
-            let mut decisions = decisions(queue.name(), &call, &answer);
-            match decisions.first_mut() {
-                Some(Ok(checked)) if is_first_try && checked.decision.is_granted() => {
-                    checked.heard = Some(Box::new(heard));
-                }
-                _ => queue.note(heard),
-            }
-            Ok(decisions)
+            Ok(decisions(queue.name(), &call, &answer))
         }
     }
 
@@ -197,12 +165,8 @@ impl Calls for Plain {
 
     fn unclaimed(&self, answers: Vec<Checked>) {
         // The grants of one call share one member of the sorted set.
-        let grants = answers.into_iter().filter_map(|checked| {
-            if let Some(heard) = checked.heard {
-                self.queue.note(*heard);
-            }
-            checked.decision.into_grant()
-        });
+        let grants = answers.into_iter();
+        let grants = grants.filter_map(|checked| checked.decision.into_grant());
         let grant = grants.reduce(|mut sum, grant| {
             sum.permits += grant.permits;
             sum
@@ -216,17 +180,14 @@ impl Calls for Plain {
 impl Queue {
     /// The decisions on `count` requests, if the last answer denies all of them.
     fn denials(&self, request: &Deniable, count: usize) -> Option<CallAnswers<Plain>> {
-        let changes = self.store.changes();
-        let state = self.state.lock();
-        let now = Instant::now();
+        let decision = self.denials.denial(request, self.store.changes())?;
         let denial = || {
-            let decision = state
-                .last_answer
-                .published()
-                .denial(request, changes, now)?;
-            Some(Ok(Checked::new(decision, Duration::ZERO))) // none of them waits
+            Ok(Checked {
+                decision: decision.clone(),
+                wait: Duration::ZERO, // none of them waits
+            })
         };
-        std::iter::repeat_with(denial).take(count).collect()
+        Some(std::iter::repeat_with(denial).take(count).collect())
     }
 }
 
@@ -243,7 +204,7 @@ fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> CallAnswers<Pla
             }
             let request = (number, run.permits);
             let decision = decision(name, call.id, request, is_granted, left, answer);
-            decisions.push(decision.map(|decision| Checked::new(decision, wait)));
+            decisions.push(decision.map(|decision| Checked { decision, wait }));
         }
     }
     decisions

@@ -129,8 +129,7 @@ impl WaitQueue {
                 queue,
                 call: Some(Arc::clone(&call)),
             };
-            let (answer, heard) = queue.call(&call, deadline).await?;
-            queue.note(heard);
+            let answer = queue.call(&call, deadline).await?;
             let is_granted = call.requests.taken(&answer) > 0;
             if is_granted && answer.found && answer.interval().is_zero() {
                 continue; // nothing says any more from when on it can be used: it goes back

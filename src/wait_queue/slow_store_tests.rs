@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::settling::Ended;
-use super::{Effect, WaitQueue, WhileAway};
+use super::{WaitQueue, WhileAway};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -517,20 +517,14 @@ async fn nothing_is_leased_while_the_client_changes_the_limiter() {
     let queue = store.queue(Rate::overall(1_000_000, HOUR)).await;
     let _hold = queue.hold_lease(Duration::from_secs(60)).unwrap();
     assert!(is_leased_within(&queue, 5).await);
-    for effect in [Effect::SetsRate(None), Effect::SetsLife(None)] {
-        let changing = queue.changing(effect);
-        assert_eq!(queue.leased(), 0);
-        assert!(!is_leased_within(&queue, 100).await);
-        changing.done();
-        assert!(is_leased_within(&queue, 5).await);
-    }
-    let resetting = queue.stop_leases().unwrap();
+    let changing = queue.stop_leases().unwrap();
+    assert_eq!(queue.leased(), 0);
     assert!(!is_leased_within(&queue, 100).await);
-    resetting.over();
+    changing.over();
     assert!(is_leased_within(&queue, 5).await);
     // Without an answer, the call may still change the limiter until its deadline.
     for _ in 0..2 {
-        drop(queue.changing(Effect::SetsRate(None)));
+        drop(queue.stop_leases());
         assert!(!is_leased_within(&queue, 19).await);
         assert!(is_leased_within(&queue, 5).await);
     }

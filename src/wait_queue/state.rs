@@ -7,13 +7,9 @@ mod bounds;
 mod first_try;
 mod freed_elsewhere;
 mod in_flight;
-mod last_answer;
 mod leaving;
-mod life;
-mod observed;
 mod outage;
 mod outbox;
-mod published;
 #[cfg(test)]
 mod schedule_tests;
 #[cfg(test)]
@@ -38,13 +34,9 @@ use first_try::FirstTry;
 pub(super) use first_try::time_to_join;
 use freed_elsewhere::FreedElsewhere;
 use in_flight::{HeldUp, InFlight, ResponseTimeout};
-pub(crate) use last_answer::Effect;
-pub(super) use last_answer::{Deniable, LastAnswer, Sent};
 pub(super) use leaving::{Left, Watched};
-pub(super) use observed::Observed;
 use outage::Away;
 pub(super) use outbox::Outbox;
-pub(super) use published::Published;
 pub(super) use waiter::Waiter;
 
 /// The most waiters that one call carries.
@@ -73,7 +65,6 @@ pub(super) struct State {
     freed_elsewhere: FreedElsewhere,
     drivers: SmallVec<[Slot; 1]>,
     sharing: Sharing,
-    pub(super) last_answer: LastAnswer,
     /// The number of waiters, including those whose first try is in flight.
     admitted: usize,
     /// Whether nobody may wait any more.
@@ -185,11 +176,10 @@ impl State {
         }
     }
 
-    /// Permits may have come free: the last answer no longer holds.
+    /// Permits may have come free: what is known no longer holds.
     pub(super) fn permits_freed(&mut self) {
         self.freed += 1;
         self.known = None;
-        self.last_answer.changed();
         self.sharing.permits_freed();
         self.notify_drivers();
     }

@@ -271,7 +271,7 @@ impl RateLimiter {
     /// Gives back a grant that is marked as spent.
     async fn refund_spent(&self, grant: Grant) -> Result<u32> {
         self.validated()?;
-        let answer = self.change(self.queue.refund(&grant)).await;
+        let answer = self.freeing(self.queue.refund(&grant)).await;
         self.queue.permits_freed();
         match answer {
             Err(Error::NotInitialized { .. }) => Ok(0),
@@ -363,7 +363,7 @@ impl RateLimiter {
     pub async fn release(&self, permits: u32) -> Result<()> {
         let queue = self.asked_for(permits)?;
         let releasing = queue.release(permits, self.options.policy());
-        let answer = self.change(releasing).await;
+        let answer = self.freeing(releasing).await;
         self.queue.permits_freed();
         self.or_unused(answer, |_| ())
     }
@@ -468,14 +468,9 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have reset the limiter.
     pub async fn reset(&self) -> Result<bool> {
         self.validated()?;
-        let leases = self.queue.stop_leases();
         let (store, target) = (self.queue.client_store(), self.target_as_it_is());
-        let answer = self
-            .change(reset(&**store, self.queue.local_store(), target))
-            .await;
-        if let (Ok(_), Some(leases)) = (&answer, leases) {
-            leases.over();
-        }
+        let resetting = reset(&**store, self.queue.local_store(), target);
+        let answer = self.change(resetting).await;
         self.queue.permits_freed();
         answer
     }

@@ -6,7 +6,6 @@ use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::rate::millis_from_zero;
 use crate::store::TimeToLive;
-use crate::wait_queue::Effect;
 use crate::window::{Condition, Expiry};
 
 impl RateLimiter {
@@ -61,8 +60,7 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have removed it.
     pub async fn delete(&self) -> Result<bool> {
         let store = self.validated()?;
-        self.change_life(Effect::SetsLife(None), store.delete())
-            .await
+        self.change(store.delete()).await
     }
 
     /// Sets the time to live of the limiter's keys (whole milliseconds); zero deletes them. Returns
@@ -128,8 +126,7 @@ impl RateLimiter {
         // Redis counts in ms; what is below that goes.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
         let expiry = Expiry::At(millis_from_zero(millis, "time")?);
-        self.change_life(Effect::SetsEnd, store.expire(expiry, Condition::Always))
-            .await
+        self.change(store.expire(expiry, Condition::Always)).await
     }
 
     /// Like [`expire`](Self::expire), but only for keys that have a time to live (`PEXPIRE … XX`).
@@ -270,8 +267,7 @@ impl RateLimiter {
     #[doc(alias = "clearExpire")]
     pub async fn clear_expire(&self) -> Result<bool> {
         let store = self.validated()?;
-        self.change_life(Effect::SetsLife(None), store.clear_expire())
-            .await
+        self.change(store.clear_expire()).await
     }
 
     /// How long the limiter lives, to the millisecond.
@@ -305,27 +301,6 @@ impl RateLimiter {
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
         let store = self.validated()?;
         let expiry = Expiry::In(millis_from_zero(time_to_live, "time_to_live")?);
-        let effect = match condition {
-            Condition::Always => Effect::SetsLife(Some(time_to_live)),
-            _ => Effect::SetsLifeOfSome(time_to_live),
-        };
-        self.change_life(effect, store.expire(expiry, condition))
-            .await
-    }
-
-    /// As [`change`](Self::change), for a call that says whether it had its effect.
-    async fn change_life(
-        &self,
-        effect: Effect,
-        call: impl Future<Output = Result<bool>>,
-    ) -> Result<bool> {
-        let sending = self.queue.changing(effect);
-        let is_changed = call.await?;
-        if is_changed {
-            sending.done();
-        } else {
-            sending.in_vain();
-        }
-        Ok(is_changed)
+        self.change(store.expire(expiry, condition)).await
     }
 }

@@ -4,7 +4,6 @@ use super::RateLimiter;
 use crate::error::Result;
 use crate::rate::Rate;
 use crate::store::{IfMissing, PermitsInUse};
-use crate::wait_queue::Effect;
 
 impl RateLimiter {
     /// Sets the rate if the limiter has none, and returns whether it did.
@@ -37,7 +36,7 @@ impl RateLimiter {
         let store = self.validated()?;
         let valid = rate.validate()?;
         let setting = store.try_set_rate(valid);
-        let answer = self.change_rate(rate, setting, |&is_set| is_set).await;
+        let answer = self.change(setting).await;
         if !matches!(answer, Ok(false)) {
             self.learn(rate, answer.is_ok());
         }
@@ -71,7 +70,7 @@ impl RateLimiter {
         let store = self.validated()?;
         let valid = rate.validate()?;
         let setting = store.set_rate(valid);
-        let answer = self.change_rate(rate, setting, |()| true).await;
+        let answer = self.change(setting).await;
         self.learn(rate, answer.is_ok());
         answer
     }
@@ -173,27 +172,9 @@ impl RateLimiter {
         let store = self.validated()?;
         let valid = rate.validate()?;
         let updating = store.update_rate(valid, in_use, if_missing);
-        let answer = self.change_rate(rate, updating, |&is_set| is_set).await;
+        let answer = self.change(updating).await;
         self.learn(rate, matches!(answer, Ok(true)));
         answer
-    }
-
-    /// As [`change`](Self::change), for a call that sets this rate if `is_set` says so.
-    async fn change_rate<T>(
-        &self,
-        rate: Rate,
-        call: impl Future<Output = Result<T>>,
-        is_set: impl FnOnce(&T) -> bool,
-    ) -> Result<T> {
-        let effect = Effect::SetsRate(rate.keep_alive_time());
-        let sending = self.queue.changing(effect);
-        let answer = call.await?;
-        if is_set(&answer) {
-            sending.done();
-        } else {
-            sending.in_vain();
-        }
-        Ok(answer)
     }
 
     /// The limiter may have another rate: this one, where it `is_set`.

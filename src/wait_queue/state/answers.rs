@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::sharing::Seen;
 use super::super::{LONGEST_SLEEP, LONGEST_WAIT};
-use super::{InFlight, Observed, Sent, State};
+use super::{InFlight, State};
 use crate::decision::check_fits;
 use crate::error::Error;
 use crate::grant::Grant;
@@ -92,17 +92,10 @@ impl State {
         }
     }
 
-    /// Notes what the answer to a call with this set-up says, if it was exact. It may count permits
-    /// that are about to come back, if a waiter has left the call in flight.
-    pub(in crate::wait_queue) fn note(
-        &mut self,
-        observed: Option<Observed>,
-        set_up: Option<SetUp>,
-        sent: &Sent,
-    ) {
-        let is_left = self.in_flight.as_ref().is_some_and(InFlight::is_left);
-        let observed = observed.filter(|_| !is_left);
-        self.last_answer.note(observed, set_up, sent);
+    /// Whether a waiter has left the call in flight: permits that it is granted are about to come
+    /// back.
+    pub(in crate::wait_queue) fn is_left(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(InFlight::is_left)
     }
 
     /// What an answer says about the time of the next call.

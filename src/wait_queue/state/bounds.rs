@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::super::LONGEST_WAIT;
 use super::{State, Waiter};
+use crate::denials::Denial;
 use crate::window::SetUp;
 
 impl State {
@@ -56,37 +58,33 @@ impl State {
     pub(in crate::wait_queue) fn shortest_wait(
         &self,
         request: &Waits,
-        changes: u64,
+        denial: &Denial,
         now: Instant,
     ) -> Option<Duration> {
-        let Waits {
-            permits,
-            set_up,
-            until,
-        } = *request;
-        let observed = self.last_answer.published().observed(set_up, changes)?;
-        let exceeds = |permits: u32| u64::from(permits) > observed.rate;
-        if exceeds(permits) {
+        let Waits { permits, until, .. } = *request;
+        let exceeds = |permits: u32| u64::from(permits) > denial.rate();
+        // An older one is no estimate for a waiter to rely on.
+        if exceeds(permits) || denial.age(now) > LONGEST_WAIT {
             return None;
         }
         let mut sum = u64::from(permits);
         if let Some(in_flight) = &self.in_flight {
-            if !observed.has_settings_of(in_flight.call.set_up) {
+            if !denial.has_settings_of(in_flight.call.set_up) {
                 return None;
             }
             // The answer may count what a call that was under way has taken.
-            if in_flight.sent_at >= observed.received_at {
+            if in_flight.sent_at >= denial.received_at {
                 sum = ahead(&in_flight.waiters, until, exceeds).fold(sum, u64::saturating_add);
             }
         }
         for waiter in &self.waiters {
             let set_up = waiter.set_up.as_ref().and_then(|read| read());
-            if !waiter.is_gone() && !observed.has_settings_of(set_up) {
+            if !waiter.is_gone() && !denial.has_settings_of(set_up) {
                 return None;
             }
         }
         sum = ahead(&self.waiters, until, exceeds).fold(sum, u64::saturating_add);
-        observed.shortest_wait(sum, now)
+        denial.shortest_wait(sum, now)
     }
 }
 

@@ -20,6 +20,8 @@ pub(in crate::wait_queue) enum Left {
     /// Others, on runtimes that may never read the answer, wait for the call, which may have taken
     /// permits for this waiter: the call in flight must be watched.
     Unwatched,
+    /// That call is watched.
+    Watched,
 }
 
 /// What happens to a call in flight that is watched.
@@ -39,12 +41,10 @@ impl State {
         if let Some(in_flight) = &mut self.in_flight
             && in_flight.leave(sequence)
         {
-            // What the call takes for it may come back.
-            self.last_answer.changed();
             if in_flight.live > 0 {
                 let is_watched = std::mem::replace(&mut self.is_watched, true);
                 return if is_watched {
-                    Left::Nothing
+                    Left::Watched
                 } else {
                     Left::Unwatched
                 };
@@ -105,10 +105,6 @@ impl State {
             Some(in_flight) => (Some(in_flight.call), in_flight.waiters),
             None => (None, Vec::new()),
         };
-        if call.is_some() {
-            // What it takes may come back.
-            self.last_answer.changed();
-        }
         for waiter in carried.into_iter().chain(std::mem::take(&mut self.waiters)) {
             self.outbox.answer(waiter, Err(Error::Closed));
         }

@@ -19,6 +19,7 @@ use super::super::LONGEST_SLEEP;
 use super::waiter::TIME_FOR_A_CALL;
 use super::*;
 use crate::batch::LONGEST_HOLD_UP;
+use crate::denials::{Denial, Denials, Sent};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::window::Answer;
@@ -27,6 +28,7 @@ const RATE: i64 = 10;
 
 struct Queue {
     state: State,
+    denials: Denials,
     now: Instant,
     /// The last call.
     sent: Option<Sent>,
@@ -39,6 +41,7 @@ impl Queue {
     fn new() -> Self {
         Self {
             state: State::default(),
+            denials: Denials::default(),
             now: Instant::now(),
             sent: None,
             runtimes: [(); 2].map(|()| Builder::new_current_thread().build().unwrap()),
@@ -105,9 +108,24 @@ impl Queue {
         self.call_held_up().0
     }
 
+    /// A call that is sent now.
+    fn sent(&self) -> Sent {
+        let mut sent = self.denials.sent(0);
+        sent.at = self.now;
+        sent
+    }
+
+    /// Notes the answer to requests.
+    fn note(&self, answer: &Answer, requests: &Requests, sent: Sent) {
+        let denial = Denial::by_answer(answer, requests, None, sent);
+        if let Some(denial) = denial.filter(|_| !self.state.is_left()) {
+            self.denials.remember(denial);
+        }
+    }
+
     /// A call, and for how long its waiters have been held up.
     fn call_held_up(&mut self) -> (Arc<AcquireCall>, Duration) {
-        self.sent = Some(self.state.last_answer.published().sent(self.now, 0));
+        self.sent = Some(self.sent());
         match self.next_on(0) {
             Next::Call(call, held_up) => (call, held_up),
             other => panic!("{other:?}"),
@@ -116,9 +134,8 @@ impl Queue {
 
     fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, available: i64) -> Rest {
         let answer = &Answer::new(score, RATE, available, 60_000, 60_000);
-        if let Some(sent) = &self.sent {
-            let observed = Observed::by_answer(answer, &call.requests, call.set_up, sent);
-            self.state.note(observed, call.set_up, sent);
+        if let Some(sent) = self.sent {
+            self.note(answer, &call.requests, sent);
         }
         let rest = self.state.answered(&Answered {
             call,

@@ -1,4 +1,4 @@
-//! The bounds on waiting, and how long the last answer says one waits.
+//! The bounds on waiting, and how long one waits by the last denial.
 
 use super::*;
 
@@ -10,7 +10,8 @@ fn wait(queue: &Queue, permits: u32, until: Option<Instant>) -> Option<Duration>
         set_up: None,
         until,
     };
-    queue.state.shortest_wait(&request, 0, queue.now)
+    let says = |denial: &Denial| queue.state.shortest_wait(&request, denial, queue.now);
+    queue.denials.last(None, 0, says)
 }
 
 #[test]
@@ -45,40 +46,6 @@ fn the_wait_is_until_the_first_are_back_and_an_interval_per_used_up_rate() {
 }
 
 #[test]
-fn permits_that_came_free_and_answers_sent_for_before_leave_no_estimate() {
-    let mut queue = Queue::new();
-    let _waiter = queue.join(1, 4, None);
-    let call = queue.call();
-    queue.state.permits_freed();
-    queue.answer(&call, 0, 0);
-    assert_eq!(wait(&queue, 1, None), None);
-    let call = queue.call();
-    queue.answer(&call, 0, 0);
-    assert_eq!(wait(&queue, 1, None), Some(MINUTE));
-    queue.state.permits_freed();
-    assert_eq!(wait(&queue, 1, None), None);
-}
-
-#[test]
-fn an_answer_that_does_not_say_exactly_what_is_left_says_nothing() {
-    let exact = Answer::new(0, RATE, 0, 60_000, 60_000);
-    let mut inexact = std::array::from_fn::<_, 3, _>(|_| exact.clone());
-    inexact[0].has_more = true;
-    inexact[1].audit_due = true;
-    inexact[2].found = true;
-    let sent = LastAnswer::default().published().sent(Instant::now(), 0);
-    let says = |answer: &Answer, permits| {
-        let requests = Requests::one(permits);
-        Observed::by_answer(answer, &requests, None, &sent).is_some()
-    };
-    assert!(says(&exact, 1));
-    assert!(!says(&exact, RATE as u32 + 1));
-    for answer in &inexact {
-        assert!(!says(answer, 1), "{answer:?}");
-    }
-}
-
-#[test]
 fn waiters_whose_permits_an_answer_may_count_are_not_counted_again() {
     let mut queue = Queue::new();
     let _first = queue.join(1, RATE as u32, None);
@@ -88,11 +55,10 @@ fn waiters_whose_permits_an_answer_may_count_are_not_counted_again() {
     queue.now += LONGEST_SLEEP;
     let call = queue.call();
     // The first one's call is under way; a plain request is answered meanwhile.
-    let sent = queue.state.last_answer.published().sent(queue.now, 0);
     let answer = Answer::new(0, RATE, 0, 60_000, 60_000);
-    let observed = Observed::by_answer(&answer, &Requests::one(1), None, &sent);
-    let received_later = observed.map(|it| it.received_at(queue.now + Duration::from_millis(1)));
-    queue.state.last_answer.note(received_later, None, &sent);
+    let denial = Denial::by_answer(&answer, &Requests::one(1), None, queue.sent()).unwrap();
+    let later = queue.now + Duration::from_millis(1);
+    queue.denials.remember(denial.received_at(later));
     assert_eq!(wait(&queue, RATE as u32, None), Some(MINUTE));
     drop(call);
 }
@@ -108,15 +74,13 @@ fn while_a_waiter_has_left_a_call_in_flight_nothing_is_known() {
     let call = queue.call();
     let [first, _second] = answers;
     drop(first);
-    let _ = queue.leave(1);
-    assert_eq!(wait(&queue, 1, None), None);
+    assert!(matches!(queue.leave(1), Left::Unwatched));
+    queue.denials.drop_last();
     // What a plain request finds taken may be taken for the first one.
-    let sent = queue.state.last_answer.published().sent(queue.now, 0);
-    let answer = Answer::new(0, RATE, 0, 60_000, 60_000);
-    let observed = Observed::by_answer(&answer, &Requests::one(1), None, &sent);
-    queue.state.note(observed, None, &sent);
+    let (sent, answer) = (queue.sent(), Answer::new(0, RATE, 0, 60_000, 60_000));
+    queue.note(&answer, &Requests::one(1), sent);
     assert_eq!(wait(&queue, 1, None), None);
     queue.answer(&call, 0, RATE);
-    queue.state.note(observed, None, &sent);
+    queue.note(&answer, &Requests::one(1), sent);
     assert_eq!(wait(&queue, 1, None), Some(MINUTE));
 }

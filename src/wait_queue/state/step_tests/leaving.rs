@@ -27,7 +27,7 @@ fn a_call_is_abandoned_when_the_last_of_its_waiters_leaves() {
     });
     assert!(matches!(
         &left,
-        [Left::Unwatched, Left::Nothing, Left::Abandoned(abandoned)] if Arc::ptr_eq(abandoned, &call)
+        [Left::Unwatched, Left::Watched, Left::Abandoned(abandoned)] if Arc::ptr_eq(abandoned, &call)
     ));
     // It was executed nevertheless.
     assert_eq!(queue.answer(&call, 0, 5), rest(3));

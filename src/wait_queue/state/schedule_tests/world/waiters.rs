@@ -155,7 +155,7 @@ impl World {
                     Err(_) => {
                         let sequence = self.waiters[waiter].sequence;
                         match self.state.leave(sequence) {
-                            Left::Nothing => {}
+                            Left::Nothing | Left::Watched => {}
                             Left::Abandoned(call) => self.reclaims.push(call),
                             Left::Unwatched => self.watch(),
                         }

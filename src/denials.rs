@@ -1,0 +1,196 @@
+//! What a client may say of a limiter without asking: the store's last denial, for requests that
+//! are denied without a call, and for waits that cannot be served in time.
+//!
+//! It is dropped by each call of this client that may free permits or change the limiter, whatever
+//! the call is. Such a call is a [`Change`]: it moves the epoch on when it begins and when it ends.
+//! A denial holds in the epoch in which its own call was sent, and none is remembered while a
+//! change is under way. One without an answer may still be made until its deadline.
+
+mod denial;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use tokio::time::Instant;
+
+use crate::decision::Decision;
+use crate::lock::Lock;
+use crate::window::SetUp;
+pub(crate) use denial::{Deniable, Denial};
+
+#[derive(Default)]
+pub(crate) struct Denials {
+    /// Read without a lock.
+    last: ArcSwapOption<Denial>,
+    /// Moved on under the lock only.
+    epoch: AtomicU64,
+    changes: Lock<Changes>,
+}
+
+#[derive(Default)]
+struct Changes {
+    under_way: usize,
+    /// Until when a change may still be made that was not answered.
+    unsettled_until: Option<Instant>,
+    /// The settings that a call of this client has given the limiter, if the client has not changed
+    /// it since. Another call with these changes nothing.
+    set_up: Option<SetUp>,
+}
+
+/// A call that is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) at: Instant,
+    epoch: u64,
+    /// [`LimiterStore::changes`](crate::store::LimiterStore::changes).
+    changes: u64,
+}
+
+impl Denials {
+    /// A call that is sent now, while the store counts so many changes.
+    pub(crate) fn sent(&self, changes: u64) -> Sent {
+        Sent {
+            at: Instant::now(),
+            epoch: self.epoch(),
+            changes,
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn next_epoch(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Permits may have come free.
+    pub(crate) fn drop_last(&self) {
+        let _changes = self.changes.lock();
+        self.next_epoch();
+    }
+
+    /// A call that may free permits, or change the limiter, is about to be sent. It may be executed
+    /// until `deadline`.
+    pub(crate) fn change(self: &Arc<Self>, deadline: Instant) -> Change {
+        let mut changes = self.changes.lock();
+        changes.under_way += 1;
+        changes.set_up = None;
+        self.next_epoch();
+        Change {
+            denials: Arc::clone(self),
+            deadline,
+            is_over: false,
+        }
+    }
+
+    /// Likewise a call that takes permits and has this set-up; `None` if it changes nothing.
+    pub(crate) fn set_up(
+        self: &Arc<Self>,
+        set_up: Option<SetUp>,
+        deadline: Instant,
+    ) -> Option<Change> {
+        let set_up = set_up.and_then(SetUp::replacing)?;
+        let is_known = self.changes.lock().set_up == Some(set_up);
+        (!is_known).then(|| self.change(deadline))
+    }
+
+    /// Remembers a denial, unless it may be out of date.
+    pub(crate) fn remember(&self, denial: Denial) {
+        let changes = self.changes.lock();
+        let sent = &denial.sent;
+        let is_settled = changes.under_way == 0 && { changes.unsettled_until }
+            .is_none_or(|until| until <= sent.at);
+        if is_settled && sent.epoch == self.epoch() {
+            self.last.store(Some(Arc::new(denial)));
+        }
+    }
+
+    /// The store has answered that so many permits were available: a denial with fewer is over.
+    pub(crate) fn note_available(&self, available: u64) {
+        let last = self.last.load();
+        if last.as_ref().is_some_and(|last| last.left < available) {
+            self.last.store(None);
+        }
+    }
+
+    /// What the last denial says, if it holds for requests with this set-up while the store counts
+    /// so many changes.
+    pub(crate) fn last<T>(
+        &self,
+        set_up: Option<SetUp>,
+        changes: u64,
+        says: impl FnOnce(&Denial) -> Option<T>,
+    ) -> Option<T> {
+        let last = self.last.load();
+        let last = last.as_deref()?;
+        let is_current = last.sent.epoch == self.epoch() && last.sent.changes == changes;
+        (is_current && last.has_settings_of(set_up)).then(|| says(last))?
+    }
+
+    /// The denial of a request.
+    pub(crate) fn denial(&self, request: &Deniable, changes: u64) -> Option<Decision> {
+        let of = |last: &Denial| last.of(request, Instant::now());
+        self.last(request.set_up, changes, of)
+    }
+
+    /// Whether a request would be denied if the last denial were young enough.
+    pub(crate) fn would_deny(&self, request: &Deniable, changes: u64) -> bool {
+        let denies = |last: &Denial| last.denies(request, Instant::now()).then_some(());
+        self.last(request.set_up, changes, denies).is_some()
+    }
+
+    /// Whether there is a denial for requests that remember denials for this long.
+    pub(crate) fn are_in_use(&self, at_most: Duration) -> bool {
+        let last = self.last.load();
+        last.as_ref()
+            .is_some_and(|last| last.is_in_use(at_most, Instant::now()))
+    }
+}
+
+/// A call under way that may free permits or change the limiter. Dropping it means that there is no
+/// answer.
+pub(crate) struct Change {
+    denials: Arc<Denials>,
+    deadline: Instant,
+    is_over: bool,
+}
+
+impl Change {
+    /// The call has been answered.
+    pub(crate) fn done(mut self) {
+        self.end(None, None, None);
+    }
+
+    /// The call was sent then, and has given the limiter these settings. What it was answered may
+    /// be remembered unless anything else has changed.
+    pub(crate) fn gave(mut self, set_up: Option<SetUp>, sent: &mut Sent) {
+        self.end(set_up, Some(sent), None);
+    }
+
+    fn end(&mut self, set_up: Option<SetUp>, sent: Option<&mut Sent>, until: Option<Instant>) {
+        self.is_over = true;
+        let mut changes = self.denials.changes.lock();
+        changes.under_way -= 1;
+        changes.set_up = set_up;
+        changes.unsettled_until = changes.unsettled_until.max(until);
+        let epoch = self.denials.next_epoch();
+        if let Some(sent) = sent
+            && sent.epoch + 1 == epoch
+        {
+            sent.epoch = epoch;
+        }
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end(None, None, Some(self.deadline));
+        }
+    }
+}
