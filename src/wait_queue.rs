@@ -26,7 +26,6 @@
 //! **Cancellation.** Dropping a future keeps no permit: see [`leaving`].
 
 mod bounds;
-mod debts;
 mod driver;
 mod first_try;
 mod hot_keys;
@@ -67,9 +66,8 @@ use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::same_runtime::SameRuntime;
 use crate::store::{AcquireCall, LimiterStore, OnDone};
-use crate::window::{Ahead, Answer, SetUp};
+use crate::window::{Ahead, Answer, Requests, SetUp};
 use bounds::Arrival;
-use debts::{Debt, Debts};
 use driver::Driver;
 use first_try::Tried;
 pub(crate) use hot_keys::{HotKeys, Kept};
@@ -103,8 +101,6 @@ pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,
-    /// Made by the first debt.
-    debts: OnceLock<Arc<Batcher<Debts>>>,
     queue: Arc<Queue>,
 }
 
@@ -143,7 +139,6 @@ impl WaitQueue {
         });
         Self {
             plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&queue)))),
-            debts: OnceLock::new(),
             queue,
         }
     }
@@ -275,15 +270,21 @@ impl WaitQueue {
         }
     }
 
-    /// Takes permits that have been used, whatever is available.
+    /// Takes permits that have been used, whatever is available: fewer than none may be left.
+    /// Nothing gives them back, also if the caller is gone.
     pub(crate) async fn owe(&self, permits: u32, set_up: Option<SetUp>) -> Result<()> {
-        let debt = Debt { permits, set_up };
-        let debts = || Debts::new(Arc::clone(&self.queue));
+        let call = AcquireCall::new(Requests::debt(permits)).with_set_up(set_up);
+        let deadline = self.store().call_deadline();
         if self.store().decides_at_once() {
-            return debts().take(&debt).await;
+            return self.queue.call(&call, deadline).await.map(|_| ());
         }
-        let batcher = || Arc::new(Batcher::new(debts()));
-        self.debts.get_or_init(batcher).ask(&(), &debt).await
+        loop {
+            let owing = Box::pin(self.queue.call(&call, deadline));
+            if let Some(answer) = SameRuntime::new(owing)?.await {
+                return answer.map(|_| ());
+            }
+            // Another runtime polls it, and makes the same call, which is granted once.
+        }
     }
 
     /// Gives back a grant of the store that has no owner.
@@ -360,7 +361,7 @@ impl Queue {
         let answer = self.store.acquire(call, deadline).await?;
         if let Some(change) = change {
             // A call whose requests all exceed the rate changes nothing.
-            let set_up = { call.set_up }.filter(|_| call.requests.any_fits(answer.rate));
+            let set_up = call.set_up.filter(|_| call.requests.any_fits(answer.rate));
             change.gave(set_up, &mut sent);
         }
         // The answer to a reservation does not say what is available.
@@ -397,7 +398,7 @@ impl Queue {
     fn tell_granted(&self, call: &AcquireCall, answer: &Answer, set_up: Option<SetUp>) {
         let now = Instant::now();
         let ahead = Duration::from_millis(answer.until_score.max(0).unsigned_abs());
-        let until = { call.ahead }.and_then(|_| now.checked_add(ahead));
+        let until = call.ahead.and_then(|_| now.checked_add(ahead));
         // The grants of one call fit a u32.
         let permits = call.requests.taken(answer) as u32;
         (self.on_granted)(permits, until.unwrap_or(now), set_up);

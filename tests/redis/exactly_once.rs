@@ -266,27 +266,22 @@ async fn a_debt_whose_answer_was_lost_or_that_did_not_arrive_is_taken_once() {
 }
 
 #[tokio::test]
-async fn debts_at_the_same_time_share_a_call_and_one_grant() {
+async fn debts_at_the_same_time_are_all_taken() {
     let mut fixture = Fixture::start().await;
-    let mut proxy = Proxy::to(fixture.server.port()).await;
+    let proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, &fixture, 20).await;
     let mut estimates = Vec::new();
     for _ in 0..5 {
         estimates.push(limiter.check(1).await.unwrap().into_grant().unwrap());
     }
-    proxy.take_seen();
-    proxy.next("EVALSHA", Fate::Held); // the first one's own call
     let settling = { estimates.into_iter().zip(2..) }.map(|(estimate, used)| {
         let limiter = limiter.clone();
         async move { limiter.settle(estimate, used).await.unwrap() }
     });
     let settling: JoinSet<_> = settling.collect();
-    proxy.held().await.let_through().await;
     settling.join_all().await;
-    assert_eq!(scripts_run(&proxy), 2);
     // Of 20, five were taken before, and then 1, 2, 3, 4 and 5.
     assert_eq!(fixture.value().await.as_deref(), Some("0"));
-    assert_eq!(fixture.grants().await.len(), 7);
 }
 
 #[tokio::test]
