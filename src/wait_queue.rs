@@ -72,7 +72,7 @@ use driver::Driver;
 use first_try::Tried;
 pub(crate) use hot_keys::{HotKeys, Kept};
 use leases::Leases;
-pub(crate) use leasing::{LeaseHold, LeaseStop};
+pub(crate) use leasing::LeaseHold;
 pub(crate) use leaving::within;
 pub(crate) use outage::{Substitute, Substituted, WhileAway};
 pub(crate) use plain::Checked;

@@ -14,19 +14,17 @@ use super::local_limiter::LocalLimiter;
 use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store};
 use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
-use crate::denials::Change;
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::limiter_options::LimiterOptions;
-use crate::permit::CallId;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, LeaseHold, LeaseStop, Reserved, WaitQueue};
-use crate::window::{Answer, SetUp, Settings};
+use crate::wait_queue::{Checked, LeaseHold, Reserved, WaitQueue};
+use crate::window::{SetUp, Settings};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
@@ -65,17 +63,18 @@ impl GuardedQueue {
         &self.client
     }
 
-    /// See [`WaitQueue::close`].
-    pub(crate) fn close(&self) {
-        self.queue.close();
-    }
-
     pub(crate) fn client_store(&self) -> &Arc<dyn Store> {
         &self.client_store
     }
 
     pub(crate) fn local_store(&self) -> &Arc<LocalStore> {
         self.local.store()
+    }
+
+    /// The queue, for what no failure policy decides.
+    #[inline]
+    pub(crate) fn unguarded(&self) -> &WaitQueue {
+        &self.queue
     }
 
     #[inline]
@@ -85,10 +84,6 @@ impl GuardedQueue {
 
     fn name(&self) -> &str {
         &self.store().keys().name
-    }
-
-    pub(crate) fn permits_freed(&self) {
-        self.queue.permits_freed();
     }
 
     /// Notes the limiter's rate in the store.
@@ -104,12 +99,6 @@ impl GuardedQueue {
     /// The settings that the limiter has in the store, if known.
     pub(crate) fn known_settings(&self) -> Option<Settings> {
         self.local.settings()
-    }
-
-    /// The decision on a request that the store answered without waiting.
-    #[inline]
-    pub(crate) fn decided(&self, id: CallId, permits: u32, answer: &Answer) -> Result<Decision> {
-        self.queue.decided(id, permits, answer)
     }
 
     /// A remembered denial, the store's decision, or the failure policy's.
@@ -169,7 +158,9 @@ impl GuardedQueue {
             }
             Asked::Unanswered(error) => {
                 self.check_fits(permits, set_up)?;
-                let quota = { self.settings(set_up) }.map_or_else(Quota::default, Settings::quota);
+                let quota = self
+                    .settings(set_up)
+                    .map_or_else(Quota::default, Settings::quota);
                 match policy {
                     FailurePolicy::Error | FailurePolicy::Wait => Err(error),
                     FailurePolicy::Deny => Ok(denied(quota)),
@@ -193,22 +184,6 @@ impl GuardedQueue {
         }
     }
 
-    /// See [`WaitQueue::try_acquire_now`].
-    #[inline]
-    pub(crate) fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
-        self.queue.try_acquire_now(permits)
-    }
-
-    /// See [`WaitQueue::acquire_now`].
-    #[inline]
-    pub(crate) fn acquire_now(
-        &self,
-        permits: u32,
-        set_up: Option<SetUp>,
-    ) -> Result<Option<(CallId, Answer)>> {
-        self.queue.acquire_now(permits, set_up)
-    }
-
     /// See [`WaitQueue::hold_lease`].
     pub(crate) fn hold_lease(&self, up_to: Duration) -> Option<LeaseHold> {
         let hold = self.queue.hold_lease(up_to);
@@ -218,22 +193,7 @@ impl GuardedQueue {
         hold
     }
 
-    /// See [`WaitQueue::is_leased`].
-    pub(crate) fn is_leased(&self) -> bool {
-        self.queue.is_leased()
-    }
-
-    /// See [`WaitQueue::end_leases`].
-    pub(crate) fn end_leases(&self) {
-        self.queue.end_leases();
-    }
-
-    /// See [`WaitQueue::leased`].
-    pub(crate) fn leased(&self) -> i64 {
-        self.queue.leased()
-    }
-
-    /// What [`acquire_now`](Self::acquire_now) would decide out of a lease.
+    /// What a lease would decide on a request.
     pub(crate) fn peek_leased(
         &self,
         permits: u32,
@@ -247,16 +207,6 @@ impl GuardedQueue {
             }
             decision
         }))
-    }
-
-    /// See [`WaitQueue::stop_leases`].
-    pub(crate) fn stop_leases(&self) -> Option<LeaseStop> {
-        self.queue.stop_leases()
-    }
-
-    /// See [`WaitQueue::change`].
-    pub(crate) fn change(&self, deadline: Instant) -> Change {
-        self.queue.change(deadline)
     }
 
     /// Gives a grant back where it was made.

@@ -434,7 +434,7 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
     let changed = requests.iter().filter_map(|TargetRequest { target, .. }| {
         target.model.set_up()?;
         let queue = registry.queue_in_use(&target.key)?;
-        Some(queue.change(deadline))
+        Some(queue.unguarded().change(deadline))
     });
     changed.collect()
 }

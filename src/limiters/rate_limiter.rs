@@ -168,7 +168,7 @@ impl RateLimiter {
     #[doc(alias = "getQueueLength")]
     #[must_use]
     pub fn waiters(&self) -> usize {
-        self.queue.waiters()
+        self.queue.unguarded().waiters()
     }
 
     /// The shortest time that a caller who asks now would wait for this many permits: the time
@@ -202,7 +202,7 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn estimated_wait(&self, permits: u32) -> Option<Duration> {
-        self.queue.estimated_wait(permits, self.set_up)
+        self.queue.unguarded().shortest_wait(permits, self.set_up)
     }
 
     #[cfg(test)]
@@ -312,7 +312,10 @@ impl RateLimiter {
 
     /// Makes a call that may free permits, also where it is dropped under way.
     async fn freeing<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let change = self.queue.change(self.queue.store().call_deadline());
+        let change = self
+            .queue
+            .unguarded()
+            .change(self.queue.store().call_deadline());
         let answer = call.await?;
         change.done();
         Ok(answer)
@@ -321,7 +324,7 @@ impl RateLimiter {
     /// Makes a call that changes the limiter, also where it is dropped under way. Leases end before
     /// it.
     async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let leases = self.queue.stop_leases();
+        let leases = self.queue.unguarded().stop_leases();
         let answer = self.freeing(call).await?;
         if let Some(leases) = leases {
             leases.over();

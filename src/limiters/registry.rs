@@ -62,7 +62,9 @@ impl Registry {
     /// Refuses all requests from now on, and ends the waiting of those who wait.
     pub(crate) fn close(&self) {
         self.state.close();
-        self.queues_in_use().iter().for_each(|queue| queue.close());
+        self.queues_in_use()
+            .iter()
+            .for_each(|queue| queue.unguarded().close());
         self.store.close();
     }
 
@@ -73,7 +75,10 @@ impl Registry {
 
     /// How many callers wait for permits.
     pub(crate) fn waiters(&self) -> usize {
-        self.queues_in_use().iter().map(|it| it.waiters()).sum()
+        self.queues_in_use()
+            .iter()
+            .map(|it| it.unguarded().waiters())
+            .sum()
     }
 
     pub(crate) fn mapped_name<'a>(&self, name: impl Into<Cow<'a, str>>) -> Cow<'a, str> {

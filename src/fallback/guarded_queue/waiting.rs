@@ -2,7 +2,6 @@
 //! while the store is away.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -58,16 +57,6 @@ impl GuardedQueue {
             share,
             set_up,
         }))
-    }
-
-    /// The number of waiters.
-    pub(crate) fn waiters(&self) -> usize {
-        self.queue.waiters()
-    }
-
-    /// The least time that a request for this many permits waits, if known.
-    pub(crate) fn estimated_wait(&self, permits: u32, set_up: Option<SetUp>) -> Option<Duration> {
-        self.queue.shortest_wait(permits, set_up)
     }
 }
 

@@ -226,9 +226,9 @@ impl RateLimiter {
         let reported = self.reported(permits);
         let answer = match self.acquire_now(permits, self.set_up) {
             Ok(Some((id, answer))) if reported.is_off() => {
-                return self.queue.decided(id, permits, &answer);
+                return self.queue.unguarded().decided(id, permits, &answer);
             }
-            Ok(Some((id, answer))) => self.queue.decided(id, permits, &answer),
+            Ok(Some((id, answer))) => self.queue.unguarded().decided(id, permits, &answer),
             Ok(None) => {
                 let queue_time = reported.queue_time();
                 self.ask(permits, self.set_up, &queue_time).await
@@ -272,7 +272,7 @@ impl RateLimiter {
     async fn refund_spent(&self, grant: Grant) -> Result<u32> {
         self.validated()?;
         let answer = self.freeing(self.queue.refund(&grant)).await;
-        self.queue.permits_freed();
+        self.queue.unguarded().permits_freed();
         match answer {
             Err(Error::NotInitialized { .. }) => Ok(0),
             answer => answer,
@@ -364,7 +364,7 @@ impl RateLimiter {
         let queue = self.asked_for(permits)?;
         let releasing = queue.release(permits, self.options.policy());
         let answer = self.freeing(releasing).await;
-        self.queue.permits_freed();
+        self.queue.unguarded().permits_freed();
         self.or_unused(answer, |_| ())
     }
 
@@ -394,11 +394,11 @@ impl RateLimiter {
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64> {
         let store = self.validated()?;
-        let leased_before = self.queue.leased();
+        let leased_before = self.queue.unguarded().leased();
         let answer = store.available_permits().await;
         let permits = self.or_unused(answer, |set_up| set_up.settings.rate)?;
         // What a call in flight leases or gives back is counted once at most.
-        let leased = leased_before.min(self.queue.leased());
+        let leased = leased_before.min(self.queue.unguarded().leased());
         let permits = permits.saturating_add(leased);
         // The permits of an Answer are never below zero.
         Ok(permits.max(0).unsigned_abs())
@@ -471,7 +471,7 @@ impl RateLimiter {
         let (store, target) = (self.queue.client_store(), self.target_as_it_is());
         let resetting = reset(&**store, self.queue.local_store(), target);
         let answer = self.change(resetting).await;
-        self.queue.permits_freed();
+        self.queue.unguarded().permits_freed();
         answer
     }
 
@@ -483,7 +483,7 @@ impl RateLimiter {
             return Ok(None);
         }
         let queue = self.requested(permits)?;
-        queue.try_acquire_now(permits)
+        queue.unguarded().try_acquire_now(permits)
     }
 
     /// The call's id and the answer, if the store decides without waiting. Creates the limiter, or
@@ -495,7 +495,7 @@ impl RateLimiter {
         set_up: Option<SetUp>,
     ) -> Result<Option<(CallId, Answer)>> {
         let queue = self.requested(permits)?;
-        queue.acquire_now(permits, set_up)
+        queue.unguarded().acquire_now(permits, set_up)
     }
 
     /// Like [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the
@@ -507,7 +507,7 @@ impl RateLimiter {
         queue_time: &QueueTime,
     ) -> Result<Decision> {
         match self.acquire_now(permits, set_up)? {
-            Some((id, answer)) => self.queue.decided(id, permits, &answer),
+            Some((id, answer)) => self.queue.unguarded().decided(id, permits, &answer),
             None => self.ask(permits, set_up, queue_time).await,
         }
     }

@@ -116,12 +116,12 @@ impl RateLimiter {
 
     /// Whether it has a lease, or a call for one is under way.
     pub(crate) fn is_leased(&self) -> bool {
-        self.queue.is_leased()
+        self.queue.unguarded().is_leased()
     }
 
     /// Ends the leases before their time.
     pub(crate) fn end_leases(&self) {
-        self.queue.end_leases();
+        self.queue.unguarded().end_leases();
     }
 
     /// What a lease would decide on a request.

@@ -184,6 +184,6 @@ impl RateLimiter {
         } else {
             self.queue.forget_rate();
         }
-        self.queue.permits_freed();
+        self.queue.unguarded().permits_freed();
     }
 }
