@@ -103,8 +103,8 @@ impl Denials {
     pub(crate) fn remember(&self, denial: Denial) {
         let changes = self.changes.lock();
         let sent = &denial.sent;
-        let is_settled = changes.under_way == 0 && { changes.unsettled_until }
-            .is_none_or(|until| until <= sent.at);
+        let is_settled =
+            changes.under_way == 0 && changes.unsettled_until.is_none_or(|until| until <= sent.at);
         if is_settled && sent.epoch == self.epoch() {
             self.last.store(Some(Arc::new(denial)));
         }

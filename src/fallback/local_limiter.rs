@@ -42,7 +42,7 @@ const MOST_UNCOUNTED: usize = 32;
 impl Known {
     fn keep_uncounted(&mut self, permits: u32, until: Instant) {
         let now = Instant::now();
-        let place = { &self.uncounted }.partition_point(|(other, _)| *other <= until);
+        let place = self.uncounted.partition_point(|(other, _)| *other <= until);
         self.uncounted.insert(place, (until, permits));
         if self.uncounted.len() <= MOST_UNCOUNTED {
             return;
@@ -154,7 +154,7 @@ impl LocalLimiter {
     pub(super) fn settings_with(&self, set_up: Option<SetUp>) -> Option<Settings> {
         match set_up.and_then(SetUp::replacing) {
             Some(set_up) => Some(set_up.settings),
-            None => { self.settings() }.or(set_up.map(|it| it.settings)),
+            None => self.settings().or(set_up.map(|it| it.settings)),
         }
     }
 

@@ -309,7 +309,7 @@ async fn a_request_with_another_rate_than_the_answers_asks_the_store() {
     let client = remote.client(FailurePolicy::Error);
     let (limiter, _) = denied_by(&client, &remote, Rate::overall(1, MINUTE)).await;
     let raised = client.keyed_rate_limiter("", Rate::overall(2, MINUTE));
-    let raised = { raised.unwrap() }.with_options(limiter.options().clone());
+    let raised = raised.unwrap().with_options(limiter.options().clone());
     assert!(raised.try_acquire("l", 1).await.unwrap());
     assert!(!raised.try_acquire("l", 1).await.unwrap());
     // This one's denial is remembered, and drops nothing for a handle without a rate, nor for one

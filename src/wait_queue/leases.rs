@@ -379,7 +379,9 @@ impl Book {
     /// How long a lease is: as short as each handle wants it, and within half of the interval.
     fn lasts(&self) -> Duration {
         let interval = self.known.map_or(Duration::MAX, |(interval, _)| interval);
-        { self.holds.iter() }.fold(interval / 2, |shortest, it| shortest.min(*it))
+        self.holds
+            .iter()
+            .fold(interval / 2, |shortest, it| shortest.min(*it))
     }
 
     fn plan(&mut self, live: &Held, now: Instant) -> Option<Plan> {

@@ -74,8 +74,7 @@ impl Terms {
     pub(super) fn suits_limiter(&self) -> bool {
         let has =
             |it: SetUp| (it.settings.rate, it.settings.interval) == (self.rate, self.interval);
-        { self.set_up }.and_then(SetUp::replacing).is_none_or(has)
-            && self.lasts <= self.interval / 2
+        self.set_up.and_then(SetUp::replacing).is_none_or(has) && self.lasts <= self.interval / 2
     }
 
     /// When the permits may no longer be used.
@@ -168,7 +167,9 @@ impl Lease {
     /// Whether a request with these settings may use it.
     pub(super) fn serves(&self, set_up: Option<SetUp>) -> bool {
         set_up.and_then(SetUp::replacing).is_none_or(|asked| {
-            { self.terms.set_up }.is_some_and(|own| asked.may_have_what_was_taken_with(&own))
+            self.terms
+                .set_up
+                .is_some_and(|own| asked.may_have_what_was_taken_with(&own))
         })
     }
 

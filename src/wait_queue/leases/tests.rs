@@ -368,7 +368,7 @@ fn other_settings_are_served_by_no_lease() {
 #[test]
 fn a_grant_goes_back_to_its_lease_until_that_ends() {
     let mut process = Process::with_lease(4);
-    let taken = { &process.leases }.acquire(3, None, || process.now());
+    let taken = process.leases.acquire(3, None, || process.now());
     let taken = taken.unwrap();
     let grant = |permits| taken.answer.grant(taken.id, permits);
     process.millis = 60;
@@ -425,7 +425,7 @@ fn beside_two_leases_remains_what_was_left_when_the_last_one_was_taken() {
     process.millis = 1;
     let plan = process.leases.attend(process.now()).ask.unwrap();
     process.heard(&plan, 200, 0, answer(800));
-    let taken = { &process.leases }.acquire(1, None, || process.now());
+    let taken = process.leases.acquire(1, None, || process.now());
     assert_eq!(taken.unwrap().answer.available, 5 + 200 + 600);
     let (_, peeked) = process.leases.peek(1, None, process.now()).unwrap();
     assert_eq!(peeked.available, 4 + 200 + 600);
@@ -442,7 +442,7 @@ fn a_lease_under_a_lower_rate_than_the_next_one_leaves_no_more_than_that() {
     process.takes(48);
     let plan = process.leases.attend(process.now()).ask.unwrap();
     process.heard(&plan, 50, 0, answer(1_000));
-    let taken = { &process.leases }.acquire(1, None, || process.now());
+    let taken = process.leases.acquire(1, None, || process.now());
     let answer = taken.unwrap().answer;
     assert_eq!((answer.rate, answer.available), (100, 100));
 }

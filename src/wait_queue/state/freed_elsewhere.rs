@@ -69,7 +69,7 @@ impl State {
         freed.available = freed.available.max(available);
         let fits = |permits: u32| i64::from(permits) <= available;
         let is_news = freed.due.is_none() && self.in_flight.is_none();
-        if is_news && { self.waiters.front() }.is_some_and(|head| fits(head.permits)) {
+        if is_news && self.waiters.front().is_some_and(|head| fits(head.permits)) {
             self.notify_drivers();
         }
     }
