@@ -114,8 +114,8 @@ pub use health::{BreakerState, Health, ServerHealth};
 pub use limiter_options::LimiterOptions;
 pub use limiters::{
     Attributes, Charge, Chargeable, Ending, Job, JointDecision, KeyedRateLimiter, Lease, Limiter,
-    Plan, PolicyLimiter, RRateLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange,
-    RulesGrant, Verdict, Worker,
+    Plan, PolicyLimiter, RateLimiter, Reservation, Rule, Rules, RulesChange, RulesGrant, Verdict,
+    Worker,
 };
 #[cfg(feature = "serde")]
 pub use limiters::{RuleConfig, RuleCost, RuleLimit, RulesConfig};

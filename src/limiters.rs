@@ -7,7 +7,6 @@ mod keyed_rate_limiter;
 mod policy_limiter;
 mod rate_limiter;
 mod registry;
-mod rrate_limiter;
 mod rules;
 mod target_name;
 mod turn;
@@ -31,7 +30,6 @@ pub use keyed_rate_limiter::KeyedRateLimiter;
 pub use policy_limiter::PolicyLimiter;
 pub use rate_limiter::{Job, Lease, RateLimiter, Reservation, Worker};
 pub(crate) use registry::{NameMapper, Registry};
-pub use rrate_limiter::RRateLimiter;
 pub use rules::{Attributes, Ending, Plan, Rule, Rules, RulesChange, RulesGrant, Verdict};
 use rules::{Names, Targets};
 #[cfg(feature = "serde")]

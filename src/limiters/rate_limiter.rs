@@ -39,8 +39,9 @@ pub use worker::{Job, Worker};
 /// `acquire(1)` here: Rust has no overloads, and a second name for each method would add nothing.
 /// Durations are whole milliseconds, at least 1, unless the method says otherwise.
 ///
-/// A limiter in Redis and one in memory are both of this type. For a trait object, see
-/// [`RRateLimiter`](crate::RRateLimiter).
+/// A limiter in Redis and one in memory are both of this type: a test of code that has one gets one
+/// [in memory](crate::RedissonClient::in_memory). Code for limiters of any kind takes a
+/// [`Limiter`](crate::Limiter).
 ///
 /// # State
 /// The hash `name` holds the rate; `{name}:value`, a string, the permits left; `{name}:permits`, a

@@ -322,7 +322,7 @@ on_every_store! {
             a_mapped_name_is_the_name_in_the_store,
             names_that_a_mapper_makes_the_same_are_the_same_limiter,
             limiters_of_different_names_know_nothing_of_each_other,
-            a_limiter_can_be_used_without_knowing_where_it_lives,
+            a_rate_limiter_can_be_used_as_any_limiter,
         }
         keyed {
             a_part_of_a_joint_decision_has_a_rate_of_its_own,

@@ -1,6 +1,6 @@
 //! Names of limiters.
 
-use redisson_rate_limiter::{RRateLimiter, Rate, RedissonClient};
+use redisson_rate_limiter::{Limiter, Rate, RedissonClient};
 
 use crate::fixture::{Fixture, SECOND};
 
@@ -66,13 +66,14 @@ pub async fn limiters_of_different_names_know_nothing_of_each_other(fixture: Fix
     }
 }
 
-pub async fn a_limiter_can_be_used_without_knowing_where_it_lives(fixture: Fixture) {
-    let limiter: std::sync::Arc<dyn RRateLimiter> = std::sync::Arc::new(fixture.limiter().await);
-    limiter
+pub async fn a_rate_limiter_can_be_used_as_any_limiter(fixture: Fixture) {
+    let rate_limiter = fixture.limiter().await;
+    rate_limiter
         .try_set_rate(Rate::overall(1, SECOND))
         .await
         .unwrap();
-    assert!(limiter.try_acquire(1).await.unwrap());
-    assert!(!limiter.try_acquire(1).await.unwrap());
+    let limiter: Box<dyn Limiter> = Box::new(rate_limiter);
+    assert!(limiter.check("any key", 1).await.unwrap().is_granted());
+    assert!(!limiter.check("another", 1).await.unwrap().is_granted());
     assert_eq!(limiter.name(), fixture.name());
 }
