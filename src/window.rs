@@ -254,7 +254,7 @@ impl Window {
         let Settlement { used, early } = settlement;
         let mut open = self.open(client, at.server)?;
         let unsettled = lease.score..=lease.score;
-        let place = { open.pool.grants() }.place_of_lease(unsettled, &lease.call_id);
+        let place = open.pool.grants().place_of_lease(unsettled, &lease.call_id);
         Ok(place.map_or(0, |place| {
             open.take_out(at, place, audited_rate, |grants, horizon| {
                 let held = grants.permits_at(place);

@@ -20,7 +20,7 @@ fn tests_in(row: &str) -> impl Iterator<Item = &str> {
 fn each_fault_has_a_test_that_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources = sources::files(root, "rs").into_iter();
-    let sources: String = { sources }
+    let sources: String = sources
         .map(|file| fs::read_to_string(file).expect("a source file"))
         .collect();
     let text = fs::read_to_string(root.join("docs/faults.md")).expect("docs/faults.md");
@@ -100,7 +100,8 @@ fn anchors(text: &str) -> HashSet<String> {
     for heading in headings {
         let kept = { heading.trim_start_matches('#').trim().chars() }
             .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        let anchor: String = { kept.flat_map(char::to_lowercase) }
+        let anchor: String = kept
+            .flat_map(char::to_lowercase)
             .map(|c| if c == ' ' { '-' } else { c })
             .collect();
         let mut number = 1;

@@ -10,7 +10,7 @@ const LONGEST: usize = 70;
 
 /// The names of functions that are longer; other functions than tests have shorter names.
 fn longer_names(source: &str) -> impl Iterator<Item = &str> {
-    let functions = { source.lines() }.filter_map(|line| line.split_once("fn "));
+    let functions = source.lines().filter_map(|line| line.split_once("fn "));
     functions
         .filter_map(|(_, rest)| rest.split(['(', '<']).next())
         .filter(|name| name.len() > LONGEST && !name.contains(' '))

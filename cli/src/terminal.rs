@@ -39,7 +39,9 @@ impl Terminal {
         let is_able = stdout.is_terminal() && !says("TERM", "dumb");
         let is_forced = set("CLICOLOR_FORCE") && !says("CLICOLOR_FORCE", "0");
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"];
-        let locale = { locale.iter() }.find_map(|it| env::var(it).ok().filter(|it| !it.is_empty()));
+        let locale = locale
+            .iter()
+            .find_map(|it| env::var(it).ok().filter(|it| !it.is_empty()));
         let locale = locale.unwrap_or_default().to_lowercase();
         Self {
             width: width.unwrap_or(80).clamp(NARROWEST, WIDEST),

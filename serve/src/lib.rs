@@ -145,7 +145,8 @@ async fn service(store: Store, settings: ServeArguments) -> Result<Service, Erro
     let usage = Arc::new(Usage::new());
     let counted = Arc::clone(&usage);
     let options = LimiterOptions::new().failure_policy(settings.failure_policy.clone());
-    let builder = { store.builder }
+    let builder = store
+        .builder
         .default_options(options)
         .on_event(move |event| {
             metrics.note(event);

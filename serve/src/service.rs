@@ -58,7 +58,9 @@ pub(super) struct Away {
 impl StoreState {
     /// As the client has found it.
     pub(super) fn new(health: &Health) -> Self {
-        let cause = { health.servers.iter() }
+        let cause = health
+            .servers
+            .iter()
             .filter(|it| it.breaker != BreakerState::Closed)
             .find_map(|it| it.last_cause.as_ref());
         Self(Mutex::new(cause.map(|cause| Away {

@@ -17,7 +17,7 @@ const GENERATED: &str = "src/grpc/messages/generated.rs";
 fn with_bytes_in_place_of_texts(descriptors: &FileDescriptorSet) -> FileDescriptorSet {
     let mut descriptors = descriptors.clone();
     for file in &mut descriptors.file {
-        let requests = { file.message_type.iter_mut() }.filter(|message| {
+        let requests = file.message_type.iter_mut().filter(|message| {
             ["RateLimitRequest", "RateLimitDescriptor"].contains(&message.name())
         });
         for message in requests {

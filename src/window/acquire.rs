@@ -107,7 +107,7 @@ impl Window {
     ) -> Result<Answer, NotInitialized> {
         self.drop_expired(client, at.server);
         let stored = self.settings.get().copied();
-        let other_settings = { call.set_up }.and_then(|set_up| set_up.leaves(stored?));
+        let other_settings = call.set_up.and_then(|set_up| set_up.leaves(stored?));
         let answer = match self.grant_common(at, call) {
             Some(answer) => answer,
             None => self.acquire_in_full(at, client, call)?,
@@ -205,7 +205,7 @@ impl Window {
             ..Answer::new(at.now, rate, available, until_first, interval)
         };
         let taken = call.requests.taken(&answer);
-        let newest = { reconciled.oldest }.and_then(|_| open.pool.grants().newest());
+        let newest = reconciled.oldest.and_then(|_| open.pool.grants().newest());
         let clock_ahead = match reconciled.oldest {
             Some(_) if check => open.pool.grants().clock_ahead(at.now),
             _ => 0,

@@ -112,7 +112,10 @@ impl<T: Scored> ByScore<T> {
             return None;
         }
         let first = self.entries.partition_point(|entry| entry.score() < score);
-        let of_score = { self.entries.range(first..) }.take_while(|entry| entry.score() == score);
+        let of_score = self
+            .entries
+            .range(first..)
+            .take_while(|entry| entry.score() == score);
         let place = of_score.map(accepts).position(|accepted| accepted)?;
         Some(first + place)
     }

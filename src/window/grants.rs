@@ -287,7 +287,9 @@ impl Grants {
     /// Whether there is a grant with permits at this index.
     #[inline]
     pub(super) fn holds_at(&self, place: usize) -> bool {
-        { self.entries.get(place) }.is_some_and(|entry| entry.permits() > 0)
+        self.entries
+            .get(place)
+            .is_some_and(|entry| entry.permits() > 0)
     }
 
     /// Milliseconds until grants from this index on that hold so many permits have expired, if
@@ -394,10 +396,12 @@ impl Grants {
         call_id: &CallId,
     ) -> Option<usize> {
         let first = self.entries.later_than(scores.start() - 1);
-        let in_range = { self.entries.range(first..self.len()) }
+        let in_range = self
+            .entries
+            .range(first..self.len())
             .take_while(|entry| entry.score <= *scores.end());
         let is_it = |entry: &Entry| entry.permits() > 0 && entry.member.is_lease(call_id);
-        Some(first + { in_range }.map(is_it).position(|is_it| is_it)?)
+        Some(first + in_range.map(is_it).position(|is_it| is_it)?)
     }
 
     /// Removes the fence of the lease with this name, unless it has expired, and returns its score.

@@ -217,8 +217,10 @@ impl Window {
             RateType::Overall => &self.overall,
             RateType::PerClient => self.clients.get(client).unwrap_or(&nothing),
         };
-        let value =
-            { pool.value.get() }.map(|value| (value + settings.rate - rate).min(settings.rate));
+        let value = pool
+            .value
+            .get()
+            .map(|value| (value + settings.rate - rate).min(settings.rate));
         let reconciled = match counted {
             Expired::Removed => pool.reconcile_few(&settings, value, at.now),
             Expired::All => pool.peek(&settings, value, at.now, pool.is_small()),

@@ -170,7 +170,9 @@ impl History {
                 let (at, rate) = (self.at(), Some(self.set_up.settings.rate));
                 let lease = &self.leases[of];
                 if let Some(settlement) = lease.settlement {
-                    let _ = { &mut self.window }.settle(at, CLIENT, &lease.grant, settlement, rate);
+                    let _ = self
+                        .window
+                        .settle(at, CLIENT, &lease.grant, settlement, rate);
                 }
             }
             Step::Refund(back) => {
@@ -315,7 +317,7 @@ fn steps_with_releases() -> impl Strategy<Value = Vec<Step>> {
         let all: Vec<_> = all.collect();
         all.prop_map(|all| {
             let each = |(step, pass, more)| [Some(step), pass, more];
-            { all.into_iter().flat_map(each) }.flatten().collect()
+            all.into_iter().flat_map(each).flatten().collect()
         })
     })
 }

@@ -219,9 +219,7 @@ impl Requests {
             return None; // all are granted
         }
         let mut serving = self.serving(answer);
-        let granted: SmallVec<[u32; 8]> = { self.runs.iter() }
-            .map(|&run| serving.serve(run))
-            .collect();
+        let granted: SmallVec<[u32; 8]> = self.runs.iter().map(|&run| serving.serve(run)).collect();
         let left = serving.left;
         if left <= 0 {
             return None;
@@ -410,7 +408,7 @@ mod tests {
                         let covered = list.taken(&found(held));
                         assert!(covered >= held, "{runs:?} {available} {held}: {again:?}");
                         if fifo {
-                            let no_more = { again.iter().zip(&first) }.all(|(a, b)| a <= b);
+                            let no_more = again.iter().zip(&first).all(|(a, b)| a <= b);
                             assert!(no_more, "{runs:?} {available} {held}: {first:?} {again:?}");
                         }
                     }

@@ -345,7 +345,7 @@ impl History<'_> {
         let verdict = self.rules.check(&request).await;
         let enforced = self.limits(request, false);
         let is_too_much = |limits: Vec<(&str, Limit)>| {
-            { limits.iter() }.any(|(_, limit)| request.cost > limit.permits)
+            limits.iter().any(|(_, limit)| request.cost > limit.permits)
         };
         if enforced.is_some_and(is_too_much) {
             assert!(matches!(verdict, Err(Error::ExceedsLimit { .. })));
@@ -406,7 +406,9 @@ impl History<'_> {
         assert!(self.client.close(60 * SECOND).await);
         self.kept.clear();
         self.client = self.fixture.client("next").await;
-        let known: Vec<_> = { self.algorithms.iter() }
+        let known: Vec<_> = self
+            .algorithms
+            .iter()
             .map(|(prefix, algorithm)| {
                 let limiter = self.limiter(&Limit {
                     algorithm: *algorithm,
@@ -437,7 +439,8 @@ impl History<'_> {
             }
             assert_eq!(given_back, expected, "{charges:?}");
         } else {
-            let costs: BTreeMap<_, _> = { charges.iter_mut() }
+            let costs: BTreeMap<_, _> = charges
+                .iter_mut()
                 .map(|it| (it.rule, 1 + self.random.below(6) as u32))
                 .collect();
             let settled = self

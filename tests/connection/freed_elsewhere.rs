@@ -83,7 +83,7 @@ async fn a_waiter_is_told_by_the_node_that_its_slot_moved_to() {
     for node in cluster.nodes() {
         let mut raw = node.connection().await;
         let mut command = redis::cmd("CLUSTER");
-        let id: String = { command.arg("MYID").query_async(&mut raw) }.await.unwrap();
+        let id: String = command.arg("MYID").query_async(&mut raw).await.unwrap();
         let serves = redis::cmd("EXISTS").arg(NAME).exec_async(&mut raw).await;
         nodes.push((raw, id, node, serves.is_ok()));
     }

@@ -122,7 +122,9 @@ async fn answer(mut client: TcpStream, shared: Arc<Shared>) {
     while let Ok(1..) = client.read_buf(&mut requests).await {
         while let Some((command, length)) = parse(&requests) {
             requests.drain(..length);
-            let words: Vec<_> = { command.0.iter() }
+            let words: Vec<_> = command
+                .0
+                .iter()
                 .map(|word| String::from_utf8_lossy(word).into_owned())
                 .collect();
             shared.commands.lock().unwrap().push(command.name());

@@ -23,7 +23,8 @@ async fn naming(port: u16) -> Scripted {
 }
 
 fn url(sentinels: &[&Scripted]) -> String {
-    let hosts: Vec<_> = { sentinels.iter() }
+    let hosts: Vec<_> = sentinels
+        .iter()
         .map(|sentinel| format!("127.0.0.1:{}", sentinel.port))
         .collect();
     format!("redis-sentinel://{}/orders", hosts.join(","))

@@ -235,7 +235,8 @@ async fn every_operation_works_under_it() {
     // Each connection tells the name of the library where the server knows such a command, and
     // waiters ask for messages, which another rule permits.
     let optional = ["client|setinfo", "ssubscribe"];
-    let others: Vec<_> = { denied.iter() }
+    let others: Vec<_> = denied
+        .iter()
         .filter(|it| !optional.contains(&it.as_str()))
         .collect();
     assert!(others.is_empty(), "{others:?}");

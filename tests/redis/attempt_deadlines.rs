@@ -158,7 +158,9 @@ async fn the_requests_of_a_list_hold_all_that_a_release_left_of_its_grant() {
     assert_eq!(permits_out(&mut fixture).await, 17);
     retry.let_through().await;
     let granted = answers(tasks).await;
-    let held: u32 = { granted.iter().zip(ASKED) }
+    let held: u32 = granted
+        .iter()
+        .zip(ASKED)
         .map(|(&granted, permits)| if granted { permits } else { 0 })
         .sum();
     // Beside the first one, whose permit was released, all that is out.

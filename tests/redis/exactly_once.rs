@@ -274,7 +274,7 @@ async fn debts_at_the_same_time_are_all_taken() {
     for _ in 0..5 {
         estimates.push(limiter.check(1).await.unwrap().into_grant().unwrap());
     }
-    let settling = { estimates.into_iter().zip(2..) }.map(|(estimate, used)| {
+    let settling = estimates.into_iter().zip(2..).map(|(estimate, used)| {
         let limiter = limiter.clone();
         async move { limiter.settle(estimate, used).await.unwrap() }
     });

@@ -85,9 +85,7 @@ async fn a_message_is_sent_where_somebody_waits_and_nowhere_else() {
     monitor.commands(&fixture.server).await;
     limiter.release(3).await.unwrap();
     let ran = monitor.commands_and_arguments(&fixture.server).await;
-    let sent: Vec<_> = { ran.iter() }
-        .filter(|it| it[0].contains("publish"))
-        .collect();
+    let sent: Vec<_> = ran.iter().filter(|it| it[0].contains("publish")).collect();
     assert_eq!(sent, [&["lua spublish", CHANNEL, "3 client"]]);
 }
 

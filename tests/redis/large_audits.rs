@@ -171,7 +171,8 @@ async fn one_client_at_a_time_audits_a_limiter() {
     let commands = monitor.commands_and_arguments(&fixture.server).await;
     // The audit's end, which may have to be tried again, takes the changes too, but after no page.
     let page = ["lua zrange", "lua lrange", "lua ltrim"];
-    let pages = { commands.windows(page.len()) }
+    let pages = commands
+        .windows(page.len())
         .filter(|run| run.iter().map(|words| words[0].as_str()).eq(page));
     assert_eq!(
         pages.count(),

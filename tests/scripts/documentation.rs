@@ -8,7 +8,8 @@ const README: &str = include_str!("../../lua/README.md");
 fn each_script_has_a_header_with_purpose_keys_arguments_reply_and_writes() {
     for name in names() {
         let text = read(name).unwrap_or_else(|| panic!("{name}"));
-        let header: Vec<&str> = { text.lines() }
+        let header: Vec<&str> = text
+            .lines()
             .take_while(|line| line.starts_with("--"))
             .collect();
         let has = |label: &str| header.iter().any(|line| line.starts_with(label));

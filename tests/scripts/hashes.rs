@@ -42,7 +42,8 @@ fn every_policy_with_a_script_is_in_the_list_of_the_tests() {
 
 #[test]
 fn clients_send_every_listed_script_and_no_other() {
-    let listed: BTreeSet<&str> = { LISTED.lines() }
+    let listed: BTreeSet<&str> = LISTED
+        .lines()
         .filter_map(|line| line.split(' ').next())
         .collect();
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();

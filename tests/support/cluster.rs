@@ -43,7 +43,8 @@ impl Cluster {
             ["--cluster-enabled", "yes"],
             ["--cluster-node-timeout", "60000"],
         ];
-        let nodes: Vec<_> = { ports.iter() }
+        let nodes: Vec<_> = ports
+            .iter()
             .map(|&port| Server::start_at(port, &arguments.concat()))
             .collect();
         let mut connections: Vec<_> = nodes.iter().map(connection).collect();

@@ -33,7 +33,8 @@ impl Monitor {
     /// `lua `.
     pub async fn commands(&mut self, server: &Server) -> Vec<String> {
         let mut commands = self.commands_and_arguments(server).await;
-        { commands.iter_mut() }
+        commands
+            .iter_mut()
             .map(|words| words.swap_remove(0))
             .collect()
     }

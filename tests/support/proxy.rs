@@ -303,8 +303,9 @@ impl Shared {
         let mut fates = self.fates.lock().unwrap();
         // Over a slow connection a script's text may take the place of its hash.
         let is_call = |name: &str| name == "EVALSHA" && command.has_text();
-        let place =
-            { fates.iter() }.position(|(name, _)| *name == command.name() || is_call(name))?;
+        let place = fates
+            .iter()
+            .position(|(name, _)| *name == command.name() || is_call(name))?;
         fates.remove(place).map(|(_, fate)| fate)
     }
 }

@@ -104,7 +104,8 @@ make a separate call for each request on each limiter. The grants are divided am
 ",
     );
     page += &table(sizes, rows);
-    let memory: Vec<_> = { memory.iter() }
+    let memory: Vec<_> = memory
+        .iter()
         .map(|bytes| thousands(bytes.div_ceil(1_000)))
         .collect();
     let _ = writeln!(page, "| kB in Redis | both | {} |", memory.join(" | "));

@@ -138,7 +138,8 @@ async fn scripts_of(
         .query_async(redis)
         .await
         .expect("the server's statistics");
-    let scripts = { statistics.lines() }
+    let scripts = statistics
+        .lines()
         .find_map(|line| line.strip_prefix("cmdstat_evalsha:"))
         .expect("scripts that ran");
     let number = |name: &str| {

@@ -78,9 +78,13 @@ async fn reset(redis: &mut MultiplexedConnection) {
 
 async fn micros_a_call(redis: &mut MultiplexedConnection) -> f64 {
     let mut command = redis::cmd("INFO");
-    let statistics: String =
-        { command.arg("commandstats").query_async(redis).await }.expect("the server's statistics");
-    let scripts = { statistics.lines() }
+    let statistics: String = command
+        .arg("commandstats")
+        .query_async(redis)
+        .await
+        .expect("the server's statistics");
+    let scripts = statistics
+        .lines()
         .find_map(|line| line.strip_prefix("cmdstat_evalsha:"))
         .expect("scripts that ran");
     let number = |name: &str| -> f64 {

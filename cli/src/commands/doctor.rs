@@ -265,7 +265,9 @@ impl Doctor<'_> {
             let line = format!("server {address}, version {}", shown(&examined.version, 20));
             self.output
                 .text(self.output.terminal.paint(Color::Bold, &line))?;
-            let findings: Vec<_> = { examined.findings.into_iter() }
+            let findings: Vec<_> = examined
+                .findings
+                .into_iter()
                 .map(|it| (it, false))
                 .collect();
             self.print("server", &examined.address, None, &findings)?;
@@ -306,9 +308,7 @@ impl Doctor<'_> {
         if let Some(plan) = &mut self.plan {
             plan.add(self.context, place, &findings).await?;
         }
-        let fixes: Vec<_> = { findings.iter() }
-            .filter_map(|it| it.fix.clone())
-            .collect();
+        let fixes: Vec<_> = findings.iter().filter_map(|it| it.fix.clone()).collect();
         let (mut are_fixed, mut undone) = (false, Vec::new());
         if !fixes.is_empty() && self.arguments.fix && self.may_fix(place, &findings)? {
             for fix in &fixes {
@@ -336,7 +336,8 @@ impl Doctor<'_> {
             false => Vec::new(),
         };
         let is_left = |it: &Finding| left.iter().any(|other| other.code == it.code);
-        let shown: Vec<_> = { findings.drain(..) }
+        let shown: Vec<_> = findings
+            .drain(..)
             .map(|it| {
                 let is_done = it.fix.as_ref().is_some_and(|fix| !undone.contains(&fix));
                 let is_fixed = match it.code {
@@ -356,7 +357,7 @@ impl Doctor<'_> {
         }
         self.progress.clear();
         self.output.flush()?;
-        for finding in { findings.iter() }.filter(|it| it.fix.is_some()) {
+        for finding in findings.iter().filter(|it| it.fix.is_some()) {
             eprintln!("{}: {}", finding.code.as_str(), finding.text);
             eprintln!("  {}", finding.remedy(&place.name));
         }
@@ -373,7 +374,8 @@ impl Doctor<'_> {
         client: Option<&str>,
         findings: &[(Finding, bool)],
     ) -> Result<(), Failure> {
-        let findings: Vec<_> = { findings.iter() }
+        let findings: Vec<_> = findings
+            .iter()
             .filter(|(it, _)| !self.arguments.ignore.contains(&it.code))
             .collect();
         if findings.is_empty() {
@@ -397,7 +399,8 @@ impl Doctor<'_> {
             }
         }
         self.output.json(|| {
-            let findings: Vec<_> = { findings.iter() }
+            let findings: Vec<_> = findings
+                .iter()
                 .map(|(finding, is_fixed)| {
                     let mut json = finding.to_json(name);
                     json["is_fixed"] = (*is_fixed).into();

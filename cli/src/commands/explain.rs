@@ -73,8 +73,10 @@ pub(super) async fn explain(
         _ => Health::Unchecked,
     };
     let (reading, noted) = read(&context.client, name, client, Noted::new, Noted::note).await?;
-    let is_possible = settings.faults().is_empty() && { settings.numbers() }
-        .is_some_and(|(rate, _)| i64::from(arguments.permits) <= rate);
+    let is_possible = settings.faults().is_empty()
+        && settings
+            .numbers()
+            .is_some_and(|(rate, _)| i64::from(arguments.permits) <= rate);
     let peeked = match is_possible && !matches!(health, Health::Unreadable(_)) {
         true => Some(limiter.peek(arguments.permits).await?),
         false => None,
@@ -261,7 +263,9 @@ async fn connected(context: &Context) -> Vec<String> {
         }
     }
     let more = hosts.len().saturating_sub(MOST_CLIENTS);
-    let mut named: Vec<_> = { hosts.into_iter().take(MOST_CLIENTS) }
+    let mut named: Vec<_> = hosts
+        .into_iter()
+        .take(MOST_CLIENTS)
         .map(|(host, number)| format!("{host} ({})", number_of(number, "connection")))
         .collect();
     if more > 0 {

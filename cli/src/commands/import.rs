@@ -287,8 +287,8 @@ impl<'a> Import<'a> {
             step.1 = Value::Any;
         }
         let known = self.rules.iter_mut();
-        let known = known.filter(|it| it.limit == "\"allow\"" && it.steps == steps);
-        if let Some(known) = { known }.find(|it| !it.is_shadow || is_shadow) {
+        let mut known = known.filter(|it| it.limit == "\"allow\"" && it.steps == steps);
+        if let Some(known) = known.find(|it| !it.is_shadow || is_shadow) {
             known.instead_of.insert(name);
             return;
         }

@@ -139,7 +139,9 @@ pub(crate) async fn clients_of(
         let mut scan = Scan::new(client, &format!("{}*", literally(&start)), None)?;
         let mut found = 0;
         while let Some(keys) = scan.next().await? {
-            let keys = { keys.into_iter() }.filter_map(|key| String::from_utf8(key).ok());
+            let keys = keys
+                .into_iter()
+                .filter_map(|key| String::from_utf8(key).ok());
             for id in keys.filter_map(|key| key.strip_prefix(&start).map(str::to_owned)) {
                 found += 1;
                 first.insert(id);

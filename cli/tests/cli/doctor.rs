@@ -422,7 +422,8 @@ fn what_cannot_be_proven_to_be_a_limiters_is_listed_and_kept() {
     cli.redis(&["SET", "{config}:value", "99"]);
     let kept = || {
         let keys: Vec<String> = redis::from_redis_value(cli.redis(&["KEYS", "*"])).unwrap();
-        let mut kept: Vec<_> = { keys.into_iter() }
+        let mut kept: Vec<_> = keys
+            .into_iter()
             .map(|key| (cli.redis(&["DUMP", &key]), cli.redis(&["PTTL", &key]), key))
             .map(|(dump, lives, key)| (key, format!("{dump:?} {lives:?}")))
             .collect();

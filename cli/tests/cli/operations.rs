@@ -6,9 +6,7 @@ use crate::watchdog::{ended, output};
 #[test]
 fn every_command_has_examples_a_manual_page_and_completions() {
     let help = Ran::from(output(&mut program("help"))).out;
-    let commands = { help.lines() }
-        .skip_while(|line| *line != "Commands:")
-        .skip(1);
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands: Vec<_> = { commands.take_while(|line| !line.is_empty()) }
         .filter_map(|line| line.split_whitespace().next())
         .filter(|it| *it != "help")
@@ -19,7 +17,8 @@ fn every_command_has_examples_a_manual_page_and_completions() {
         assert!(help.contains(&format!("rratelimiter {command}")), "{help}");
         assert!(help.contains("Examples:"), "{command}: {help}");
         let short = Ran::from(output(&mut program(&format!("{command} -h")))).out;
-        let bare = { short.lines() }
+        let bare = short
+            .lines()
             .filter(|line| line.starts_with("  <") || line.starts_with("  ["))
             .find(|line| line.split_whitespace().count() == 1);
         assert_eq!(bare, None, "{command}: an argument without a word about it");

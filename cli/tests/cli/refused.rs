@@ -51,7 +51,7 @@ fn a_mistake_of_the_command_line_ends_with_2_and_names_the_argument() {
 
 #[test]
 fn a_store_that_is_away_or_holds_something_else_ends_with_3() {
-    let nobody = { Server::start() }.port();
+    let nobody = Server::start().port();
     let url = format!("redis://:hunter2@127.0.0.1:{nobody}");
     let ran = Ran::from(output(program("--json try orders").env("REDIS_URL", url)));
     assert_eq!(ran.code, 3, "{ran:?}");

@@ -209,7 +209,8 @@ fn what_redisson_stores_is_shown_as_it_is() {
     cli.run("set well 5/1h");
     let listed = output(&mut cli.command("--json list --sort name"));
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let health: Vec<_> = { listed.lines() }
+    let health: Vec<_> = listed
+        .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .map(|it| (it["name"].clone(), it["health"].clone()))
         .collect();

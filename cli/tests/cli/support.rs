@@ -90,7 +90,8 @@ impl Cli {
     /// How often the server has executed a command.
     pub fn calls_of(&self, command: &str) -> u64 {
         let stats: String = redis::from_redis_value(self.redis(&["INFO", "commandstats"])).unwrap();
-        let calls = { stats.lines() }
+        let calls = stats
+            .lines()
             .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
         calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
     }

@@ -81,7 +81,9 @@ fn a_reader_that_has_stopped_does_not_keep_a_signal_from_ending_it() {
     assert!(lines.next().is_some());
     // What is not caught ends it wherever it is, also in a write that nobody reads.
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let caught = { status.lines() }.find_map(|line| line.strip_prefix("SigCgt:\t"));
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:\t"));
     let caught = u64::from_str_radix(caught.unwrap(), 16).unwrap();
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         assert_eq!(caught & (1 << (signal.as_raw() - 1)), 0, "{signal:?}");

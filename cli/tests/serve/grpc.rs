@@ -604,7 +604,10 @@ async fn reflection_tells_the_services_and_their_messages() {
         panic!("no file");
     };
     let file = FileDescriptorProto::decode(&*files.file_descriptor_proto[0]).unwrap();
-    let request = { file.message_type.iter() }.find(|it| it.name() == "RateLimitRequest");
+    let request = file
+        .message_type
+        .iter()
+        .find(|it| it.name() == "RateLimitRequest");
     let domain = &request.unwrap().field[0];
     // As Envoy has it, though the server reads bytes.
     assert_eq!((domain.name(), domain.r#type()), ("domain", Type::String));

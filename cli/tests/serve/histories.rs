@@ -58,7 +58,7 @@ struct Part {
 impl Part {
     fn entries(&self) -> Vec<(&'static str, &'static str)> {
         let each = [("user", self.user), ("method", self.method)];
-        { each.into_iter() }
+        each.into_iter()
             .filter_map(|(name, value)| Some((name, value?)))
             .collect()
     }

@@ -55,7 +55,10 @@ fn misfit(document: &Value, schema: &Value, value: &Value) -> Option<String> {
                 true
             }
             "items" => {
-                let mut misfits = { value.as_array().into_iter().flatten() }
+                let mut misfits = value
+                    .as_array()
+                    .into_iter()
+                    .flatten()
                     .filter_map(|it| misfit(document, wanted, it));
                 if let Some(misfit) = misfits.next() {
                     return Some(misfit);

@@ -196,7 +196,7 @@ async fn where_redisson_changes_the_rate_no_window_exceeds_it() {
             Rate::overall(RATE, INTERVAL),
         ];
         let kept = [low, high, longer].map(|rate| (rate, true));
-        let kept = { kept.into_iter() }.filter(|_| both.version.has_update_rate());
+        let kept = kept.into_iter().filter(|_| both.version.has_update_rate());
         let afresh = [low, longer, each, as_before].map(|rate| (rate, false));
         let mut eras = Eras::begin(as_before, LEASE);
         parties.press_twice().await;

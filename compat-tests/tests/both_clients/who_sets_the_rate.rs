@@ -44,8 +44,11 @@ async fn ask(both: &Both, form: Form, rate: Rate) -> Result<bool> {
 /// The settings, as Redis has them.
 async fn settings(both: &mut Both) -> Vec<(String, String)> {
     let mut command = redis::cmd("HGETALL");
-    let mut fields: Vec<(String, String)> =
-        { command.arg(NAME).query_async(&mut both.redis).await }.unwrap();
+    let mut fields: Vec<(String, String)> = command
+        .arg(NAME)
+        .query_async(&mut both.redis)
+        .await
+        .unwrap();
     fields.sort();
     fields
 }

@@ -16,7 +16,10 @@ pub(super) fn status(service: &Service) -> Value {
             "last_cause": cause.map(|cause| cause.to_string()),
         })
     });
-    let rules = { shown.rules.iter() }.map(|it| rule(service, it, shown.is_shadow));
+    let rules = shown
+        .rules
+        .iter()
+        .map(|it| rule(service, it, shown.is_shadow));
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "uptime_s": service.usage.since.elapsed().as_secs(),

@@ -46,7 +46,9 @@ impl Asked {
         for descriptor in descriptors {
             let cost = descriptor.hits_addend.unwrap_or(default);
             let is_free = cost == 0 || descriptor.is_negative_hits;
-            let entries: Vec<_> = { descriptor.entries.into_iter() }
+            let entries: Vec<_> = descriptor
+                .entries
+                .into_iter()
                 .map(|Entry { key, value }| (text(key), text(value)))
                 .collect();
             let parts = match is_free {

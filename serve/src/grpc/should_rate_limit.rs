@@ -285,7 +285,8 @@ fn duration(time: Duration) -> messages::Duration {
 fn headers(joint: &JointDecision) -> Vec<HeaderValue> {
     let mut headers = HeaderMap::new();
     state_limits(&mut headers, joint);
-    { headers.iter() }
+    headers
+        .iter()
         .map(|(name, value)| HeaderValue {
             key: name.to_string(),
             value: String::from_utf8_lossy(value.as_bytes()).into_owned(),

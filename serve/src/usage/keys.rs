@@ -49,7 +49,8 @@ impl Keys {
         for (key, count) in self.before.0.iter().chain(&self.now.0) {
             *together.entry(key).or_default() += count.seen;
         }
-        let mut seen: Vec<_> = { together.into_iter() }
+        let mut seen: Vec<_> = together
+            .into_iter()
             .map(|(key, requests)| Seen {
                 key: key.to_owned(),
                 requests,

@@ -99,7 +99,8 @@ impl fmt::Display for RulesChange {
             ("started anew", &self.started_anew),
         ] {
             if !names.is_empty() {
-                let names: Vec<_> = { names.iter() }
+                let names: Vec<_> = names
+                    .iter()
                     .map(|it| format!("`{}`", crate::escaped::Escaped(it)))
                     .collect();
                 write!(f, "{separator}{what}: {}", names.join(", "))?;

@@ -595,7 +595,8 @@ impl RuleConfig {
         for (name, values) in &self.when {
             rule = rule.when(name, values.iter().map(|it| &**it));
         }
-        rule = { rule.by(self.by.iter().map(|it| &**it)) }
+        rule = rule
+            .by(self.by.iter().map(|it| &**it))
             .with_plan(ALLOW, Plan::Allow)
             .with_plan(BLOCK, Plan::Block)
             .instead_of(self.instead_of.iter().map(|it| &**it));

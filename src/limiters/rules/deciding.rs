@@ -86,8 +86,10 @@ where
     match known.find(|it| it.is_same_target(&applying)) {
         Some(known) => {
             known.parts.extend(applying.parts);
-            known.cost =
-                { known.cost.zip(applying.cost) }.map(|(known, more)| known.saturating_add(more));
+            known.cost = known
+                .cost
+                .zip(applying.cost)
+                .map(|(known, more)| known.saturating_add(more));
         }
         None => all.extend([applying]),
     }
@@ -427,7 +429,10 @@ impl Rules {
         let charges = match in_force.charges(applying) {
             Ok(charges) => charges,
             Err(refused) => {
-                let of = { refused.of.iter() }.map(|it| (in_force.name(it), it.reported_cost()));
+                let of = refused
+                    .of
+                    .iter()
+                    .map(|it| (in_force.name(it), it.reported_cost()));
                 let reported = self.registry.state.events.joint_request();
                 let reported = reported.in_mode(mode).asking(of);
                 return Err(reported.failed(in_force.warned(refused)));
@@ -535,7 +540,7 @@ impl InForce {
 
     /// The error, after a warning about its rules.
     fn warned(&self, refused: Refused<'_, '_>) -> Error {
-        let names: Vec<_> = { refused.of.iter() }.map(|it| self.name(it)).collect();
+        let names: Vec<_> = refused.of.iter().map(|it| self.name(it)).collect();
         self.warn(&names, &refused.error);
         refused.error
     }

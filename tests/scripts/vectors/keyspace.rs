@@ -83,7 +83,8 @@ fn content(key: &Json, start: i64) -> Content {
         }
         Some("list") => Content::List(items().iter().map(|item| bytes(item, start)).collect()),
         Some("zset") => {
-            let mut members: Vec<_> = { items().iter() }
+            let mut members: Vec<_> = items()
+                .iter()
                 .flat_map(|item| scored(item, start))
                 .collect();
             members.sort();
@@ -256,7 +257,8 @@ impl Keyspace {
     /// Members as a case writes them: numbered grants that are left of some in one row as a row.
     fn members(&self, members: &[(Json, &Vec<u8>)], before: &Json) -> Json {
         let rows = before["value"].as_array().cloned().unwrap_or_default();
-        let rows: Vec<_> = { rows.into_iter() }
+        let rows: Vec<_> = rows
+            .into_iter()
             .filter(|item| item.get("grants").is_some())
             .collect();
         let mut items: Vec<Json> = Vec::new();

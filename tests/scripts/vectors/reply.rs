@@ -76,7 +76,10 @@ impl Reply {
                 let word_expected = expected.get("word").and_then(Json::as_str);
                 word == word_expected.unwrap_or_default().as_bytes()
                     && doubles.len() == numbers.len()
-                    && { doubles.iter().zip(numbers) }.all(|(&double, it)| moment.is(it, double))
+                    && doubles
+                        .iter()
+                        .zip(numbers)
+                        .all(|(&double, it)| moment.is(it, double))
             }
             (Self::Bytes(bytes), _) if expected.is_string() || is_form(expected, "hex") => {
                 *bytes == json::bytes(expected, moment.start)

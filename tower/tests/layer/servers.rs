@@ -120,7 +120,8 @@ async fn a_client_of_tonic_reads_why_and_for_how_long_it_is_denied() {
     let delay = details.retry_info().and_then(|it| it.retry_delay).unwrap();
     assert!(Duration::ZERO < delay && delay <= MINUTE + Duration::from_millis(3));
     let violations = &details.quota_failure().unwrap().violations;
-    let violations: Vec<_> = { violations.iter() }
+    let violations: Vec<_> = violations
+        .iter()
         .map(|it| (&*it.subject, &*it.description))
         .collect();
     assert_eq!(violations, [("calls:", "2 per 60s")]);

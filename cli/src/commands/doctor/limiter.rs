@@ -150,8 +150,11 @@ fn not_proven(stored: &Stored, tally: &Tally) -> Vec<Finding> {
 }
 
 fn wrong_types(stored: &Stored, findings: &mut Vec<Finding>) {
-    for ((key, found), expected) in
-        { stored.keys.iter().zip(&stored.types) }.zip(["hash", "string", "zset"])
+    for ((key, found), expected) in stored
+        .keys
+        .iter()
+        .zip(&stored.types)
+        .zip(["hash", "string", "zset"])
     {
         if found != "none" && found != expected {
             let text = format!("{} is a {found}, and not a {expected}", key.escape_debug());

@@ -138,7 +138,8 @@ mod tests {
         let page = include_str!("../../../../docs/connections.md");
         let (_, rule) = page.split_once("ACL SETUSER app on ").unwrap();
         let (rule, _) = rule.split_once("# on each node of a cluster").unwrap();
-        let of_page = { rule.split_whitespace() }
+        let of_page = rule
+            .split_whitespace()
             .filter_map(|word| word.strip_prefix('+'))
             .map(str::to_uppercase);
         let on_keys = ON_KEYS.iter().map(|(command, _)| *command);

@@ -12,7 +12,8 @@ const SUFFIXES: [&str; 2] = [":value", ":permits"];
 
 /// The limiter and the client that a key with permits or a value belongs to, if it is one.
 pub(crate) fn place_of(key: &str) -> Option<Place> {
-    let (at, suffix) = { SUFFIXES.iter() }
+    let (at, suffix) = SUFFIXES
+        .iter()
         .filter_map(|suffix| Some((key.rfind(suffix)?, suffix)))
         .max()?;
     let (name, rest) = key.split_at(at);
@@ -181,7 +182,9 @@ mod tests {
             ("orders", None),
         ] {
             let place = place_of(key);
-            let found = { place.as_ref() }.map(|it| (it.name.as_str(), it.client.as_deref()));
+            let found = place
+                .as_ref()
+                .map(|it| (it.name.as_str(), it.client.as_deref()));
             assert_eq!(found, expected, "{key}");
         }
     }

@@ -113,7 +113,8 @@ fn settings(
         "lazyfree-lazy-eviction",
         "lazyfree-lazy-server-del",
     ];
-    let inline: Vec<_> = { inline.into_iter() }
+    let inline: Vec<_> = inline
+        .into_iter()
         .filter(|it| set(it) == Some("no"))
         .collect();
     if !inline.is_empty() {

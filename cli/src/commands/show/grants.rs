@@ -174,7 +174,7 @@ impl Noted {
 
     pub(crate) fn takers_to_json(&self) -> Value {
         let (told, others) = self.takers();
-        let told: Vec<_> = { told.iter() }
+        let told: Vec<_> = told.iter()
             .map(|(id, it)| json!({ "process": format!("{id:016x}"), "grants": it.grants, "permits": it.permits }))
             .collect();
         json!({ "rust_processes": told, "others": others })

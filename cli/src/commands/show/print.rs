@@ -174,7 +174,8 @@ fn invariant(it: &Shown, terminal: &Terminal) -> Vec<String> {
     if !it.reading.is_exact {
         lines.push("it changed while it was read".to_owned());
     }
-    { lines.iter() }
+    lines
+        .iter()
         .map(|line| terminal.paint(color, line))
         .collect()
 }

@@ -46,10 +46,13 @@ pub(super) fn draw(
     );
     let mut lines = vec![format!("  |{line}|")];
     if !takers.is_empty() {
-        let by_taker: Vec<_> = { takers.iter() }
+        let by_taker: Vec<_> = takers
+            .iter()
             .map(|(_, taker)| in_columns(&taker.parts[..]))
             .collect();
-        let marks: String = { columns.iter().enumerate() }
+        let marks: String = columns
+            .iter()
+            .enumerate()
             .map(|(column, all)| mark_of(column, *all, &by_taker))
             .collect();
         lines.push(format!("   {}", marks.trim_end()));

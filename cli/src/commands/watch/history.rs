@@ -221,7 +221,10 @@ impl History {
     /// How many limiters there are, how many are hot, sick, and not shown.
     pub(crate) fn totals(&self) -> Totals {
         let is_hot = |it: &&Watched| share_in_use(&it.latest).is_some_and(|it| it >= HOT);
-        let sick = { self.limiters.values() }.filter(|it| it.latest.health.is_sick());
+        let sick = self
+            .limiters
+            .values()
+            .filter(|it| it.latest.health.is_sick());
         Totals {
             limiters: self.limiters.len() + self.passed_over,
             hot: self.limiters.values().filter(is_hot).count(),

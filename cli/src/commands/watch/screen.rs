@@ -86,7 +86,9 @@ fn draw(
 ) -> io::Result<()> {
     let mut tty = Tty::open(leaving)?;
     let mut terminal = tty.enter()?;
-    let drawn = { pictures.iter() }.try_for_each(|()| terminal.draw(&picture).map(drop));
+    let drawn = pictures
+        .iter()
+        .try_for_each(|()| terminal.draw(&picture).map(drop));
     tty.leave();
     drawn
 }

@@ -139,7 +139,9 @@ fn cost_line<'a>(history: &History, terminal: &Terminal) -> Line<'a> {
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, history: &History, terminal: &Terminal) {
     let width = area.width;
-    let shown_columns: Vec<_> = { COLUMNS.iter().enumerate() }
+    let shown_columns: Vec<_> = COLUMNS
+        .iter()
+        .enumerate()
         .filter(|(_, (_, _, from))| width >= *from)
         .map(|(place, _)| place)
         .collect();
@@ -153,7 +155,9 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, history: &History, terminal: &T
         let cells = cells(it, terminal);
         let mark = health(&it.latest).0;
         let name = format!("{mark} {}", shown(name, names));
-        let row = { shown_columns.iter() }.map(|place| Cell::from(cells[*place].clone()));
+        let row = shown_columns
+            .iter()
+            .map(|place| Cell::from(cells[*place].clone()));
         let row = Row::new([Cell::from(name)].into_iter().chain(row));
         // What was not sampled in the last round may be otherwise by now.
         match it.is_new && history.error.is_none() && !history.view.is_paused {

@@ -166,7 +166,8 @@ async fn read(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
             continue;
         };
         let head = String::from_utf8_lossy(&request[..end]).to_lowercase();
-        let length = { head.lines() }
+        let length = head
+            .lines()
             .find_map(|line| line.strip_prefix("content-length: "))
             .map_or(0, |length| length.parse::<usize>().unwrap());
         if request.len() < end + 4 + length {
