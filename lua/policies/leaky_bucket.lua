@@ -32,38 +32,24 @@ end
 if not (level and start) then
   return redis.error_reply('BADSTATE the level or the time of the last drain is not an integer')
 end
--- Only a clock that was wrong can have written a start that is further ahead than a whole bucket takes to drain.
-local is_first = not start_text or start - now > ceil(limit / quantity) * period
-local start_moved = true
-if is_first then
-  level, start = 0, clock_unit > 0 and now - now % clock_unit or now
-else
-  level = max(level, 0)
-  local periods = max(floor((now - start) / period), 0)
-  if periods >= ceil(level / quantity) then
-    level = 0
-  else
-    level = level - periods * quantity
-  end
-  start, start_moved = start + periods * period, periods > 0
-end
-local room = limit - level
+local used = max(level, 0)
+--! include shared/flow.lua
 --! end
 
 --! include shared/grant_runs.lua
 
 --! part state
-local state = pack('<dddddd', server_now, now, 0, level, start, is_first and 1 or 0)
+local state = pack('<dddddd', server_now, now, 0, used, start, is_first and 1 or 0)
 --! end
 
 --! part write
 local lasting, is_there, is_renewed = start_key, start_text, false
-local needed = ceil((level + taken) / quantity) * period + start - now
+local needed = ceil((used + taken) / quantity) * period + start - now
 local extended = needed
 --! include shared/life.lua
 if taken > 0 then
   local time_to_live = format('%d', max(left, needed, (ceil(capacity / quantity) + 1) * period))
-  call('set', level_key, format('%d', level + taken), 'px', time_to_live)
+  call('set', level_key, format('%d', used + taken), 'px', time_to_live)
   if start_moved then
     call('set', start_key, format('%d', start), 'px', time_to_live)
   end

@@ -33,39 +33,24 @@ end
 if not (tokens and start) then
   return redis.error_reply('BADSTATE the tokens or the time of the last refill is not an integer')
 end
--- Only a clock that was wrong can have written a start that is further ahead than a whole bucket takes to fill.
-local is_first = not start_text or start - now > ceil(limit / quantity) * period
-local start_moved = true
-if is_first then
-  -- It lives longer than the bucket takes to fill, so the bucket is full.
-  tokens, start = limit, clock_unit > 0 and now - now % clock_unit or now
-else
-  tokens = max(min(tokens, limit), 0)
-  local periods = max(floor((now - start) / period), 0)
-  if periods >= ceil((limit - tokens) / quantity) then
-    tokens = limit
-  else
-    tokens = tokens + periods * quantity
-  end
-  start, start_moved = start + periods * period, periods > 0
-end
-local room = tokens
+local used = limit - max(min(tokens, limit), 0)
+--! include shared/flow.lua
 --! end
 
 --! include shared/grant_runs.lua
 
 --! part state
-local state = pack('<ddddd', server_now, now, 0, tokens, start)
+local state = pack('<ddddd', server_now, now, 0, room, start)
 --! end
 
 --! part write
 local lasting, is_there, is_renewed = start_key, start_text, false
-local needed = ceil((limit - tokens + taken) / quantity) * period + start - now
+local needed = ceil((used + taken) / quantity) * period + start - now
 local extended = needed
 --! include shared/life.lua
 if taken > 0 then
   time_to_live = max(left, needed, time_to_live)
-  call('set', tokens_key, format('%d', tokens - taken), 'px', format('%d', time_to_live + 10))
+  call('set', tokens_key, format('%d', room - taken), 'px', format('%d', time_to_live + 10))
   if start_moved then
     call('set', start_key, format('%d', start), 'px', format('%d', time_to_live))
   end

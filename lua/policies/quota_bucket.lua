@@ -20,49 +20,30 @@
 
 --! part read
 local bucket = KEYS[1]
-local limit, quota, period = unpack_numbers('<ddd', numbers)
-local second = floor(now / 1000)
+local limit, rate, period = unpack_numbers('<ddd', numbers)
+local present, least = floor(now / 1000), 0
 
 local fields = call('hmget', bucket, 'remain', 'timestamp', 'timestamp_fraction')
-local remain, timestamp, fraction = limit, second, 0
-if fields[1] and fields[2] then
-  remain, timestamp = finite(fields[1]), finite(fields[2])
-  if fields[3] then
-    fraction = finite(fields[3])
-  end
-  if not (remain and timestamp and fraction) then
-    return redis.error_reply('BADSTATE a field of the bucket is not a number')
-  end
-  remain = max(min(remain, limit), 0)
-  fraction = min(max(fraction, 0), quota - 1)
-  local elapsed = max(second - timestamp, 0)
-  -- Only a clock that was wrong can have written a time that is further ahead than the bucket takes to fill.
-  if elapsed >= ceil(((limit - remain) * period + fraction) / quota) or timestamp - second > ceil(limit * period / quota) then
-    remain, timestamp, fraction = limit, second, 0
-  else
-    -- Only whole tokens are added, and the remaining time is kept: in the long run the quota is exact.
-    local refilled = max(floor((elapsed * quota - fraction) / period), 0)
-    local took = fraction + refilled * period
-    remain, timestamp, fraction = remain + refilled, timestamp + floor(took / quota), took % quota
-  end
-elseif not (fields[1] or fields[2]) and call('exists', bucket) == 1 then
+if not (fields[1] or fields[2]) and call('exists', bucket) == 1 then
   return redis.error_reply('BADSTATE the hash is not a quota bucket')
 end
-local room = remain
+--! include shared/refill.lua
+local room = tokens
 --! end
 
 --! include shared/grant_runs.lua
 
 --! part state
-local state = pack('<dddddd', server_now, now, 0, remain, timestamp, fraction)
+local state = pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
 --! end
 
 --! part write
 local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0 or denied_cost
-local needed = ceil(((limit - remain + taken) * period + fraction) / quota) * 1000 + min(timestamp * 1000 - now, 0)
+local needed = ceil(((limit - tokens + taken) * period + fraction) / rate) * 1000
+  + min(refilled_at * 1000 - now, 0)
 if is_renewed then
   --! include shared/quota_fields.lua
-  needed = max(needed, 2 * ceil(limit * period / quota) * 1000)
+  needed = max(needed, 2 * ceil(limit * period / rate) * 1000)
 end
 local extended = needed
 --! include shared/life.lua

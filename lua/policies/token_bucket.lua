@@ -19,32 +19,13 @@
 --! part read
 local bucket = KEYS[1]
 local limit, rate = unpack_numbers('<dd', numbers)
+local period, present, least = 1000, now, -LARGEST
 
 local fields = call('hmget', bucket, 'tokens', 'last_refill_timestamp', 'last_refill_fraction')
-local tokens, refilled_at, fraction = limit, now, 0
-if fields[1] and fields[2] then
-  tokens, refilled_at = finite(fields[1]), finite(fields[2])
-  if fields[3] then
-    fraction = finite(fields[3])
-  end
-  if not (tokens and refilled_at and fraction) then
-    return redis.error_reply('BADSTATE a field of the bucket is not a number')
-  end
-  tokens = min(tokens, limit)
-  fraction = min(max(fraction, 0), rate - 1)
-  local elapsed = max(now - refilled_at, 0)
-  -- Only a clock that was wrong can have written a time that is further ahead than the bucket takes to fill.
-  if elapsed >= ceil(((limit - tokens) * 1000 + fraction) / rate) or refilled_at - now > ceil(limit * 1000 / rate) then
-    tokens, refilled_at, fraction = limit, now, 0
-  else
-    -- Only whole tokens are added, and the remaining time is kept: in the long run the rate is exact.
-    local refilled = max(floor((elapsed * rate - fraction) / 1000), 0)
-    local took = fraction + refilled * 1000
-    tokens, refilled_at, fraction = tokens + refilled, refilled_at + floor(took / rate), took % rate
-  end
-elseif not (fields[1] or fields[2]) and call('exists', bucket) == 1 then
+if not (fields[1] or fields[2]) and call('exists', bucket) == 1 then
   return redis.error_reply('BADSTATE the hash is not a token bucket')
 end
+--! include shared/refill.lua
 local room = tokens
 --! end
 

@@ -4,10 +4,11 @@
 -- Returns `back`, the permits that were given back
 -- Writes  the bucket's fields, as shared/quota_fields.lua does
 --
--- Uses    `bucket`, `fields`, `remain`, `timestamp`, `fraction`, `limit`, `quota`, `period`, `second` of that file; `cost`;
---         `mark`, the time of the charge in ms; `call`, `format`, `floor`, `ceil`, `min`, `max`
-local elapsed = max(second - floor(mark / 1000), 0)
-local back = max(min(cost - ceil(elapsed * quota / period), limit - remain), 0)
+-- Uses    `bucket`, `fields`, `tokens`, `refilled_at`, `fraction`, `limit`, `rate`, `period`,
+--         `present` of policies/quota_bucket.lua; `cost`; `mark`, the time of the charge in ms;
+--         `call`, `format`, `floor`, `ceil`, `min`, `max`
+local elapsed = max(present - floor(mark / 1000), 0)
+local back = max(min(cost - ceil(elapsed * rate / period), limit - tokens), 0)
 if back > 0 then
   local taken = -back
   --! include shared/quota_fields.lua
