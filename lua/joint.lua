@@ -48,7 +48,8 @@ end
 
 --! include shared/shared_rate.lua
 
--- Each function reads its limiter and returns the limit, the room and a function that writes and returns the state.
+-- Each function reads its limiter and returns the limit, the room, and a function that writes and
+-- returns the state.
 local algorithms = { shared_rate = shared_rate }
 
 local names -- set by an algorithm that finds further keys of a target

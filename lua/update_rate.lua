@@ -50,7 +50,8 @@ if not limiter.is_reset then
     to_remove = 0
   end
 end
-window.reconcile(limiter, now, false, math.huge) -- the rate is set also where the score of a grant is unusable
+-- The rate is set also where the score of a grant is unusable.
+window.reconcile(limiter, now, false, math.huge)
 if changes_type then
   window.prepare(limiter, value, client_value, permits, client_permits)
 else

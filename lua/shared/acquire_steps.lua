@@ -278,8 +278,8 @@ if ahead > 0 and any_fits then
   end
 end
 local reset = oldest and interval - now + oldest or interval -- until the first grant expires
--- A copy of this call may have been granted all of it, and left too little. Then it takes all again,
--- and ZADD finds the grant.
+-- A copy of this call may have been granted all of it, and left too little. Then this one takes all
+-- again, and ZADD finds the grant.
 local is_copy = allowed < total and not limiter and call('zscore', permits_key, member)
 if not (any_fits or is_copy) then
   local reply = pack('<dddddd', server_now, 0, interval, interval, interval, rate)

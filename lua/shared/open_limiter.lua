@@ -1,8 +1,8 @@
 -- The start of a script on one limiter, behind the names of its arguments: names its keys and opens
 -- the limiter.
 --
--- KEYS    name, value, value of the client, permits, permits of the client; then audit, for a script
---         that an audit has to notice
+-- KEYS    name, value, value of the client, permits, permits of the client; then audit, for a
+--         script that an audit has to notice
 -- Errors  UNINITIALIZED, BADSTATE
 --
 -- Uses    `given_now`, an argument; `load_window`

@@ -1,5 +1,5 @@
--- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts of a policy. The steps
--- return what joint.lua says of its algorithms.
+-- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts
+-- of a policy.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- numbers 1  rate, 0 if the limiter's own settings count
@@ -12,8 +12,9 @@
 -- Writes  as acquire.lua does. If the limiter is missing or gets other settings, the hash: live grants go on counting, but
 --         a change of the type resets the limiter, and what an earlier one of this name left is deleted
 --
--- Uses    `load_window`; `ALWAYS_SUMMED`, `MOST_WALKED_JOINTLY`, `always_removed`, `to_remove`; `pack`, `unpack_numbers`, `format`,
---         `ceil`, `max`, `min`; `server_now`, `now`; `call_id`, `peeks`, `resets`
+-- Uses    `load_window`; `ALWAYS_SUMMED`, `MOST_WALKED_JOINTLY`, `always_removed`, `to_remove`;
+--         `call`, `pack`, `unpack_numbers`, `format`, `ceil`, `max`, `min`; `server_now`, `now`;
+--         `call_id`, `peeks`, `resets`
 -- Sets    `shared_rate`, which joint.lua calls for each such limiter; `window`, `NUMBERS`
 -- Changes `to_remove`, for as long as it brings a limiter up to date
 
@@ -67,7 +68,7 @@ local function shared_rate(keys, numbers, cost)
 
   local others_may_remove = to_remove
   to_remove = window.has_many_expired(limiter, now) and 0 or always_removed
-  local are_few = not limiter.is_reset and redis.call('zcard', limiter.permits_key) <= ALWAYS_SUMMED
+  local are_few = not limiter.is_reset and call('zcard', limiter.permits_key) <= ALWAYS_SUMMED
   failure = window.reconcile(limiter, now, are_few, 0, expired_permits)
   to_remove = others_may_remove
   if failure then
@@ -77,15 +78,16 @@ local function shared_rate(keys, numbers, cost)
   local available, fits = limiter.available, cost <= limiter.available
   if not fits then
     -- A copy of this call may have been granted, and left too little.
-    local is_copy = redis.call('zscore', limiter.permits_key, window.pack(call_id, cost))
+    local is_copy = call('zscore', limiter.permits_key, window.pack(call_id, cost))
     fits, available = is_copy and not limiter.is_reset, max(available, 0)
   end
 
   -- Ms until so many permits are available, if none is taken.
   local function until_available(number)
     local permits = min(number, limiter.rate)
-    local back = limiter.oldest and window.until_available(limiter, now, permits, MOST_WALKED_JOINTLY)
-    return max(back or limiter.interval, 1)
+    return limiter.oldest
+      and max(window.until_available(limiter, now, permits, MOST_WALKED_JOINTLY), 1)
+      or max(limiter.interval, 1)
   end
 
   -- Ms until no permit is in use: what is taken now is the last to come back.
@@ -93,14 +95,15 @@ local function shared_rate(keys, numbers, cost)
     if taken > 0 then
       return limiter.interval
     end
-    local newest = limiter.oldest and redis.call('zrange', limiter.permits_key, '-1', '-1', 'withscores')[2]
-    return newest and max(min(ceil(limiter.interval - now + newest), limiter.interval), 0) or 0
+    local newest = limiter.oldest and call('zrange', limiter.permits_key, '-1', '-1', 'withscores')
+    local left = newest and newest[2] and ceil(limiter.interval - now + newest[2]) or 0
+    return max(min(left, limiter.interval), 0)
   end
 
   local function write(taken)
     window.prepare(limiter, value, client_value, permits, client_permits)
-    local member = window.pack(call_id, taken)
-    if taken > 0 and redis.call('zadd', limiter.permits_key, 'nx', format('%d', now), member) == 0 then
+    local key, member = limiter.permits_key, window.pack(call_id, taken)
+    if taken > 0 and call('zadd', key, 'nx', format('%d', now), member) == 0 then
       taken = 0 -- the same call ran before: a proxy or a driver sent it twice
     end
     window.write(limiter, taken)
@@ -109,9 +112,11 @@ local function shared_rate(keys, numbers, cost)
   local function finish(taken, denied_cost)
     local until_more = until_available(taken + 1)
     local until_fits = fits and 0 or cost > 1 and until_available(cost) or until_more
-    local state = pack('<dddddddddddd', server_now, now, 0, limiter.rate, fits and 1 or 0, available,
-      until_more, until_all(taken), limiter.interval, limiter.rate_type, limiter.keep_alive, until_fits)
-    -- A denial renews the times to live. Settings may make the keep alive of an existing limiter longer.
+    local state = pack('<dddddddddddd', server_now, now, 0, limiter.rate, fits and 1 or 0,
+      available, until_more, until_all(taken), limiter.interval, limiter.rate_type,
+      limiter.keep_alive, until_fits)
+    -- A denial renews the times to live. Settings may make the keep alive of an existing limiter
+    -- longer.
     local changes_settings = limiter.changes_settings and not limiter.is_reset
     if not peeks and (taken > 0 or denied_cost or changes_settings) then
       write(taken)
@@ -119,5 +124,6 @@ local function shared_rate(keys, numbers, cost)
     return state
   end
 
-  return { limit = limiter.rate, room = fits and cost or cost - 1, progress = progress, finish = finish }
+  local room = fits and cost or cost - 1
+  return { limit = limiter.rate, room = room, progress = progress, finish = finish }
 end

@@ -230,16 +230,6 @@ local function load_window()
     return limiter
   end
 
-  -- Writes the settings that `open` was called with. The arguments that follow are the limiter's other keys: where it is
-  -- reset, what an earlier limiter left in them is deleted.
-  local function store_settings(limiter, ...)
-    redis.call('hset', limiter.name, 'rate', digits(limiter.rate), 'interval', digits(limiter.interval),
-      'type', digits(limiter.rate_type), 'keepAliveTime', digits(limiter.keep_alive))
-    if limiter.is_reset then
-      redis.call('unlink', ...)
-    end
-  end
-
   -- Reads the next expired grants, `most` of them at most, and adds their permits to `expired_permits`.
   local function read_expired(limiter, most)
     local key, horizon = limiter.permits_key, digits(limiter.horizon)
@@ -279,8 +269,9 @@ local function load_window()
     return first == 0, permits, number, oldest
   end
 
-  -- How many of the permits that grants hold, `in_use`, a peer's release has returned: it raises the value and leaves the
-  -- grants. A peer that lowers the rate below what is in use writes 0, so only what is above 0 can come from a release.
+  -- How many of the permits that grants hold, `in_use`, a peer's release has returned: it raises the
+  -- value and leaves the grants. A peer that lowers the rate below what is in use writes 0, so only
+  -- what is above 0 can come from a release.
   local function excess_of(value, in_use, rate)
     local left = math.min(value, rate)
     local excess = math.max(in_use - (rate - left), 0) -- exact up to 2^53
@@ -459,12 +450,17 @@ local function load_window()
     end
   end
 
-  -- Writes what comes before a new grant: the settings that `open` was called with, with the limiter's other keys as in
-  -- `store_settings`, and the grants without the excess. Where all grants have expired and are many, deletes the zset, which
-  -- the server frees in the background.
+  -- Writes what comes before a new grant: the settings that `open` was called with, and the grants
+  -- without the excess. Where the limiter is reset, deletes what an earlier one left in its other
+  -- keys, which are the arguments that follow. Where all grants have expired and are many, deletes
+  -- them together: the server frees a deleted key in the background.
   local function prepare(limiter, ...)
     if limiter.changes_settings then
-      store_settings(limiter, ...)
+      redis.call('hset', limiter.name, 'rate', digits(limiter.rate), 'interval', digits(limiter.interval),
+        'type', digits(limiter.rate_type), 'keepAliveTime', digits(limiter.keep_alive))
+      if limiter.is_reset then
+        redis.call('unlink', ...)
+      end
     end
     take_from_oldest(limiter, limiter.expired, limiter.excess)
     limiter.is_deleted = limiter.all_expired and limiter.expired > ALWAYS_REMOVED
@@ -473,7 +469,8 @@ local function load_window()
     end
   end
 
-  -- Writes what `reconcile` computed, behind `prepare` and a grant of `taken` permits, and renews the times to live.
+  -- Writes what `reconcile` computed, behind `prepare` and a grant of `taken` permits, and renews the
+  -- times to live.
   local function write(limiter, taken)
     local call, renews, needed = redis.call, true, limiter.needed or 0
     local name, value_key, permits_key = limiter.name, limiter.value_key, limiter.permits_key
@@ -495,7 +492,6 @@ local function load_window()
     until_first = until_first,
     until_available = until_available,
     open = open,
-    store_settings = store_settings,
     sum_expired = sum_expired,
     reconcile = reconcile,
     has_many_expired = has_many_expired,

@@ -1,14 +1,15 @@
 -- Writes what a call has computed of a limiter, behind the grant that it has added: the value, and
--- the expired grants that are removed, so that value + the permits of all grants = rate holds again;
--- and the times to live, the keep alive on all keys, else the hash's own on value and permits.
+-- the expired grants that are removed, so that value + the permits of all grants = rate holds
+-- again; and the times to live, the keep alive on all keys, else the hash's own on value and
+-- permits.
 -- Straight-line code: a function would cost each call as much as a command.
 --
 -- Uses    `name`, `value_key`, `permits_key`; `available`, the permits before the new grant;
 --         `stored`, what the value's key holds; `taken`, the permits of the new grant, and
 --         `taken_text`, the same in decimal digits; `expired`, how many grants, the oldest, are
 --         removed; `all_expired`, whether all have but the new one; `keep_alive`, nil for none;
---         `renews`, whether the times to live are renewed where there is none; `needed`, the ms that
---         the hash must live at least; `call`
+--         `renews`, whether the times to live are renewed where there is none; `needed`, the ms
+--         that the hash must live at least; `call`
 -- Sets    nothing
 
 if available ~= stored then
