@@ -30,6 +30,7 @@ pub(crate) mod multi_check;
 pub(crate) mod script;
 mod script_keys;
 pub(crate) mod shared_calls;
+mod steps;
 #[cfg(test)]
 mod time_budget_tests;
 #[cfg(test)]

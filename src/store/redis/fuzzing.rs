@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::acquire_answer::{AcquireAnswer, Meaning};
 use super::check::{Reply, read_reply};
-use super::limiter::read_config;
+use super::steps::read_config;
 use crate::decision::decision_alone;
 pub use crate::link::fuzzing::read_url;
 use crate::policies::call::{Call, Target};

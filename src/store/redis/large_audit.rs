@@ -53,27 +53,25 @@ struct LargeAudit {
     read: u32,
 }
 
-impl RedisStore {
-    /// Starts to audit a limiter, unless this client audits one already.
-    pub(super) fn start_audit(&self, keys: &Keys, rate_type: RateType) {
-        if self.is_auditing.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let store = Arc::downgrade(&self.0);
-        let flag = Auditing(Weak::clone(&store));
-        let mut audit = LargeAudit::new(keys, rate_type);
-        self.background().spawn(async move {
-            let _flag = flag;
-            // The store is not kept alive during a pause.
-            while let Some(shared) = store.upgrade() {
-                let step = audit.step(&RedisStore(shared)).await;
-                match step {
-                    Some(Step::Pause(pause)) => sleep(pause).await,
-                    Some(Step::Over) | None => break,
-                }
-            }
-        });
+/// Starts to audit a limiter, unless this client audits one already.
+pub(super) fn start(store: &RedisStore, keys: &Keys, rate_type: RateType) {
+    if store.is_auditing.swap(true, Ordering::AcqRel) {
+        return;
     }
+    let shared = Arc::downgrade(&store.0);
+    let flag = Auditing(Weak::clone(&shared));
+    let mut audit = LargeAudit::new(keys, rate_type);
+    store.background().spawn(async move {
+        let _flag = flag;
+        // The store is not kept alive during a pause.
+        while let Some(shared) = shared.upgrade() {
+            let step = audit.step(&RedisStore(shared)).await;
+            match step {
+                Some(Step::Pause(pause)) => sleep(pause).await,
+                Some(Step::Over) | None => break,
+            }
+        }
+    });
 }
 
 /// Set while an audit is under way.

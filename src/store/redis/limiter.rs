@@ -1,20 +1,16 @@
-//! One limiter in Redis: turns each step into keys and arguments, parses the reply, and holds what
-//! the client remembers about the limiter.
+//! One limiter in Redis: what the client remembers about it, and how its calls are made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::{Cmd, Value};
-use tokio::time::Instant;
 
 use super::audit::Audit;
 use super::client::{RedisStore, read};
 use super::hints::Hint;
-use crate::breaker::Breaker;
-use crate::clock::system_millis;
-use crate::error::{Error, Result};
+use super::large_audit;
+use crate::error::Result;
 use crate::escaped::Escaped;
 use crate::event::Event;
 use crate::grant::Grant;
@@ -23,14 +19,10 @@ use crate::link::Message;
 use crate::link::failure::Failure;
 use crate::link::limits::{Limits, Repeat};
 use crate::link::retry::Attempts;
-use crate::permit::{CallId, new_call_id};
-use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
+use crate::permit::CallId;
+use crate::rate::RateType;
 use crate::store::redis::script::{self, Args, Script};
-use crate::store::{
-    AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
-    TimeToLive,
-};
-use crate::window::{Answer, Condition, Expiry, Settlement};
+use crate::window::{Answer, Settlement};
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
@@ -82,26 +74,7 @@ impl RedisLimiter {
     pub(super) fn note_audit(&self, audited_rate: Option<i64>, answer: &Answer) {
         self.audit.note(audited_rate, answer);
         if answer.audit_due {
-            self.store.start_audit(&self.keys, self.rate_type());
-        }
-    }
-
-    /// For how long permits of a cancelled request are missing once they were to be given back.
-    fn missing_for(&self, given_back: Result<u32>, permits: Option<u32>) -> Duration {
-        let error = match given_back {
-            Err(error) if !matches!(error, Error::NotInitialized { .. }) => error,
-            // If the limiter is gone, it counts nothing.
-            _ => return Duration::ZERO,
-        };
-        tracing::warn!(
-            limiter = %Escaped(&self.keys.name),
-            permits,
-            error = %Escaped(&error),
-            "permits of a cancelled request come back only when their window has passed"
-        );
-        match self.interval.load(Ordering::Relaxed) {
-            millis @ 1.. => Duration::from_millis(millis.unsigned_abs()),
-            _unknown => Duration::MAX,
+            large_audit::start(&self.store, &self.keys, self.rate_type());
         }
     }
 
@@ -124,19 +97,19 @@ impl RedisLimiter {
             .tell(|| Event::ClockAhead { ahead });
     }
 
-    async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {
+    pub(super) async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {
         let keys = self.keys.in_order();
         self.run_on(&keys, script, args, &mut self.attempts(repeat))
             .await
     }
 
     /// The attempts of a call that starts now.
-    fn attempts(&self, repeat: Repeat) -> Attempts<'_> {
+    pub(super) fn attempts(&self, repeat: Repeat) -> Attempts<'_> {
         let deadline = self.store.deadline();
         self.store.attempts(&self.keys.name, deadline, repeat)
     }
 
-    async fn run_on(
+    pub(super) async fn run_on(
         &self,
         keys: &[&str],
         script: &Script,
@@ -150,7 +123,7 @@ impl RedisLimiter {
         .await
     }
 
-    async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
+    pub(super) async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
         let (connection, message) = (&self.store.connection, Message::Command(command));
         let attempts = &mut self.attempts(repeat);
         self.call(attempts, |limits| connection.send(message, limits))
@@ -272,258 +245,4 @@ impl std::fmt::Debug for RedisLimiter {
             .field("store", &self.store)
             .finish_non_exhaustive()
     }
-}
-
-fn rate_args(args: Args, rate: &ValidRate) -> Args {
-    args.number(rate.permits)
-        .number(rate.interval)
-        .number(rate.rate_type.code())
-        .number(rate.keep_alive)
-}
-
-#[async_trait]
-impl LimiterStore for RedisLimiter {
-    fn keys(&self) -> &Keys {
-        &self.keys
-    }
-
-    fn is_cluster(&self) -> bool {
-        self.store.connection.is_cluster()
-    }
-
-    fn call_deadline(&self) -> Instant {
-        self.store.deadline()
-    }
-
-    fn changes(&self) -> u64 {
-        self.store.audits.load(Ordering::Acquire)
-    }
-
-    fn breaker(&self) -> Option<Arc<Breaker>> {
-        self.store.connection.breaker(&self.keys.name)
-    }
-
-    fn unhealthy_breaker(&self) -> Option<Arc<Breaker>> {
-        let is_healthy = self.store.connection.is_healthy();
-        (!is_healthy).then(|| self.breaker()).flatten()
-    }
-
-    fn wall_millis(&self) -> i64 {
-        self.store.clock.now().unwrap_or_else(system_millis)
-    }
-
-    fn watch(&self, on_freed: &Arc<OnFreed>) {
-        let [_, value, client_value, ..] = self.keys.in_order();
-        let value = match self.rate_type() {
-            RateType::Overall => value,
-            RateType::PerClient => client_value,
-        };
-        let (client_id, channel) = (&self.keys.client_id, self.keys.channel());
-        let subscriber = &self.store.subscriber;
-        if let Some(task) = subscriber.watch(client_id, channel, value, on_freed) {
-            self.store.background().spawn(task);
-        }
-    }
-
-    fn response_timeout(&self) -> Duration {
-        self.store.response_timeout
-    }
-
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
-        let result = self.acquire_call(call, deadline).await;
-        self.store.noted(&self.keys.name, result, deadline)
-    }
-
-    fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
-        let limiter = Arc::clone(&self);
-        self.store.background().give_back(async move {
-            let given_back = limiter.refund(&grant).await;
-            let missing_for = limiter.missing_for(given_back, Some(grant.permits));
-            on_done();
-            missing_for
-        });
-    }
-
-    fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
-        let limiter = Arc::clone(&self);
-        self.store.background().give_back(async move {
-            let given_back = limiter.reclaim_call(&call).await;
-            let missing_for = limiter.missing_for(given_back, None);
-            on_done();
-            missing_for
-        });
-    }
-
-    fn run_in_background(&self, task: Task) {
-        self.store.background().spawn(task);
-    }
-
-    fn give_back_in_background(&self, task: GivingBack) {
-        self.store.background().give_back(task);
-    }
-
-    async fn refund(&self, grant: &Grant) -> Result<u32> {
-        self.refund_audited(grant, self.audited_rate()).await
-    }
-
-    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
-        let _turn = self.store.settling.acquire().await;
-        // In a box of its own: while it waits for its turn it is small.
-        Box::pin(self.settle_audited(lease, settlement, self.audited_rate())).await
-    }
-
-    async fn release(&self, permits: u32) -> Result<()> {
-        self.release_audited(permits, self.audited_rate()).await
-    }
-
-    async fn hold(&self, millis: i64) -> Result<bool> {
-        let (call_id, audited_rate) = (new_call_id(), self.audited_rate());
-        self.hold_audited(millis, &call_id, audited_rate).await
-    }
-
-    async fn available_permits(&self) -> Result<i64> {
-        let mut attempts = self.attempts(Repeat::Safe);
-        let now = self.store.clock.now();
-        // If a call did not read everything, what the next one must know.
-        let mut progress: Vec<Vec<u8>> = Vec::new();
-        loop {
-            let args = Args::new().optional(now);
-            let args = progress.iter().fold(args, |args, word| args.bytes(word));
-            let script = &script::AVAILABLE_PERMITS;
-            let keys = self.keys.in_order();
-            let answer = self.run_on(&keys, script, &args, &mut attempts);
-            let answer = answer.await?;
-            progress = read(&self.keys.name, answer.clone())?;
-            if progress.len() == 1 {
-                let [permits]: [i64; 1] = read(&self.keys.name, answer)?;
-                return Ok(permits);
-            }
-        }
-    }
-
-    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
-        let args = rate_args(Args::new(), &rate);
-        let answer = self
-            .run(&script::TRY_SET_RATE, &args, Repeat::Never)
-            .await?;
-        let is_set = read(&self.keys.name, answer)?;
-        if is_set {
-            self.learn_type(rate.rate_type);
-        }
-        Ok(is_set)
-    }
-
-    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
-        let args = rate_args(Args::new(), &rate);
-        self.run(&script::SET_RATE, &args, Repeat::Never).await?;
-        self.learn_type(rate.rate_type);
-        Ok(())
-    }
-
-    async fn update_rate(
-        &self,
-        rate: ValidRate,
-        in_use: PermitsInUse,
-        if_missing: IfMissing,
-    ) -> Result<bool> {
-        let args = rate_args(Args::new().optional(self.store.clock.now()), &rate)
-            .flag(in_use == PermitsInUse::Keep)
-            .flag(if_missing == IfMissing::DoNothing);
-        let answer = self.run(&script::UPDATE_RATE, &args, Repeat::Never).await?;
-        let is_set = read(&self.keys.name, answer)?;
-        if is_set {
-            self.learn_type(rate.rate_type);
-        }
-        Ok(is_set)
-    }
-
-    async fn config(&self) -> Result<Option<Rate>> {
-        let mut command = redis::cmd("HMGET");
-        command
-            .arg(&self.keys.name)
-            .arg(&["rate", "interval", "type", "keepAliveTime"]);
-        let rate = read_config(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
-        if let Some(rate) = rate {
-            self.learn_type(rate.rate_type());
-        }
-        Ok(rate)
-    }
-
-    async fn exists(&self) -> Result<bool> {
-        let mut command = redis::cmd("EXISTS");
-        command.arg(&self.keys.name);
-        read(&self.keys.name, self.send(&command, Repeat::Safe).await?)
-    }
-
-    async fn delete(&self) -> Result<bool> {
-        self.expire(Expiry::In(0), Condition::Always).await
-    }
-
-    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
-        let (command, time) = match expiry {
-            Expiry::In(millis) => ("pexpire", millis),
-            Expiry::At(millis) => ("pexpireat", millis),
-        };
-        let condition = match condition {
-            Condition::Always => "",
-            Condition::IfNotSet => "nx",
-            Condition::IfSet => "xx",
-            Condition::IfGreater => "gt",
-            Condition::IfLess => "lt",
-        };
-        let args = Args::new()
-            .bytes(command.as_bytes())
-            .number(time)
-            .bytes(condition.as_bytes());
-        let answer = self.run(&script::EXPIRE, &args, Repeat::Never).await;
-        read(&self.keys.name, answer?)
-    }
-
-    async fn clear_expire(&self) -> Result<bool> {
-        let answer = self
-            .run(&script::CLEAR_EXPIRE, &Args::new(), Repeat::Never)
-            .await?;
-        read(&self.keys.name, answer)
-    }
-
-    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
-        let mut command = redis::cmd("PTTL");
-        command.arg(&self.keys.name);
-        let left: i64 = read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
-        Ok(match left {
-            -2 => TimeToLive::Missing,
-            -1 => TimeToLive::Unlimited,
-            millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
-        })
-    }
-}
-
-/// The rate in the hash of a limiter, from the reply to HMGET of its four fields.
-pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
-    let fields: [Option<String>; 4] = read(name, answer)?;
-    let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
-        return Ok(None);
-    };
-    let bad_state = || Error::BadState {
-        name: name.to_owned(),
-        source: None,
-    };
-    let number = |text: &str| {
-        let number: Option<u64> = text.parse().ok();
-        let number = number.filter(|number| *number <= LARGEST_RATE);
-        // As Redis writes it: `parse` alone accepts `+5` and `05`.
-        let number = number.filter(|number| number.to_string() == text);
-        number.ok_or_else(bad_state)
-    };
-    let rate_type = match rate_type.as_str() {
-        "0" => RateType::Overall,
-        "1" => RateType::PerClient,
-        _ => return Err(bad_state()),
-    };
-    Ok(Some(Rate::from_stored(
-        rate_type,
-        number(&rate)?,
-        number(&interval)?,
-        number(keep_alive.as_deref().unwrap_or("0"))?,
-    )))
 }
