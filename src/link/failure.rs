@@ -7,7 +7,6 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::error::{Error, Refusal, Refused};
-use crate::keys::SEVERAL_SLOTS;
 
 /// Why one attempt of a call failed.
 #[derive(Debug, Clone)]
@@ -212,7 +211,7 @@ pub(crate) fn of_connecting(error: RedisError) -> Error {
             reason: "must name a database that the server has, on a cluster none",
         };
     }
-    match of_answer("", error.clone()) {
+    match of_answer(error.clone()) {
         Error::Redis { .. } => Error::unavailable(source_of(error)),
         error => error,
     }
@@ -270,34 +269,20 @@ fn refused_by(error: &RedisError) -> Option<Refused> {
     }
 }
 
-/// The error that a server's refusal becomes.
-pub(crate) fn of_answer(name: &str, error: RedisError) -> Error {
-    let name = name.to_owned();
+/// The error of a call that the server has refused, whatever the call is for.
+pub(crate) fn of_answer(error: RedisError) -> Error {
     let text = error.detail().unwrap_or_default();
     let code = error.code().unwrap_or_default();
     // Before Redis 7, the code of an error inside a script is in its text.
     let says = |word: &str| code == word || text.contains(word);
-    if code == "UNINITIALIZED" {
-        Error::NotInitialized { name }
-    } else if code == "BADSTATE" || says("WRONGTYPE") {
-        Error::BadState {
-            name,
-            source: Some(Arc::new(error)),
-        }
-    } else if error.kind() == ErrorKind::AuthenticationFailed || says("WRONGPASS") || says("NOAUTH")
-    {
+    let is_login = error.kind() == ErrorKind::AuthenticationFailed;
+    if is_login || says("WRONGPASS") || says("NOAUTH") {
         Error::AuthenticationFailed {
             source: Arc::new(error),
         }
     } else if says("NOPERM") || DENIED_IN_SCRIPT.iter().any(|denied| text.contains(denied)) {
         Error::PermissionDenied {
             source: Arc::new(error),
-        }
-    } else if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) && !name.is_empty() {
-        // Without a name it is a command of the application's own.
-        Error::InvalidName {
-            name,
-            reason: SEVERAL_SLOTS,
         }
     } else {
         Error::Redis {
@@ -408,7 +393,7 @@ mod tests {
             "The user executing the script can't run this command or subcommand script: 1f, on @user_script:1.",
         ];
         for text in texts {
-            let error = of_answer("limiter", of_code("ERR", text));
+            let error = of_answer(of_code("ERR", text));
             assert!(matches!(error, Error::PermissionDenied { .. }), "{error:?}");
         }
     }

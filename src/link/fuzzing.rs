@@ -51,7 +51,7 @@ fn refused(line: &str) {
         let asked = Endpoint::Unix("socket".into());
         cluster::redirection(&error, &asked);
         failure::wants_another_connection(&error);
-        let _ = failure::of_answer("limiter", error.clone());
+        let _ = failure::of_answer(error.clone());
         let _ = Failure::from(error);
     }
 }

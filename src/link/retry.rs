@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{RedisError, Value};
@@ -23,11 +22,16 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// be lost after one call.
 const LONGEST_PAUSE_AFTER_LOSS: Duration = Duration::from_millis(50);
 
+/// The error of a call on this key that the server has refused, where an earlier attempt may have
+/// run or not.
+type OfRefusal = fn(&str, RedisError, bool) -> Error;
+
 /// One call while it is sent, perhaps more than once. All its attempts share one time budget.
 pub(crate) struct Attempts<'a> {
     connection: &'a Connection,
-    /// The limiter's name, which leads to the server.
+    /// The first key, which leads to the server.
     name: &'a str,
+    of_refusal: OfRefusal,
     pub(crate) deadline: Instant,
     pauses: Backoff,
     repeat: Repeat,
@@ -46,12 +50,14 @@ impl<'a> Attempts<'a> {
     pub(crate) fn new(
         connection: &'a Connection,
         name: &'a str,
+        of_refusal: OfRefusal,
         deadline: Instant,
         repeat: Repeat,
     ) -> Self {
         Self {
             connection,
             name,
+            of_refusal,
             deadline,
             pauses: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             repeat,
@@ -146,7 +152,9 @@ impl<'a> Attempts<'a> {
         let mut longest = LONGEST_PAUSE;
         let cause = match failure {
             Failure::NoRuntime => return Err(Error::NoRuntime),
-            Failure::Refused(error) => return Err(self.refused(error)),
+            Failure::Refused(error) => {
+                return Err((self.of_refusal)(self.name, error, self.sent_before));
+            }
             Failure::Lost(cause) => {
                 self.sent_before = true;
                 self.number += 1;
@@ -176,18 +184,6 @@ impl<'a> Attempts<'a> {
         Ok(())
     }
 
-    /// The error of an answer that another attempt would not change.
-    fn refused(&self, error: RedisError) -> Error {
-        match failure::of_answer(self.name, error) {
-            // They say what is there now, so that what an earlier attempt took is gone.
-            error @ (Error::NotInitialized { .. } | Error::BadState { .. }) => error,
-            error if self.sent_before => Error::Indeterminate {
-                source: Some(Arc::new(error)),
-            },
-            error => error,
-        }
-    }
-
     /// The error of a call of which an attempt may have run.
     pub(crate) fn indeterminate(&self, cause: Option<RedisError>) -> Error {
         let source = match self.is_answered {
@@ -210,6 +206,8 @@ impl<'a> Attempts<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use redis::make_extension_error;
 
     use super::super::given::Silent;
@@ -218,11 +216,16 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
+    fn attempts(connection: &Connection, time: Duration) -> Attempts<'_> {
+        let of_refusal: OfRefusal = |_, _, may_have_run| Error::unanswered(may_have_run);
+        let deadline = Instant::now() + time;
+        Attempts::new(connection, "key", of_refusal, deadline, Repeat::Safe)
+    }
+
     /// How long a call pauses after each of its attempts that fails like this.
     async fn pauses_after(failure: Failure) -> Vec<u128> {
         let connection = Connection::over(Silent, HOUR, Arc::default());
-        let deadline = Instant::now() + HOUR;
-        let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
+        let mut attempts = attempts(&connection, HOUR);
         let mut pauses = Vec::new();
         for _ in 0..7 {
             let start = Instant::now();
@@ -239,39 +242,27 @@ mod tests {
         assert_eq!(pauses, [10, 20, 40, 50, 50, 50, 50]);
     }
 
-    fn answered(code: &str) -> Failure {
-        Failure::Refused(make_extension_error(code.to_owned(), None))
-    }
-
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_says_that_an_earlier_attempt_may_have_run() {
+    async fn a_refusal_tells_whether_an_earlier_attempt_may_have_run() {
         let connection = Connection::over(Silent, HOUR, Arc::default());
-        let deadline = Instant::now() + HOUR;
-        let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
-        let error = attempts.after::<()>(Err(answered("NOPERM"))).await;
-        assert!(matches!(error, Err(Error::PermissionDenied { .. })));
-
-        let lost = Failure::Lost(Some(failure::closed()));
-        assert!(attempts.after::<()>(Err(lost)).await.unwrap().is_none());
-        match attempts.after::<()>(Err(answered("NOPERM"))).await {
-            Err(Error::Indeterminate {
-                source: Some(cause),
-            }) => {
-                let cause = cause.downcast_ref::<Error>();
-                assert!(matches!(cause, Some(Error::PermissionDenied { .. })));
+        for sent_before in [false, true] {
+            let mut attempts = attempts(&connection, HOUR);
+            if sent_before {
+                let lost = Failure::Lost(Some(failure::closed()));
+                assert!(attempts.after::<()>(Err(lost)).await.unwrap().is_none());
             }
-            other => panic!("{other:?}"),
+            let refused = make_extension_error("NOPERM".to_owned(), None);
+            let error = attempts.after::<()>(Err(Failure::Refused(refused))).await;
+            let may_have_run = matches!(error, Err(Error::Indeterminate { .. }));
+            assert_eq!(may_have_run, sent_before);
         }
-        let error = attempts.after::<()>(Err(answered("UNINITIALIZED"))).await;
-        assert!(matches!(error, Err(Error::NotInitialized { .. })));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_whose_answers_decide_nothing_is_no_silent_one() {
         let connection = Connection::over(Silent, HOUR, Arc::default());
-        let deadline = Instant::now() + HOUR;
         let loading = || make_extension_error("BUSY".to_owned(), None);
-        let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
+        let mut attempts = attempts(&connection, HOUR);
         assert_eq!(attempts.indeterminate(None).refused(), None);
         // It serves nobody now.
         let busy = Failure::NotRun(loading());
@@ -295,8 +286,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_without_more_time_says_why_the_server_refused_it() {
         let connection = Connection::over(Silent, HOUR, Arc::default());
-        let deadline = Instant::now() + Duration::from_millis(20);
-        let mut attempts = Attempts::new(&connection, "limiter", deadline, Repeat::Safe);
+        let mut attempts = attempts(&connection, Duration::from_millis(20));
         let busy = Failure::NotRun(make_extension_error("BUSY".to_owned(), None));
         assert!(attempts.after::<()>(Err(busy)).await.unwrap().is_none());
         tokio::time::advance(attempts.remaining()).await;

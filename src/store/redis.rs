@@ -20,6 +20,7 @@ mod client;
 pub(crate) mod commands;
 #[cfg(test)]
 mod differential_tests;
+mod failure;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod hints;

@@ -9,10 +9,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::RedisStore;
+use super::failure;
 use super::multi_check::CheckPart;
 use super::shared_calls::SharedReply;
 use crate::error::{Error, Result};
-use crate::link::failure::{self, Failure};
+use crate::link::failure::Failure;
 use crate::link::limits::Repeat;
 use crate::policies::algorithm::AnyModel;
 use crate::policies::call::{Answers, Call, Purpose, Target};

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::audit_budget::AuditBudget;
 use super::background::Background;
+use super::failure::of_call;
 use super::hints::HintCache;
 use super::multi_acquire::AcquirePart;
 use super::multi_check::CheckPart;
@@ -202,7 +203,7 @@ impl RedisStore {
         deadline: Instant,
         repeat: Repeat,
     ) -> Attempts<'a> {
-        Attempts::new(&self.connection, name, deadline, repeat)
+        Attempts::new(&self.connection, name, of_call, deadline, repeat)
     }
 
     /// The call's deadline by the server's clock.

@@ -1,0 +1,75 @@
+//! Which error of a limiter a server's refusal becomes.
+
+use std::sync::Arc;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::error::Error;
+use crate::keys::SEVERAL_SLOTS;
+use crate::link::failure;
+
+/// The error of a call that the server has refused, where an earlier attempt may have run or not.
+pub(super) fn of_call(name: &str, error: RedisError, sent_before: bool) -> Error {
+    match of_answer(name, error) {
+        // They say what is there now, so that what an earlier attempt took is gone.
+        error @ (Error::NotInitialized { .. } | Error::BadState { .. }) => error,
+        error if sent_before => Error::Indeterminate {
+            source: Some(Arc::new(error)),
+        },
+        error => error,
+    }
+}
+
+/// The error that a refusal becomes; the name is empty for a command of the application's own.
+pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
+    let text = error.detail().unwrap_or_default();
+    let code = error.code().unwrap_or_default();
+    // Before Redis 7, the code of an error inside a script is in its text.
+    if code == "UNINITIALIZED" {
+        Error::NotInitialized {
+            name: name.to_owned(),
+        }
+    } else if code == "BADSTATE" || code == "WRONGTYPE" || text.contains("WRONGTYPE") {
+        Error::BadState {
+            name: name.to_owned(),
+            source: Some(Arc::new(error)),
+        }
+    } else {
+        let spans_slots = error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot);
+        match failure::of_answer(error) {
+            Error::Redis { .. } if spans_slots && !name.is_empty() => Error::InvalidName {
+                name: name.to_owned(),
+                reason: SEVERAL_SLOTS,
+            },
+            error => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::make_extension_error;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_retry_may_have_run_unless_the_limiter_is_gone() {
+        let refused = |code: &str, sent_before| {
+            let error = make_extension_error(code.to_owned(), None);
+            of_call("limiter", error, sent_before)
+        };
+        let denied = refused("NOPERM", false);
+        assert!(matches!(denied, Error::PermissionDenied { .. }));
+        match refused("NOPERM", true) {
+            Error::Indeterminate {
+                source: Some(cause),
+            } => {
+                let cause = cause.downcast_ref::<Error>();
+                assert!(matches!(cause, Some(Error::PermissionDenied { .. })));
+            }
+            other => panic!("{other:?}"),
+        }
+        let gone = refused("UNINITIALIZED", true);
+        assert!(matches!(gone, Error::NotInitialized { .. }));
+    }
+}
