@@ -173,7 +173,7 @@ pub(crate) type GivingBack = Pin<Box<dyn Future<Output = Duration> + Send>>;
 
 /// Polls a task of a store in memory, whose steps are done when they are first polled.
 fn give_back_at_once(mut task: GivingBack) {
-    let _ = { task.as_mut() }.poll(&mut Context::from_waker(Waker::noop()));
+    let _ = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
 
 /// Runs when a background task is done: permits may be free.

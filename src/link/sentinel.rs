@@ -59,10 +59,9 @@ impl Sentinels {
             let opened = match self.primary(sentinel, settings, step).await {
                 Ok(primary) => {
                     is_answered = true;
-                    { self.open_primary(&primary, settings, round_trip, step) }
-                        .await
-                        .map(|open| (open, primary))
-                        .map_err(failure::of_named_primary)
+                    let opening = self.open_primary(&primary, settings, round_trip, step);
+                    let opened = opening.await.map_err(failure::of_named_primary);
+                    opened.map(|open| (open, primary))
                 }
                 Err(error) => {
                     is_answered |= !error.is_io_error();

@@ -203,9 +203,8 @@ mod tests {
     fn a_client_concludes_from_a_reply_what_the_specification_says() {
         hold("acquire", |given| {
             let reply = &given["reply"];
-            let doubles: Vec<f64> = { numbers(&reply["doubles"]).into_iter() }
-                .map(|number| number as f64)
-                .collect();
+            let doubles = numbers(&reply["doubles"]).into_iter();
+            let doubles: Vec<f64> = doubles.map(|number| number as f64).collect();
             let value = answer(&doubles, reply["word"].as_str().unwrap_or_default());
             let audited_rate = given["audited_rate"].as_i64();
             let now = given["now"].as_i64();

@@ -174,9 +174,8 @@ mod tests {
     }
 
     fn sums(pages: &AuditPages) -> Vec<(i64, i64)> {
-        { pages.pages.iter() }
-            .map(|page| (page.count, page.permits))
-            .collect()
+        let pages = pages.pages.iter();
+        pages.map(|page| (page.count, page.permits)).collect()
     }
 
     #[test]

@@ -354,7 +354,8 @@ async fn the_application_is_told_of_a_lost_store_and_of_its_return() {
     let service = Service::of(builder.in_memory_with_faults(&MemoryStore::new(), &faults));
     faults.lose_store();
     faults.lose_store(); // again is nothing new
-    let open = { service.client.health().servers }.remove(0);
+    let mut servers = service.client.health().servers;
+    let open = servers.remove(0);
     assert_eq!(open.breaker, BreakerState::Open);
     assert_eq!(
         service.ask(Way::Keyed).await,

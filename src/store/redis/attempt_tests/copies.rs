@@ -9,11 +9,11 @@ use crate::store::redis::acquire_args::{acquire_args, call_key};
 impl OnServer {
     /// The permits and the score of each grant.
     async fn grants(&mut self) -> Vec<(u32, i64)> {
-        let members: Vec<(Vec<u8>, i64)> = { self.raw.zrange_withscores("{l}:permits", 0, -1) }
-            .await
-            .unwrap();
+        let members = self.raw.zrange_withscores("{l}:permits", 0, -1);
+        let members: Vec<(Vec<u8>, i64)> = members.await.unwrap();
         let permits = |member: &[u8]| permit::decode(member).unwrap().1;
-        { members.iter() }
+        let grants = members.iter();
+        grants
             .map(|(member, score)| (permits(member), *score))
             .collect()
     }
