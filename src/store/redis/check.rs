@@ -10,12 +10,11 @@ use tokio::time::Instant;
 
 use super::RedisStore;
 use super::failure;
-use super::multi_check::CheckPart;
+use super::multi_check::{CheckPart, own_numbers, runs};
 use super::shared_calls::SharedReply;
 use crate::error::{Error, Result};
 use crate::link::failure::Failure;
 use crate::link::limits::Repeat;
-use crate::policies::algorithm::AnyModel;
 use crate::policies::call::{Answers, Call, Purpose, Target};
 use crate::policies::reply::{self, TargetReply};
 use crate::store::redis::script::{self, Args, Script};
@@ -247,16 +246,6 @@ pub(crate) fn joint_args(
             .doubles(numbers.into_iter().chain(mark))
             .doubles_and(own_numbers(&*target.model), progress)
     })
-}
-
-/// Consecutive equal costs: the cost, and their number.
-pub(super) fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
-    let runs = costs.chunk_by(|one, next| one == next);
-    runs.map(|run| (run[0].into(), run.len() as i64))
-}
-
-pub(super) fn own_numbers(model: &dyn AnyModel) -> impl Iterator<Item = Option<i64>> {
-    model.numbers().into_iter().map(Some)
 }
 
 /// Reads what the script of a call returned; `None` if no script returns that.

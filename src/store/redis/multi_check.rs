@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use redis::RedisError;
 
-use super::check::{own_numbers, runs};
 use super::script::{self, Args, Script};
 use super::shared_calls::{Part, SharedReply};
 use crate::link::limits::Repeat;
+use crate::policies::algorithm::AnyModel;
 use crate::policies::call::{Call, Purpose, Target};
 
 /// The requests of one call on one target.
@@ -102,6 +102,16 @@ impl Part for CheckPart {
     fn refused(error: RedisError) -> SharedReply {
         SharedReply::Answered(Err(error.into()))
     }
+}
+
+/// Consecutive equal costs: the cost, and their number.
+pub(super) fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
+    let runs = costs.chunk_by(|one, next| one == next);
+    runs.map(|run| (run[0].into(), run.len() as i64))
+}
+
+pub(super) fn own_numbers(model: &dyn AnyModel) -> impl Iterator<Item = Option<i64>> {
+    model.numbers().into_iter().map(Some)
 }
 
 #[cfg(test)]
