@@ -1,10 +1,27 @@
 //! The way to Redis: sends a command or the call of a script, and returns its answer, or why there
 //! is none.
 //!
-//! A [`Connection`] goes to one server, a cluster, or over a connection of the application's own.
-//! It belongs to one runtime ([`per_runtime`]) and leads to the server that a [`resolver`] finds.
-//! It is replaced in the background as soon as it is unusable ([`server_link`]). [`retry`] decides
-//! what is sent again.
+//! A [`Connection`] goes to one server, to a cluster, or over a connection of the application's
+//! own. It belongs to one runtime ([`per_runtime`]) and leads to the server that a [`resolver`]
+//! finds. It is replaced in the background as soon as it is unusable ([`server_link`]). [`retry`]
+//! decides what is sent again. Each module imports only from the lines below its own:
+//!
+//! ```layers
+//! fuzzing
+//! retry subscriber
+//! connection
+//! cluster single supplied
+//! server_link
+//! resolver
+//! sentinel
+//! setup
+//! open
+//! transport wait
+//! settings
+//! slots tls
+//! address known_scripts one_server per_runtime
+//! credentials failure given limits request round_trip server_time stream traffic
+//! ```
 
 mod address;
 #[cfg(feature = "cluster")]

@@ -6,6 +6,18 @@
 //! of its own. The holder of a shard's lock may take a limiter's lock, but not the other way round.
 //! A decision by several limiters first finds them all and then locks them in the order of their
 //! names.
+//!
+//! Each module imports only from the lines below its own:
+//!
+//! ```layers
+//! faults targets
+//! client
+//! client_limiter
+//! store
+//! shard
+//! limiter
+//! fast_path lock sweep
+//! ```
 
 mod client;
 mod client_limiter;

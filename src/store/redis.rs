@@ -5,6 +5,20 @@
 //! sent again. A call whose answer was lost is sent again only if the script recognizes the
 //! repetition, as acquire does by its call id, or if it only reads. A call that reaches the server
 //! after its deadline takes nothing, so giving up is safe.
+//!
+//! Each module imports only from the lines below its own:
+//!
+//! ```layers
+//! fuzzing
+//! steps
+//! acquire
+//! limiter
+//! acquire_answer check commands large_audit
+//! client
+//! hints multi_acquire multi_check
+//! acquire_args audit shared_calls
+//! audit_budget audit_pages background failure script script_keys
+//! ```
 
 mod acquire;
 mod acquire_answer;
