@@ -138,6 +138,27 @@ fn a_key_of_another_program_is_told_and_kept() {
 }
 
 #[test]
+fn without_a_limiter_no_key_is_deleted_that_none_has_written() {
+    for (key, written) in [
+        (
+            "{orders}:value",
+            &["SET", "{orders}:value", "once upon a time"],
+        ),
+        ("{orders}:permits", &["SADD", "{orders}:permits", "a"]),
+    ] {
+        let cli = Cli::start();
+        cli.redis(written);
+        for command in ["delete orders --yes", "expire orders 0s --yes"] {
+            let ran = cli.run(command);
+            assert_eq!(ran.code, 3, "{command}: {ran:?}");
+            let told = "the keys that it would have hold what no limiter does";
+            assert!(ran.err.contains(told), "{command}: {ran:?}");
+            assert_eq!(cli.redis(&["EXISTS", key]), redis::Value::Int(1));
+        }
+    }
+}
+
+#[test]
 fn a_policy_deletes_no_key_that_it_does_not_count_in() {
     let cli = Cli::start();
     cli.redis(&["SET", "letter", "a"]);
