@@ -1,6 +1,6 @@
 //! What `doctor --fix` and `delete` ask on a terminal.
 
-use crate::doctor::left_behind;
+use crate::doctor::{add, left_behind, member};
 use crate::pseudo_terminal::PseudoTerminal;
 use crate::support::Cli;
 
@@ -173,6 +173,44 @@ fn the_keys_of_a_client_that_took_permits_meanwhile_are_not_removed() {
     assert!(!output.contains("fixed idle-client"), "{output}");
     let keys = cli.redis(&["EXISTS", "{orders}:value:a", "{orders}:permits:a"]);
     assert_eq!(keys, redis::Value::Int(2));
+}
+
+/// Each part that is compared, where the others are as they were read.
+#[test]
+fn keys_of_which_any_part_has_changed_meanwhile_are_not_removed() {
+    const PERMITS: &str = "{orders}:permits";
+    for change in ["value", "number", "oldest", "newest", "settings", "type"] {
+        let cli = Cli::start();
+        if change == "type" {
+            cli.run("set orders 10/1h --per-client");
+        }
+        left_behind(&cli, "{orders}:value", PERMITS);
+        let now = cli.now();
+        add(&cli, PERMITS, now - 9_000_000, &member(&[2; 16], 5));
+        add(&cli, PERMITS, now - 8_000_000, &member(&[3; 16], 5));
+        let doctor = cli.command("doctor orders --fix");
+        let mut terminal = PseudoTerminal::start(&doctor, 100, 24);
+        terminal.until("Fix orders? [y/N/a for all]");
+        if ["number", "oldest", "newest"].contains(&change) {
+            let words: [&[u8]; 3] = [b"ZREM", PERMITS.as_bytes(), &member(&[2; 16], 5)];
+            cli.redis(&words);
+        }
+        match change {
+            "value" => drop(cli.redis(&["SET", "{orders}:value", "6"])),
+            "oldest" => add(&cli, PERMITS, now - 11_000_000, &member(&[4; 16], 5)),
+            "newest" => add(&cli, PERMITS, now, &member(&[4; 16], 5)),
+            "settings" => {
+                let settings = "HSET orders rate 10 interval 3600000 type 0 keepAliveTime 0";
+                cli.redis(&settings.split(' ').collect::<Vec<_>>());
+            }
+            "type" => drop(cli.redis(&["HSET", "orders", "type", "0"])),
+            _ => {}
+        }
+        terminal.type_in("y\n");
+        terminal.ended();
+        let keys = cli.redis(&["EXISTS", "{orders}:value", PERMITS]);
+        assert_eq!(keys, redis::Value::Int(2), "{change}: {}", terminal.output);
+    }
 }
 
 #[test]
