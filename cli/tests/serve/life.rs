@@ -281,6 +281,18 @@ async fn it_is_not_ready_while_it_shuts_down() {
 }
 
 #[tokio::test]
+async fn an_acquire_does_not_wait_for_what_a_rule_blocks() {
+    let rules = "[[rules]]\nname = \"banned\"\nlimit = \"block\"\n";
+    let serve = Serve::start_with(rules, &["--max-wait", "3d"], |_| {});
+    // Longer than the rule says that it blocks.
+    let acquire = json!({ "entries": {}, "timeout_ms": 2 * 24 * 3_600_000 });
+    let denied = serve.post("/v1/acquire", acquire);
+    let denied = tokio::time::timeout(Duration::from_secs(120), denied).await;
+    let denied = denied.expect("an answer at once");
+    assert_eq!(denied.status(), StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
 async fn an_acquire_does_not_wait_for_a_failure_policy() {
     let server = Server::start();
     let mut serve = Serve::on(&server, RULES, &["--failure-policy", "deny"]);
