@@ -11,15 +11,18 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::Code::Unavailable;
 use tonic::Request;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_prost::ProstCodec;
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
 use crate::sentinel::sentinel_of;
-use crate::support::messages::{Code, DescriptorStatus, RateLimitResponse, Unit};
+use crate::support::messages::{Code, DescriptorStatus, RateLimitRequest, RateLimitResponse, Unit};
 use crate::support::servers::Server;
 use crate::support::servers::cluster::Cluster;
 use crate::support::{Serve, ask, envoy};
@@ -621,6 +624,20 @@ async fn reflection_needs_the_token() {
     let mut client = ServerReflectionClient::new(serve.channel().await);
     let nothing = futures_util::stream::iter([]);
     let refused = client.server_reflection_info(nothing).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_method_that_does_not_exist_needs_the_token_too() {
+    let serve = Serve::start_with(RULES, &[], |command| {
+        command.env("RRATELIMITER_TOKEN", "token");
+    });
+    let mut grpc = Grpc::new(serve.channel().await);
+    grpc.ready().await.unwrap();
+    let path = PathAndQuery::from_static("/no.such.Service/Method");
+    let codec = ProstCodec::<RateLimitRequest, RateLimitResponse>::default();
+    let asked = Request::new(RateLimitRequest::default());
+    let refused = grpc.unary(asked, path, codec).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::Unauthenticated);
 }
 
