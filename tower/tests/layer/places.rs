@@ -190,10 +190,12 @@ async fn a_grant_goes_back_where_the_service_fails_before_it_is_called() {
         let mood = Arc::new(AtomicU8::new(READY));
         let service = case.layer.layer(Moody(Arc::clone(&mood)));
         let mut of_alice = service.clone();
-        let response = of_alice.ready().await.unwrap().call(of("alice"));
+        let mut response = Box::pin(of_alice.ready().await.unwrap().call(of("alice")));
         mood.store(BROKEN, Ordering::Relaxed);
-        assert_eq!(response.await.map(|_| ()), Err(Broken), "{}", case.name);
+        let ended = response.as_mut().await;
+        assert_eq!(ended.map(|_| ()), Err(Broken), "{}", case.name);
         case.all_are_back("alice").await;
+        drop(response); // also while its future is still there
     }
 }
 
@@ -222,4 +224,29 @@ async fn a_grant_goes_back_if_its_request_ends_before_the_service_is_ready() {
         drop(response);
         case.all_are_back("alice").await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_that_charges_nothing_gives_nothing_back_of_another() {
+    let client = RedissonClient::in_memory();
+    let calls = client.keyed_rate_limiter("calls:", Rate::overall(5, MINUTE));
+    let calls = calls.unwrap();
+    let mood = Arc::new(AtomicU8::new(READY));
+    let no_rules = Arc::new(client.rules([]).unwrap());
+    let inner = RateLimitLayer::by_rules(no_rules)
+        .async_attribute("user", |_| Box::pin(async { None }))
+        .layer(Moody(Arc::clone(&mood)));
+    let outer = RateLimitLayer::new(calls.clone(), Header::new("x-user"));
+    let mut service = outer.layer(inner);
+    let mut response = Box::pin(service.ready().await.unwrap().call(of("alice")));
+    mood.store(BUSY, Ordering::Relaxed);
+    poll_fn(|context| {
+        assert!(response.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    // The outer layer has passed the request on, so it stays charged.
+    drop(response);
+    assert!(calls.try_acquire("alice", 4).await.unwrap());
+    assert!(!calls.try_acquire("alice", 1).await.unwrap());
 }
