@@ -92,6 +92,15 @@ async fn rules_decide_together_and_name_the_one_that_denies() {
     // The rule for users does not apply.
     let response = ask(&layer, request()).await;
     assert_eq!(field(&response, "ratelimit"), Some(r#""all";r=6;t=0"#));
+    // The strictest one is stated first, whatever the order of the rules.
+    for _ in 0..5 {
+        assert_eq!(ask(&layer, request()).await.status(), 200);
+    }
+    let response = ask(&layer, of("bob")).await;
+    assert_eq!(
+        field(&response, "ratelimit"),
+        Some(r#""all";r=0;t=60, "user";r=1;t=0"#)
+    );
 }
 
 #[tokio::test(start_paused = true)]
