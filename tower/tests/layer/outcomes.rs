@@ -228,3 +228,18 @@ async fn a_handler_sees_the_decision_and_gives_the_charge_back_once() {
     service.oneshot(of("alice")).await.unwrap();
     assert_eq!(limiter.peek("alice", 1).await.unwrap().remaining(), 4);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_sees_no_charge_of_a_request_that_no_rule_applies_to() {
+    let client = RedissonClient::in_memory();
+    let rule = Rule::new(per_minute(&client, 1)).by(["user"]);
+    let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
+    for (asked, is_charged) in [(of("alice"), true), (request(), false)] {
+        let handler = service_fn(move |request: Request<String>| async move {
+            let charged = request.extensions().get::<Charged>();
+            assert_eq!(charged.is_some(), is_charged);
+            Ok::<_, Infallible>(Response::new(String::new()))
+        });
+        layer.layer(handler).oneshot(asked).await.unwrap();
+    }
+}
