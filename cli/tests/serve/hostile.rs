@@ -288,6 +288,7 @@ async fn descriptors_of_one_target_are_charged_together() {
     for serve in [Serve::start(rules), Serve::on(&server, rules, &[])] {
         for (name, one, other) in [
             ("user", &*long, &*hash),
+            ("user", "bob", "bob"),
             ("remote_address", "2001:db8::1", "2001:db8::2"),
             ("path", "/login?a", "/login?b"),
         ] {
@@ -303,6 +304,41 @@ async fn descriptors_of_one_target_are_charged_together() {
             assert_eq!(last.overall_code(), Code::Ok, "{name}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_rule_for_all_requests_counts_one_of_many_descriptors_once() {
+    let rules = "[[rules]]\nname = \"all\"\n\
+                 limit = { algorithm = \"fixed_window\", rate = \"2/1h\" }\n";
+    let serve = Serve::start(rules);
+    let request = envoy("edge", &[USER, &[("path", "/a")], &[("path", "/b")]]);
+    for expected in [Code::Ok, Code::Ok, Code::OverLimit] {
+        let answer = serve.ask(request.clone()).await.unwrap();
+        assert_eq!(answer.overall_code(), expected);
+    }
+}
+
+/// The file does not show it, because each rule applies to other values too.
+#[tokio::test]
+async fn what_more_rules_apply_to_than_decide_together_is_denied() {
+    let rule = |place| {
+        format!(
+            "[[rules]]\nname = \"{place}\"\nby = [\"user\"]\n\
+             when = {{ user = [\"alice\", \"{place}-*\"] }}\n\
+             limit = {{ algorithm = \"fixed_window\", rate = \"9/1h\" }}\n"
+        )
+    };
+    let serve = Serve::start(&(0..33).map(rule).collect::<String>());
+    is_over_limit(&serve, envoy("edge", &[USER]), "33 rules").await;
+    let checked = serve.check(json!({ "user": "alice" })).await;
+    assert_eq!(checked, StatusCode::TOO_MANY_REQUESTS);
+    let url = format!("http://{}/v1/auth-request/edge?user=x-user", serve.http);
+    let asked = serve.client.get(url).header("x-user", "alice");
+    assert_eq!(asked.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    assert_eq!(
+        serve.check(json!({ "user": "1-bob" })).await,
+        StatusCode::OK
+    );
 }
 
 #[tokio::test]
