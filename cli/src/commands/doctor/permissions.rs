@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::inspect::reply::text;
 
 /// The commands of docs/connections.md, each with what follows its key.
-const ON_KEYS: [(&str, &[&str]); 34] = [
+const ON_KEYS: [(&str, &[&str]); 33] = [
     ("TYPE", &[]),
     ("EXISTS", &[]),
     ("UNLINK", &[]),
@@ -39,7 +39,6 @@ const ON_KEYS: [(&str, &[&str]); 34] = [
     ("ZRANK", &["m"]),
     ("ZREM", &["m"]),
     ("ZREMRANGEBYRANK", &["0", "1"]),
-    ("ZREMRANGEBYSCORE", &["0", "1"]),
     ("LINDEX", &["0"]),
     ("LRANGE", &["0", "1"]),
     ("LSET", &["0", "x"]),
