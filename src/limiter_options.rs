@@ -64,9 +64,10 @@ impl LimiterOptions {
     ///
     /// Changes by other clients (permits given back, a new rate, a deleted limiter), and the end of
     /// a time to live, are seen up to `max_age` late. Changes by this client take effect at once:
-    /// those of a method, and the rate of a request to a [`KeyedRateLimiter`](crate::KeyedRateLimiter) or of a joint decision.
-    /// Permits that come back with time are never late. Only an answer that says exactly how many
-    /// permits are left is remembered.
+    /// those of a method, and the rate of a request to a
+    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter) or of a joint decision. Permits that come back
+    /// with time are never late. Only an answer that says exactly how many permits are left is
+    /// remembered.
     ///
     /// The client remembers the 1,024 limiters that were denied last, by name: handles may be made
     /// anew for each request, and a flood of requests for one key of a

@@ -48,7 +48,7 @@ async fn a_change_drops_what_was_denied_before_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_change_without_an_answer_nothing_is_remembered_until_its_deadline() {
+async fn after_a_change_without_an_answer_nothing_is_remembered_for_its_time() {
     let denials = Arc::new(Denials::default());
     drop(denials.change(Instant::now() + MINUTE));
     tokio::time::advance(MINUTE / 2).await;
@@ -84,7 +84,7 @@ async fn a_call_with_a_rate_is_a_change_only_where_it_was_not_the_last_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_with_more_permits_or_a_change_that_the_store_counts_ends_a_denial() {
+async fn an_answer_with_more_permits_or_a_counted_change_ends_a_denial() {
     let denials = Denials::default();
     assert!(is_remembered_now(&denials));
     assert_eq!(denials.last(None, 1, |_| Some(())), None);

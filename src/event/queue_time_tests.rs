@@ -211,8 +211,8 @@ async fn without_a_call_all_of_the_time_until_the_decision_is() {
     limiter.acquire(1).await.unwrap();
     let expected = [
         ("granted", 0, 10),
-        ("denied", 0, 0), // nothing is left, as the answer has said
-        ("denied", 0, 0),
+        ("denied", 0, 10),
+        ("denied", 0, 0), // remembered
         ("granted", 0, 0),
     ];
     assert_eq!(all(&told), expected);

@@ -413,7 +413,7 @@ async fn a_wait_is_not_refused_while_this_client_gives_permits_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_of_a_limiter_that_has_expired_since_is_no_older_than_the_setting_says() {
+async fn a_denial_of_an_expired_limiter_is_no_older_than_the_setting_says() {
     let remote = Remote::new();
     let (limiter, _) = denied(&remote, Rate::overall(1, MINUTE)).await;
     assert!(limiter.expire(ms(50)).await.unwrap());
