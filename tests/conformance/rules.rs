@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use redisson_rate_limiter::{
     AnyPolicy, Attributes, Chargeable, Decision, DecisionSource, Ending, Error, FixedWindow,
-    JointDecision, LeakyBucket, Plan, PolicyLimiter, Rate, RedissonClient, Rule, Rules, RulesGrant,
-    SlidingWindowCounter, SlidingWindowLog, TokenBucket, Verdict,
+    JointDecision, KeyedRateLimiter, LeakyBucket, Plan, PolicyLimiter, Rate, RedissonClient, Rule,
+    Rules, RulesGrant, SlidingWindowCounter, SlidingWindowLog, TokenBucket, Verdict,
 };
 
 use crate::every_policy::every_policy;
@@ -538,6 +538,10 @@ pub async fn limiters_that_may_have_keys_of_another_algorithm_are_refused(fixtur
     assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
     rules.replace([]).unwrap();
     refuse(bucket("a:", "b"));
+    for is_shadow in [true, false] {
+        rules.set_shadow(is_shadow);
+        refuse(bucket("a:", "b"));
+    }
     assert_eq!(denies(&rules, &ALICE).await, None);
     rules.replace(fixed("a:", "user")).unwrap();
     assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("user"));
@@ -864,6 +868,12 @@ pub async fn where_a_rule_applies_instead_of_another_that_one_does_not(fixture: 
     made.replace(rules(true)).unwrap();
     let denied = denies(&made, &at("alice", "192.0.2.7")).await;
     assert_eq!(denied.as_deref(), Some("user"));
+    // But it replaces one that is in shadow mode, too.
+    let [user, office, _] = rules(true);
+    made.replace([user.in_shadow(), office]).unwrap();
+    told.take_requests();
+    assert_eq!(denies(&made, &at("alice", "192.0.2.7")).await, None);
+    assert_eq!(told.take_requests(), ["shadow *office 1: granted by rule"]);
     // What replaces another one does so also where it is replaced itself.
     let both = [
         by(&fixture, &client, "user", 1),
@@ -1031,12 +1041,130 @@ pub async fn a_rule_that_gives_nothing_back_counts_all(fixture: Fixture) {
         "turns",
         LeakyBucket::new(1, SECOND).with_capacity(2),
     );
-    let refused = client.rules([Rule::new(limiter).count_only(Ending::Failure)]);
-    let refused = refused.unwrap_err().to_string();
-    assert!(
-        refused.contains("a `leaky_bucket` gives nothing back"),
-        "{refused}"
-    );
+    let of_a_plan = by(&fixture, &client, "user", 2).with_plan("paid", limit(limiter.clone()));
+    for rule in [Rule::new(limiter), of_a_plan] {
+        let refused = client.rules([rule.count_only(Ending::Failure)]);
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.contains("a `leaky_bucket` gives nothing back"),
+            "{refused}"
+        );
+    }
+}
+
+/// An RRateLimiter of so many permits an hour for each key.
+fn keyed(fixture: &Fixture, client: &RedissonClient, name: &str, rate: u64) -> KeyedRateLimiter {
+    let prefix = format!("{{{}}}{name}:", fixture.name());
+    let limiter = client.keyed_rate_limiter(&prefix, Rate::overall(rate, HOUR));
+    limiter.unwrap().with_name(name)
+}
+
+/// Also that of a plan, and in shadow mode.
+pub async fn each_limiter_of_a_rule_counts_only_what_the_rule_does(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let [own, paid] = ["own", "paid"].map(|name| keyed(&fixture, &client, name, 9));
+    let rule = Rule::new(own.clone()).with_plan("paid", limit(paid.clone()));
+    let rule = rule.by(["user"]).count_only(Ending::Failure);
+    let rules = client.rules([rule]).unwrap();
+    for (used, is_shadow) in [(1, false), (2, true)] {
+        rules.set_shadow(is_shadow);
+        for (plan, limiter) in [("", &own), ("paid", &paid)] {
+            for ending in [Ending::Success, Ending::Failure] {
+                let Verdict::Granted(granted) =
+                    rules.check(&Request { plan, ..ALICE }).await.unwrap()
+                else {
+                    panic!("it is granted");
+                };
+                assert!(granted.depends_on_ending());
+                assert_eq!(
+                    granted.counts(limiter.name(), ending),
+                    ending == Ending::Failure
+                );
+                rules.end(granted, ending).await.unwrap();
+            }
+            let left = limiter.rate_limiter("alice").available_permits().await;
+            assert_eq!(left.unwrap(), 9 - used, "{plan}");
+        }
+    }
+}
+
+pub async fn what_a_request_was_charged_in_shadow_mode_goes_back_later_too(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let rules = |client: &RedissonClient| {
+        let rule = |name| Rule::new(keyed(&fixture, client, name, 1)).by([name]);
+        client
+            .rules([rule("user"), rule("address").in_shadow()])
+            .unwrap()
+    };
+    let made = rules(&client);
+    let Verdict::Granted(granted) = made.check(&ALICE).await.unwrap() else {
+        panic!("it is granted");
+    };
+    assert_eq!(granted.rules().collect::<Vec<_>>(), ["user", "address"]);
+    made.refund_in_background(granted);
+    assert!(client.close(60 * SECOND).await);
+    let Verdict::Granted(granted) = rules(&fixture.client("other").await)
+        .check(&ALICE)
+        .await
+        .unwrap()
+    else {
+        panic!("it is granted");
+    };
+    assert_eq!(granted.rules().collect::<Vec<_>>(), ["user", "address"]);
+}
+
+pub async fn a_replacement_names_each_rule_that_has_changed(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let own = |user: u32| limiter(&fixture, &client, "user", FixedWindow::new(user, HOUR));
+    let paid = |name: &str, paid| {
+        let limiter = limiter(&fixture, &client, name, FixedWindow::new(paid, HOUR));
+        limit(limiter.with_name("paid"))
+    };
+    let rule = || {
+        Rule::new(own(1))
+            .with_plan("paid", paid("paid", 2))
+            .by(["user"])
+    };
+    let other = || by(&fixture, &client, "address", 1);
+    let rules = client.rules([rule(), other()]).unwrap();
+    for (changed, starts_anew) in [
+        (rule().when("user", ["a*"]), false),
+        (rule().key("alice", "paid"), false),
+        (rule().cost(2), false),
+        (rule().count_only(Ending::Failure), false),
+        (rule().instead_of(["address"]), false),
+        (rule().in_shadow(), false),
+        (rule().with_plan("free", Plan::Allow), false),
+        (rule().with_plan("paid", paid("paid", 3)), false),
+        (rule().with_plan("paid", paid("elsewhere", 2)), true),
+        (rule().by(["address"]), true),
+    ] {
+        let debug = format!("{changed:?}");
+        for rule in [changed, rule()] {
+            let change = rules.replace([rule, other()]).unwrap();
+            assert_eq!(change.changed, ["user"], "{debug}");
+            assert_eq!(!change.started_anew.is_empty(), starts_anew, "{debug}");
+        }
+        assert!(rules.replace([rule(), other()]).unwrap().is_empty());
+    }
+}
+
+pub async fn an_empty_cost_is_one_and_what_is_no_number_is_refused(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let rules = client.rules([by(&fixture, &client, "user", 3).cost_from("size")]);
+    let rules = rules.unwrap();
+    let of = |size| [("user", "alice"), ("size", size)];
+    for size in ["99999999999999999999", "4294967296", "-1", "+1", "1.0", "x"] {
+        let refused = rules.check(&of(size)).await;
+        let Err(Error::InvalidArgument { argument, .. }) = refused else {
+            panic!("{size}: {refused:?}");
+        };
+        assert_eq!(argument, "cost");
+    }
+    for (size, left) in [("", 2), ("2", 0)] {
+        let joint = granted(rules.check(&of(size)).await.unwrap());
+        assert_eq!(joint.deciding().1.remaining(), left, "{size}");
+    }
 }
 
 pub async fn an_error_of_a_cost_above_a_limit_names_the_rule(fixture: Fixture) {
