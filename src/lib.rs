@@ -56,10 +56,6 @@ mod policies;
 mod window;
 
 // What they speak in.
-#[cfg_attr(
-    not(any(feature = "redis", feature = "test-util", test)),
-    expect(dead_code, reason = "a store in memory is never unavailable")
-)]
 mod backoff;
 mod client_state;
 mod clock;
