@@ -22,7 +22,6 @@ use async_trait::async_trait;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
-use crate::policies::algorithm::Internal;
 
 pub use joint::{Charge, JointDecision};
 pub(crate) use joint::{Mode, check_all, peek_all, refund_all};
@@ -461,22 +460,21 @@ impl<L: Chargeable + ?Sized> Chargeable for Arc<L> {
 }
 
 impl<L: Chargeable + ?Sized> sealed::Chargeable for Arc<L> {
-    fn rate_limiter(&self, key: &str, internal: Internal) -> Option<RateLimiter> {
+    fn rate_limiter(&self, key: &str, internal: sealed::Internal) -> Option<RateLimiter> {
         sealed::Chargeable::rate_limiter(&**self, key, internal)
     }
 
-    fn gives_turns(&self, internal: Internal) -> bool {
+    fn gives_turns(&self, internal: sealed::Internal) -> bool {
         L::gives_turns(self, internal)
     }
 
-    fn targets(&self, internal: Internal) -> Targets {
+    fn targets(&self, internal: sealed::Internal) -> Targets {
         L::targets(self, internal)
     }
 }
 
 mod sealed {
     use super::{RateLimiter, Targets};
-    use crate::policies::algorithm::Internal;
 
     pub trait Chargeable {
         /// The RRateLimiter that decides for a key, with this limiter's options: it may be missing,
@@ -491,4 +489,11 @@ mod sealed {
         /// The names of its targets, and their algorithm.
         fn targets(&self, _: Internal) -> Targets;
     }
+
+    /// The argument of methods that only this crate may call: a generic function elsewhere has them
+    /// in scope.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Internal(());
+
+    pub(crate) const INTERNAL: Internal = Internal(());
 }

@@ -27,6 +27,7 @@ mod give_back_tests;
 #[cfg(all(test, feature = "redis"))]
 mod history_tests;
 mod lengths;
+pub(crate) mod model;
 mod refill;
 #[cfg(feature = "redis")]
 pub(crate) mod reply;
@@ -35,8 +36,7 @@ mod starts;
 pub(crate) mod stored_target;
 pub(crate) mod target_keys;
 
-pub use algorithm::Policy;
-pub use any_policy::AnyPolicy;
+pub use any_policy::{AnyPolicy, Policy};
 
 macro_rules! modules {
     ([] $($name:ident: $Policy:ident,)*) => {

@@ -370,7 +370,7 @@ impl LocalTarget {
             ShareOf::Costs => (Arc::clone(&request.target.model), share.clients().get()),
             ShareOf::Rate { client_id, set_up } => {
                 let share = SharedRate::with_set_up(client_id, set_up);
-                (Arc::new(share) as _, 1)
+                (Arc::new(share.into()), 1)
             }
             ShareOf::Unknown => return None,
         };

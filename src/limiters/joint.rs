@@ -21,7 +21,7 @@ pub(crate) use crate::event::Mode;
 use crate::event::{Reports, RequestResult};
 use crate::fallback::{LocalStore, TargetRequest, check_together, give_back as of_store};
 use crate::grant::Grant;
-use crate::policies::algorithm::MOST_TOUCHED;
+use crate::policies::model::MOST_TOUCHED;
 use crate::policies::call::{Call, Purpose, Target};
 use crate::store::Store;
 pub(super) use taken::{By, Taken};
@@ -60,7 +60,7 @@ impl Charge {
         let TargetRequest { target, cost, .. } = &mut self.request;
         if let Some(model) = target.model.with_longest_turn(longest) {
             check_cost(*cost, model.limit(), &target.key)?;
-            target.model = model;
+            target.model = Arc::new(model);
         }
         Ok(self)
     }
@@ -137,7 +137,7 @@ impl Charged {
         let cost = request.cost;
         Self {
             name: Arc::clone(&request.name),
-            by: match target.model.properties().is_on_the_window {
+            by: match target.model.is_rate() {
                 true => By::RateLimiter(Arc::clone(&target.key)),
                 false => By::Target(target.clone()),
             },

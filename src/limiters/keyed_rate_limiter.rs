@@ -9,12 +9,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::joint::Charge;
-use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, Targets, at_once, sealed};
+use super::sealed::{self, Internal};
+use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, Targets, at_once};
 use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
-use crate::policies::algorithm::{Internal, Model};
+use crate::policies::algorithm::Algorithm;
 use crate::policies::shared_rate::SharedRate;
 use crate::rate::Rate;
 
@@ -53,16 +54,17 @@ use crate::rate::Rate;
 #[derive(Clone)]
 pub struct KeyedRateLimiter {
     client_id: Arc<str>,
-    limiter: PolicyLimiter<SharedRate>,
+    limiter: PolicyLimiter<Rate>,
 }
 
 impl KeyedRateLimiter {
     pub(crate) fn new(registry: Arc<Registry>, prefix: &str, rate: Rate) -> Result<Self> {
         let client_id = Arc::clone(&registry.client_id);
-        let policy = SharedRate::owned(Arc::clone(&client_id), rate)?;
+        let owned = SharedRate::owned(Arc::clone(&client_id), rate)?;
+        let limiter = PolicyLimiter::by(registry, rate, owned.into());
         Ok(Self {
             client_id,
-            limiter: PolicyLimiter::new(registry, policy)?.with_prefix(prefix),
+            limiter: limiter.with_prefix(prefix),
         })
     }
 
@@ -190,7 +192,7 @@ impl KeyedRateLimiter {
     #[doc(alias = "tryAcquire")]
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.limiter.reported(cost);
-        let set_up = self.limiter.of_policy(SharedRate::set_up);
+        let set_up = self.limiter.of_algorithm(Algorithm::set_up);
         let answer = match self.limiter.acquire_now(key, cost, set_up) {
             Ok(Some((id, answer))) if reported.is_off() => {
                 return decision_alone(key, id, cost, &answer);
@@ -342,13 +344,13 @@ impl KeyedRateLimiter {
     /// Those of [`check_with_rate`](Self::check_with_rate) for invalid arguments.
     pub fn charge_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Charge> {
         let policy = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
-        self.limiter.charge_by(Arc::new(policy), key, cost)
+        self.limiter.charge_by(Arc::new(policy.into()), key, cost)
     }
 
     /// The rate of the keys without a rate of their own.
     #[must_use]
-    pub fn rate(&self) -> Option<Rate> {
-        self.limiter.policy().rate()
+    pub fn rate(&self) -> Rate {
+        self.limiter.policy()
     }
 
     /// Changes the rate, for all clones of this limiter, while requests come in: each key's limiter
@@ -372,8 +374,8 @@ impl KeyedRateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate; the old one
     /// stays.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
-        let policy = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
-        self.limiter.set_policy(policy)
+        let owned = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
+        self.limiter.replace_policy(rate, owned.into())
     }
 }
 

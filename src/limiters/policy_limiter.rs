@@ -14,10 +14,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::joint::{self, Charge};
+use super::sealed::{self, INTERNAL, Internal};
 use super::target_name::target_name;
 use super::turn::wait_for_turn;
 use super::{Chargeable, Limiter, Names, RateLimiter, Registry, Targets};
-use super::{at_once, sealed, settle_by_check};
+use super::{at_once, settle_by_check};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result, at_least_one};
@@ -27,7 +28,8 @@ use crate::grant::Grant;
 use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
 use crate::permit::CallId;
-use crate::policies::algorithm::{AnyModel, INTERNAL, Internal, Policy};
+use crate::policies::Policy;
+use crate::policies::algorithm::Algorithm;
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
 use crate::window::{Answer as Acquired, SetUp};
@@ -91,18 +93,23 @@ pub struct PolicyLimiter<P> {
 
 impl<P: Policy> PolicyLimiter<P> {
     pub(crate) fn new(registry: Arc<Registry>, policy: P) -> Result<Self> {
-        let policies = Policies::new(policy, &registry.client_id)?;
-        Ok(Self {
+        let algorithm = policy.clone().into().model(&registry.client_id)?;
+        Ok(Self::by(registry, policy, algorithm))
+    }
+
+    /// A limiter that decides by this algorithm.
+    pub(super) fn by(registry: Arc<Registry>, policy: P, algorithm: Algorithm) -> Self {
+        Self {
             batcher: combining::batcher(&registry.store),
             options: registry.options.clone(),
             registry,
-            policies: Arc::new(policies),
+            policies: Arc::new(Policies::new(policy, algorithm)),
             prefix: "".into(),
             name: None,
             accepts_empty_key: false,
             penalty: None,
             hot_limiters: None,
-        })
+        }
     }
 
     /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it
@@ -302,7 +309,7 @@ impl<P: Policy> PolicyLimiter<P> {
     fn limiter_of_grants(&self, key: &str) -> Option<RateLimiter> {
         let model = self.model();
         let limiter = || self.rate_limiter(&self.mapped_name(key));
-        let is_shared = model.properties().is_on_the_window;
+        let is_shared = model.is_rate();
         is_shared.then(|| limiter().with_set_up(model.set_up()))
     }
 
@@ -329,12 +336,7 @@ impl<P: Policy> PolicyLimiter<P> {
         self.charge_by(self.model(), key, cost)
     }
 
-    pub(super) fn charge_by(
-        &self,
-        model: Arc<dyn AnyModel>,
-        key: &str,
-        cost: u32,
-    ) -> Result<Charge> {
+    pub(super) fn charge_by(&self, model: Arc<Algorithm>, key: &str, cost: u32) -> Result<Charge> {
         let request = self.validated_request(model, key, cost)?;
         Ok(Charge::new(Arc::clone(&self.registry.store), request))
     }
@@ -402,7 +404,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// A call dropped in flight may or may not have reset the target.
     pub async fn reset(&self, key: &str) -> Result<bool> {
         let request = self.validated_request(self.model(), key, 1)?;
-        if request.target.model.properties().is_on_the_window {
+        if request.target.model.is_rate() {
             return self.rate_limiter(&request.target.key).reset().await;
         }
         let Registry {
@@ -414,7 +416,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// The policy in force.
     #[must_use]
     pub fn policy(&self) -> P {
-        self.of_policy(P::clone)
+        self.policies.read(|in_force| in_force.policy.clone())
     }
 
     /// Changes the policy, for all clones of this limiter, while requests come in. What the targets
@@ -437,7 +439,12 @@ impl<P: Policy> PolicyLimiter<P> {
     /// [`AnyPolicy`](crate::AnyPolicy) has another algorithm: the targets hold the state of the one
     /// before, so use a new limiter, with another prefix. The old policy stays.
     pub fn set_policy(&self, policy: P) -> Result<()> {
-        self.policies.replace(policy, &self.registry.client_id)
+        let algorithm = policy.clone().into().model(&self.registry.client_id)?;
+        self.replace_policy(policy, algorithm)
+    }
+
+    pub(super) fn replace_policy(&self, policy: P, algorithm: Algorithm) -> Result<()> {
+        self.policies.replace(policy, algorithm)
     }
 
     /// The same limiter, whose denials lock nobody out. It shares no calls with this one: a call
@@ -450,15 +457,15 @@ impl<P: Policy> PolicyLimiter<P> {
         }
     }
 
-    /// What `read` takes from the policy in force.
-    pub(super) fn of_policy<T>(&self, read: impl FnOnce(&P) -> T) -> T {
-        self.policies.read(|in_force| read(&in_force.policy))
+    /// What `read` takes from the algorithm in force.
+    pub(super) fn of_algorithm<T>(&self, read: impl FnOnce(&Algorithm) -> T) -> T {
+        self.policies.read(|in_force| read(&in_force.algorithm))
     }
 
-    /// Reads the policy whenever it is called.
-    pub(super) fn policy_in_force(&self) -> impl Fn() -> P + Send + Sync + use<P> {
+    /// Reads what a request does with settings whenever it is called.
+    pub(super) fn set_up_in_force(&self) -> impl Fn() -> Option<SetUp> + Send + Sync + use<P> {
         let policies = Arc::clone(&self.policies);
-        move || policies.read(|in_force| in_force.policy.clone())
+        move || policies.read(|in_force| in_force.algorithm.set_up())
     }
 
     /// A key's name, before the name mapper.
@@ -481,7 +488,7 @@ impl<P: Policy> PolicyLimiter<P> {
     #[inline(always)] // it is small beside the call
     fn validated<'a>(
         &self,
-        model: &'a dyn AnyModel,
+        model: &'a Algorithm,
         key: &'a str,
         cost: u32,
     ) -> Result<TargetRef<'a>> {
@@ -502,19 +509,19 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// The algorithm in force.
-    fn model(&self) -> Arc<dyn AnyModel> {
+    fn model(&self) -> Arc<Algorithm> {
         self.policies.read(|it| Arc::clone(&it.algorithm))
     }
 
     /// The request to make, once it is found good.
     fn validated_request(
         &self,
-        model: Arc<dyn AnyModel>,
+        model: Arc<Algorithm>,
         key: &str,
         cost: u32,
     ) -> Result<TargetRequest> {
         let key = self.mapped_name(key);
-        self.validated(&*model, &key, cost)?;
+        self.validated(&model, &key, cost)?;
         Ok(TargetRequest {
             target: Target {
                 model,
@@ -534,8 +541,8 @@ impl<P: Policy> PolicyLimiter<P> {
     fn decided_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
         let memory = self.registry.store.in_memory()?;
         self.policies.read(|in_force| {
-            let model = &*in_force.algorithm;
-            let is_shared = model.properties().is_on_the_window;
+            let model = &in_force.algorithm;
+            let is_shared = model.is_rate();
             (!is_shared).then(|| self.check_in(memory, model, key, cost))
         })
     }
@@ -543,7 +550,7 @@ impl<P: Policy> PolicyLimiter<P> {
     fn check_in(
         &self,
         memory: &MemoryClient,
-        model: &dyn AnyModel,
+        model: &Algorithm,
         key: &str,
         cost: u32,
     ) -> Result<Decision> {
@@ -560,8 +567,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// Whether the policy is a rate that others share: each key has an RRateLimiter.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
-        self.policies
-            .read(|it| it.algorithm.properties().is_on_the_window)
+        self.policies.read(|it| it.algorithm.is_rate())
     }
 }
 

@@ -20,8 +20,8 @@ use crate::event::{QueueTime, Reported};
 use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
-use crate::limiters::{Charge, Chargeable, Limiter, Names, Targets, at_once, sealed};
-use crate::policies::algorithm::{Internal, Named};
+use crate::limiters::sealed::{self, Internal};
+use crate::limiters::{Charge, Chargeable, Limiter, Names, Targets, at_once};
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
 use crate::store::LimiterStore;
@@ -291,7 +291,7 @@ impl RateLimiter {
 
     fn target(&self, rate: SharedRate) -> Target {
         Target {
-            model: Arc::new(rate),
+            model: Arc::new(rate.into()),
             key: self.name().into(),
             penalty: None,
         }

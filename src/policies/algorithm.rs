@@ -1,301 +1,402 @@
-//! What an algorithm is: a policy with its numbers, the state of one target, and the steps that
-//! check a request.
-//!
-//! The steps are pure: state, time and cost in, answer out. The script of the same name takes the
-//! same steps, and `differential_tests.rs` compares the two.
+//! The algorithms of this crate as one type: an enum of the policies, made from their registry, and
+//! of RRateLimiter. What each of them does is a `match` of the macro [`each`].
 
-mod any_model;
-
-use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::answer::Answer;
+use super::model::{Charge, Model, Properties, State};
+use super::shared_rate::SharedRate;
 use super::target_keys::TargetKeys;
-use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
 use crate::quota::Quota;
 #[cfg(feature = "redis")]
 use crate::window::Settings;
-use crate::window::{At, SetUp};
-pub(crate) use any_model::AnyModel;
+use crate::window::{At, Expired, NotInitialized, SetUp, Window};
 
-/// The numbers that a limiter decides by. The policies are those of this crate; for an algorithm of
-/// your own, implement [`Limiter`](crate::Limiter).
-///
-/// ```
-/// # use redisson_rate_limiter::*;
-/// # use std::time::Duration;
-/// # fn main() -> Result<()> {
-/// fn limiter<P: Policy>(client: &RedissonClient, policy: P) -> Result<PolicyLimiter<P>> {
-///     Ok(client.policy_limiter(policy)?.with_prefix("login:"))
-/// }
-///
-/// let client = RedissonClient::in_memory();
-/// let logins = limiter(&client, FixedWindow::new(5, Duration::from_secs(60)))?;
-/// assert_eq!(logins.prefix(), "login:");
-/// # Ok(()) }
-/// ```
-///
-/// The trait is sealed, and what it needs of a policy cannot be called outside this crate:
-///
-/// ```compile_fail,E0061
-/// # use redisson_rate_limiter::*;
-/// fn check<P: Policy>(policy: &P) -> bool {
-///     policy.model("client").is_ok()
-/// }
-/// ```
-pub trait Policy: Sealed {
-    /// How much a target has, and in which time all of it comes back.
-    ///
-    /// ```
-    /// # use redisson_rate_limiter::*;
-    /// # use std::time::Duration;
-    /// # fn main() -> Result<()> {
-    /// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
-    /// assert_eq!(SlidingWindowLog::new(100, minute).quota(), Quota::new(100, minute));
-    /// assert_eq!(TokenBucket::per_second(10).with_capacity(50).quota(), Quota::new(50, 5 * second));
-    /// // 100 that flow out, and 100 that wait.
-    /// assert_eq!(LeakyBucket::new(100, minute).quota(), Quota::new(200, 2 * minute));
-    /// # Ok(()) }
-    /// ```
-    fn quota(&self) -> Quota;
+/// A `match` over one of the enums: what each policy does, and what RRateLimiter does.
+macro_rules! each {
+    ($on:expr, |$($part:ident),+| $policy:expr $(, |$($of_rate:pat_param),+| $rate:expr)?) => {
+        policies!(arms! { $on, ($($part),+), $policy $(, ($($of_rate),+), $rate)? })
+    };
 }
 
-impl<M: Model> Policy for M {
-    fn quota(&self) -> Quota {
-        Model::known_quota(self)
+macro_rules! arms {
+    (
+        [$on:expr, $part:tt, $policy:expr $(, $of_rate:tt, $rate:expr)?]
+        $($name:ident: $Policy:ident,)*
+    ) => {
+        match $on {
+            $(Self::$Policy $part => $policy,)*
+            $(Self::SharedRate $of_rate => $rate,)?
+        }
+    };
+}
+
+macro_rules! enums {
+    ([] $($name:ident: $Policy:ident,)*) => {
+        /// An algorithm with its numbers.
+        #[derive(Debug)]
+        pub(crate) enum Algorithm {
+            $($Policy(super::$Policy),)*
+            SharedRate(SharedRate),
+        }
+
+        /// The state of one target of a policy, in one allocation with what stands before it.
+        #[derive(Debug)]
+        pub(crate) enum AnyState<H = ()> {
+            $($Policy(Box<Headed<H, <super::$Policy as Model>::State>>),)*
+        }
+
+        /// An algorithm and the state of one of its targets.
+        #[derive(Debug)]
+        pub(crate) enum Paired<'a> {
+            $($Policy(&'a super::$Policy, &'a mut <super::$Policy as Model>::State),)*
+            SharedRate(&'a SharedRate, &'a mut Window),
+        }
+
+        $(impl From<super::$Policy> for Algorithm {
+            fn from(policy: super::$Policy) -> Self {
+                Self::$Policy(policy)
+            }
+        })*
+
+        impl Algorithm {
+            /// The name of its script, and of its function in `lua/joint.lua`.
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$Policy(_) => stringify!($name),)*
+                    Self::SharedRate(_) => SharedRate::NAME,
+                }
+            }
+
+            /// This algorithm for a request that waits for its turn no longer than this; `None` if
+            /// it never has to wait longer.
+            pub(crate) fn with_longest_turn(&self, longest: Duration) -> Option<Self> {
+                match self {
+                    $(Self::$Policy(policy) => {
+                        policy.with_longest_turn(longest).map(Self::$Policy)
+                    })*
+                    Self::SharedRate(_) => None,
+                }
+            }
+
+            /// The state that these keys hold, which are removed, behind `head`; `None` if one
+            /// holds another kind's state, and of RRateLimiter, whose state is a [`Window`].
+            fn open_behind<H>(&self, head: H, keys: &mut TargetKeys) -> Option<AnyState<H>> {
+                match self {
+                    $(Self::$Policy(_) => {
+                        let state = State::open(keys)?;
+                        Some(AnyState::$Policy(Box::new(Headed { head, state })))
+                    })*
+                    Self::SharedRate(_) => None,
+                }
+            }
+
+            /// A state that answers like the one that the script found and returned.
+            #[cfg(feature = "redis")]
+            pub(crate) fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<AnyState> {
+                match self {
+                    $(Self::$Policy(policy) => {
+                        let (head, state) = ((), policy.state_from_reply(at, numbers)?);
+                        Some(AnyState::$Policy(Box::new(Headed { head, state })))
+                    })*
+                    Self::SharedRate(_) => None,
+                }
+            }
+        }
+
+        impl<H> AnyState<H> {
+            /// This state with the algorithm, and what stands before it; `None` if it belongs to
+            /// another one.
+            pub(crate) fn with<'a>(
+                &'a mut self,
+                algorithm: &'a Algorithm,
+            ) -> Option<(Paired<'a>, &'a mut H)> {
+                match (self, algorithm) {
+                    $((Self::$Policy(held), Algorithm::$Policy(policy)) => {
+                        Some((Paired::$Policy(policy, &mut held.state), &mut held.head))
+                    })*
+                    _ => None,
+                }
+            }
+
+            /// Gives the state up: returns its content to the keys.
+            pub(crate) fn close(&mut self, keys: &mut TargetKeys) -> &mut H {
+                match self {
+                    $(Self::$Policy(held) => {
+                        if let Some(state) = std::mem::take(&mut held.state).close(keys) {
+                            let own = Headed { head: (), state };
+                            keys.other = Some(AnyState::$Policy(Box::new(own)));
+                        }
+                        &mut held.head
+                    })*
+                }
+            }
+        }
+    };
+}
+policies!(enums! {});
+
+impl From<SharedRate> for Algorithm {
+    fn from(rate: SharedRate) -> Self {
+        Self::SharedRate(rate)
     }
 }
 
-/// What a limiter needs to know about its policy. Cannot be named outside the crate.
-pub trait Sealed: fmt::Debug + Clone + Send + Sync + 'static {
-    /// Refuses to replace a policy of another algorithm while requests come in.
-    fn check_replaces(&self, before: &Self, _: Internal) -> Result<()>;
-
-    /// The algorithm with these numbers, for the client of this id. Refuses numbers that the
-    /// algorithm cannot work with.
-    fn model(&self, client_id: &str, _: Internal) -> Result<Algorithm>;
+/// A state, and what its owner keeps beside it. The head is at one place, whatever the state is.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Headed<H, S> {
+    head: H,
+    state: S,
 }
 
-/// The argument of methods that only this crate may call: a generic function elsewhere has the
-/// methods of [`Sealed`] in scope.
-#[derive(Debug, Clone, Copy)]
-pub struct Internal(());
-
-pub(crate) const INTERNAL: Internal = Internal(());
-
-impl<M: Model> Sealed for M {
-    fn check_replaces(&self, _before: &Self, _: Internal) -> Result<()> {
-        Ok(())
+impl Algorithm {
+    /// Whether it is RRateLimiter's: its state is a [`Window`], where a grant is found by its
+    /// random bytes.
+    #[inline]
+    pub(crate) fn is_rate(&self) -> bool {
+        self.rate().is_some()
     }
 
-    fn model(&self, _: &str, _: Internal) -> Result<Algorithm> {
-        self.validate()?;
-        Ok(Algorithm(Arc::new(self.clone())))
-    }
-}
-
-/// An algorithm with its numbers.
-pub struct Algorithm(pub(crate) Arc<dyn AnyModel>);
-
-/// An algorithm.
-pub(crate) trait Model: Named + fmt::Debug + Clone + Send + Sync + 'static {
-    /// What the keys of one target hold, as far as this algorithm uses them.
-    type State: State + Default;
-
-    /// What sets it apart from most others.
-    const PROPERTIES: Properties = Properties::USUAL;
-
-    /// Refuses numbers that it cannot work with.
-    fn validate(&self) -> Result<()>;
-
-    /// The settings that a request gives an RRateLimiter.
-    fn set_up(&self) -> Option<SetUp> {
-        None
+    #[inline]
+    fn rate(&self) -> Option<&SharedRate> {
+        match self {
+            Self::SharedRate(rate) => Some(rate),
+            _ => None,
+        }
     }
 
-    /// This policy for a request that waits for its turn no longer than this; `None` if it never
-    /// has to wait longer.
-    fn with_longest_turn(&self, _longest: Duration) -> Option<Self> {
-        None
+    pub(crate) fn properties(&self) -> &'static Properties {
+        fn of<M: Model>(_: &M) -> &'static Properties {
+            &M::PROPERTIES
+        }
+        each!(self, |policy| of(policy), |_| &Properties::USUAL)
+    }
+
+    /// Whether a target's state keeps the ids of calls.
+    pub(crate) fn names_calls(&self) -> bool {
+        self.is_rate() || self.properties().logs_requests
+    }
+
+    /// What a request does with the settings of an RRateLimiter.
+    pub(crate) fn set_up(&self) -> Option<SetUp> {
+        self.rate()?.set_up()
     }
 
     /// The largest cost that can be granted; `None` if it depends on the state.
-    fn limit(&self) -> Option<i64>;
-
-    /// The ms in which all of that comes back; `None` if it depends on the state.
-    fn window(&self) -> Option<i64>;
-
-    /// Both, as far as they are known.
-    fn known_quota(&self) -> Quota {
-        let limit = self.limit().map_or(0, i64::unsigned_abs);
-        let window = self.window().map_or(0, i64::unsigned_abs);
-        Quota::new(limit, Duration::from_millis(window))
+    pub(crate) fn limit(&self) -> Option<i64> {
+        each!(self, |policy| Some(Model::limit(policy)), |rate| rate
+            .limit())
     }
 
-    /// How many members or counters, beside a few, a call touches for a request of this cost. At
-    /// most [`MOST_TOUCHED`] for each cost up to the [largest](Properties::largest_cost).
-    fn touches(&self, _cost: u32) -> u32 {
-        0
+    /// How much a target has and in which time that comes back, as far as they are known.
+    pub(crate) fn quota(&self) -> Quota {
+        each!(self, |policy| quota_of(policy), |rate| rate.quota())
+    }
+
+    /// See [`Model::touches`].
+    pub(crate) fn touches(&self, cost: u32) -> u32 {
+        each!(self, |policy| policy.touches(cost), |_| 0)
     }
 
     /// The keys of a target, in the script's order.
-    fn keys(&self, target: &str) -> Vec<String> {
-        vec![target.to_owned()]
+    pub(crate) fn keys(&self, target: &str) -> Vec<String> {
+        each!(self, |policy| policy.keys(target), |rate| rate.keys(target))
     }
 
     /// The numbers, in the script's order.
     #[cfg(feature = "redis")]
-    fn numbers(&self) -> Vec<i64>;
+    pub(crate) fn numbers(&self) -> Vec<i64> {
+        each!(self, |policy| policy.numbers(), |rate| rate.numbers())
+    }
 
-    /// A state that answers like the one that the script found and returned.
-    #[cfg(feature = "redis")]
-    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
+    /// What decides a client's share of this limit.
+    pub(crate) fn share_of(&self, share: LocalShare) -> ShareOf {
+        let rate = self.rate();
+        rate.map_or(ShareOf::Costs, |rate| rate.share_of(share))
+    }
 
-    /// What one request of `cost` gets from the state that the script returned.
+    /// The state of a target without requests, behind `head`; `None` of RRateLimiter.
+    pub(crate) fn new_state<H>(&self, head: H) -> Option<AnyState<H>> {
+        self.open_behind(head, &mut TargetKeys::default())
+    }
+
+    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
+    pub(crate) fn open(&self, keys: &mut TargetKeys) -> Option<AnyState> {
+        let own = keys.other.take_if(|it| it.is_of(self));
+        own.or_else(|| self.open_behind((), keys))
+    }
+
+    /// What one request of `cost` gets from the state that the script returned: that of a target
+    /// without requests where it returned none.
     #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
-        let state = self.state_from_reply(at, numbers)?;
-        self.evaluate(&state, at, cost).ok()
+    pub(crate) fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
+        fn evaluate<M: Model>(policy: &M, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
+            let state = match numbers {
+                [] => M::State::default(),
+                numbers => policy.state_from_reply(at, numbers)?,
+            };
+            Some(policy.evaluate(&state, at, cost))
+        }
+        each!(self, |policy| evaluate(policy, at, numbers, cost), |rate| {
+            rate.evaluate_reply(numbers, cost)
+        })
     }
 
     /// The settings that the limiter of this reply keeps, if they are not those that the request
     /// would have created it with.
     #[cfg(feature = "redis")]
-    fn left_settings(&self, _numbers: &[i64]) -> Option<Settings> {
-        None
+    pub(crate) fn left_settings(&self, numbers: &[i64]) -> Option<Settings> {
+        self.rate()?.left_settings(numbers)
+    }
+}
+
+impl<H> AnyState<H> {
+    pub(crate) fn is_of(&mut self, algorithm: &Algorithm) -> bool {
+        self.with(algorithm).is_some()
     }
 
-    /// Updates the state until requests of `cost` together can be evaluated; `most` is how many
+    /// What stands before the state.
+    #[inline]
+    pub(crate) fn head(&self) -> &H {
+        each!(self, |held| &held.head)
+    }
+
+    #[inline]
+    pub(crate) fn head_mut(&mut self) -> &mut H {
+        each!(self, |held| &mut held.head)
+    }
+
+    /// Drops what has expired, and returns whether anything is left.
+    pub(crate) fn drop_expired(&mut self, server: i64) -> bool {
+        each!(self, |held| State::drop_expired(&mut held.state, server))
+    }
+
+    /// Whether the key with the target's own name exists.
+    pub(crate) fn has_own_key(&self) -> bool {
+        each!(self, |held| held.state.has_own_key())
+    }
+}
+
+/// The steps of the algorithm, as [`Model`] has them.
+impl Paired<'_> {
+    /// Updates a window until requests of `cost` together can be evaluated; `most` is how many
     /// grants it may remove. Returns whether it must be called again.
-    fn prepare(
-        &self,
-        _state: &mut Self::State,
-        _at: At,
-        _cost: i64,
-        _most: &mut usize,
-    ) -> Result<bool, Unusable> {
-        Ok(false)
+    pub(crate) fn prepare(
+        &mut self,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, NotInitialized> {
+        match self {
+            Self::SharedRate(rate, window) => rate.prepare(window, at, cost, most),
+            _ => Ok(false),
+        }
     }
 
-    /// What decides a client's share of this limit.
-    fn share_of(&self, _share: LocalShare) -> ShareOf {
-        ShareOf::Costs
+    #[inline]
+    pub(crate) fn evaluate(&self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
+        each!(
+            self,
+            |policy, state| Ok(policy.evaluate(state, at, cost)),
+            |rate, window| rate.evaluate(window, at, cost, Expired::Removed)
+        )
     }
-
-    /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Answer::limit`].
-    fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Result<Answer, Unusable>;
 
     /// As `evaluate`, where `prepare` does not come before it.
-    fn peek(&self, state: &Self::State, at: At, cost: i64) -> Result<Answer, Unusable> {
-        self.evaluate(state, at, cost)
+    pub(crate) fn peek(&self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
+        match self {
+            Self::SharedRate(rate, window) => rate.evaluate(window, at, cost, Expired::All),
+            policy => policy.evaluate(at, cost),
+        }
     }
 
-    /// Takes the cost of a request that was granted.
-    fn charge(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64);
+    /// Drops what has expired.
+    pub(crate) fn drop_expired(&mut self, server: i64) {
+        each!(
+            self,
+            |_policy, state| {
+                State::drop_expired(*state, server);
+            },
+            |_, window| {
+                window.is_gone(server);
+            }
+        );
+    }
 
-    /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An
-    /// algorithm whose steps begin with the same work does that work once.
-    fn check(
-        &self,
-        state: &mut Self::State,
+    #[inline]
+    pub(crate) fn check(
+        &mut self,
         at: At,
         call_id: &CallId,
         cost: i64,
-    ) -> Result<Answer, Unusable> {
-        let answer = self.evaluate(state, at, cost)?;
-        if cost > answer.limit {
-            self.keep(state, at);
-        } else if answer.is_granted() {
-            self.charge(state, at, call_id, cost);
-        } else {
-            self.deny(state, at);
-        }
-        Ok(answer)
+    ) -> Result<Answer, NotInitialized> {
+        Ok(each!(
+            self,
+            |policy, state| {
+                State::drop_expired(*state, at.server);
+                policy.check(state, at, call_id, cost)
+            },
+            |rate, window| {
+                let answer = rate.evaluate(window, at, cost, Expired::Removed)?;
+                match answer.is_granted() {
+                    _ if cost > answer.limit => rate.keep(window, at),
+                    true => rate.take(window, at, call_id, cost),
+                    false => rate.deny(window, at),
+                }
+                answer
+            }
+        ))
     }
 
-    /// Gives back as much of a charge as is exact, and returns how much: never more than what the
-    /// target would have if it had not been charged.
-    fn give_back(&self, _state: &mut Self::State, _at: At, _charge: &Charge) -> i64 {
-        0
+    pub(crate) fn charge(&mut self, at: At, call_id: &CallId, cost: i64) {
+        each!(
+            self,
+            |policy, state| policy.charge(state, at, call_id, cost),
+            |rate, window| rate.take(window, at, call_id, cost)
+        );
+    }
+
+    pub(crate) fn deny(&mut self, at: At) {
+        each!(
+            self,
+            |policy, state| policy.deny(state, at),
+            |rate, window| rate.deny(window, at)
+        );
+    }
+
+    pub(crate) fn keep(&mut self, at: At) {
+        each!(
+            self,
+            |policy, state| policy.keep(state, at),
+            |rate, window| rate.keep(window, at)
+        );
+    }
+
+    /// Of RRateLimiter's grants its store gives back.
+    pub(crate) fn give_back(&mut self, at: At, charge: &Charge) -> i64 {
+        each!(
+            self,
+            |policy, state| {
+                State::drop_expired(*state, at.server);
+                policy.give_back(state, at, charge)
+            },
+            |_, _| 0
+        )
     }
 
     /// Deletes what the target has used, and returns whether there was anything.
-    fn reset(&self, state: &mut Self::State, at: At) -> Result<bool, Unusable> {
-        Ok(std::mem::take(state).drop_expired(at.server))
-    }
-
-    /// What a denied request leaves.
-    fn deny(&self, state: &mut Self::State, at: At) {
-        self.keep(state, at);
-    }
-
-    /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the
-    /// keys live as long as what they hold counts.
-    fn keep(&self, _state: &mut Self::State, _at: At) {}
-}
-
-/// What a request was charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Charge {
-    /// [`Answer::mark`].
-    pub(crate) mark: i64,
-    pub(crate) cost: i64,
-}
-
-/// The name of an algorithm's script, and of its function in `lua/joint.lua`.
-pub(crate) trait Named {
-    const NAME: &'static str;
-}
-
-macro_rules! names {
-    ([] $($name:ident: $Policy:ident,)*) => {
-        $(impl Named for super::$Policy {
-            const NAME: &'static str = stringify!($name);
-        })*
-    };
-}
-policies!(names! {});
-
-/// What is the same for all numbers of an algorithm.
-#[derive(Debug)]
-pub(crate) struct Properties {
-    /// Whether its state is RRateLimiter's window, where a grant is found by its random bytes.
-    pub(crate) is_on_the_window: bool,
-    /// Whether it has a key with the target's own name.
-    pub(crate) has_own_key: bool,
-    /// Whether it stores each request, named by its call: then a store takes longer for a call the
-    /// more it carries.
-    pub(crate) logs_requests: bool,
-    /// The most that the requests of one call may cost together.
-    pub(crate) largest_cost: u32,
-    /// Whether a foreign lock denies even if this limiter has no penalty.
-    pub(crate) honours_foreign_locks: bool,
-    /// Whether a granted request may have to wait for its turn.
-    pub(crate) gives_turns: bool,
-}
-
-impl Properties {
-    pub(super) const USUAL: Self = Self {
-        is_on_the_window: false,
-        has_own_key: true,
-        logs_requests: false,
-        largest_cost: u32::MAX,
-        honours_foreign_locks: false,
-        gives_turns: false,
-    };
-
-    /// Whether a target's state keeps the ids of calls.
-    pub(crate) fn names_calls(&self) -> bool {
-        self.is_on_the_window || self.logs_requests
+    pub(crate) fn reset(&mut self, at: At) -> Result<bool, NotInitialized> {
+        each!(
+            self,
+            |_policy, state| Ok(State::drop_expired(&mut std::mem::take(*state), at.server)),
+            |rate, window| rate.reset(window, at)
+        )
     }
 }
-
-/// How many members and counters a call may touch. A server does nothing else meanwhile.
-pub(crate) const MOST_TOUCHED: u32 = 2_000;
 
 /// What decides a client's share of a limit.
 #[derive(Debug)]
@@ -309,38 +410,7 @@ pub(crate) enum ShareOf {
     Unknown,
 }
 
-/// What the keys of one target hold.
-pub(crate) trait State: Any + fmt::Debug + Send {
-    /// Drops what has expired, and returns whether anything is left.
-    fn drop_expired(&mut self, server: i64) -> bool;
-
-    /// Whether the key with the target's own name exists.
-    fn has_own_key(&self) -> bool;
-
-    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
-    fn open(keys: &mut TargetKeys) -> Option<Self>
-    where
-        Self: Sized;
-
-    /// Returns its content to the keys, where another kind of limiter may find it.
-    fn close(&mut self, keys: &mut TargetKeys);
+pub(super) fn quota_of(policy: &impl Model) -> Quota {
+    let window = Duration::from_millis(policy.window().unsigned_abs());
+    Quota::new(policy.limit().unsigned_abs(), window)
 }
-
-/// Why a state cannot decide a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unusable {
-    /// It belongs to another algorithm.
-    OtherKind,
-    /// It must be set up first.
-    NotInitialized,
-}
-
-/// `a / b` rounded up, for a positive `b`.
-#[inline]
-pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
-    -(-a).div_euclid(b)
-}
-
-/// The longest time, in ms, that a state's numbers may span: added to a current time it stays an
-/// exact Lua number.
-pub(super) const LONGEST: i64 = 1 << 52;

@@ -3,12 +3,51 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::algorithm::{Algorithm, Internal, Policy, Sealed};
+use super::algorithm::{Algorithm, quota_of};
 use super::example::Example;
+use super::model::Model;
 use super::shared_rate::SharedRate;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::quota::Quota;
 use crate::rate::Rate;
+
+/// The numbers that a limiter decides by: each policy of this crate, and each type that converts
+/// into an [`AnyPolicy`], such as one of your configuration. For an algorithm of your own, implement
+/// [`Limiter`](crate::Limiter).
+///
+/// ```
+/// # use redisson_rate_limiter::*;
+/// # use std::time::Duration;
+/// # fn main() -> Result<()> {
+/// fn limiter<P: Policy>(client: &RedissonClient, policy: P) -> Result<PolicyLimiter<P>> {
+///     Ok(client.policy_limiter(policy)?.with_prefix("login:"))
+/// }
+///
+/// let client = RedissonClient::in_memory();
+/// let logins = limiter(&client, FixedWindow::new(5, Duration::from_secs(60)))?;
+/// assert_eq!(logins.prefix(), "login:");
+/// # Ok(()) }
+/// ```
+pub trait Policy: fmt::Debug + Clone + Into<AnyPolicy> + Send + Sync + 'static {
+    /// How much a target has, and in which time all of it comes back.
+    ///
+    /// ```
+    /// # use redisson_rate_limiter::*;
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<()> {
+    /// let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+    /// assert_eq!(SlidingWindowLog::new(100, minute).quota(), Quota::new(100, minute));
+    /// assert_eq!(TokenBucket::per_second(10).with_capacity(50).quota(), Quota::new(50, 5 * second));
+    /// // 100 that flow out, and 100 that wait.
+    /// assert_eq!(LeakyBucket::new(100, minute).quota(), Quota::new(200, 2 * minute));
+    /// # Ok(()) }
+    /// ```
+    fn quota(&self) -> Quota {
+        self.clone().into().known_quota()
+    }
+}
+
+impl<P: fmt::Debug + Clone + Into<AnyPolicy> + Send + Sync + 'static> Policy for P {}
 
 macro_rules! any_policy {
     ([] $($name:ident: $Policy:ident,)*) => {
@@ -126,33 +165,26 @@ macro_rules! any_policy {
             }
         }
 
-        impl Policy for AnyPolicy {
-            fn quota(&self) -> Quota {
+        impl AnyPolicy {
+            /// The algorithm with these numbers, for the client of this id. Refuses numbers that the
+            /// algorithm cannot work with.
+            pub(crate) fn model(self, client_id: &str) -> Result<Algorithm> {
                 match self {
-                    $(Self::$Policy(policy) => policy.quota(),)*
-                    Self::SharedRate(rate) => rate.quota(),
-                }
-            }
-        }
-
-        impl Sealed for AnyPolicy {
-            fn check_replaces(&self, before: &Self, _: Internal) -> Result<()> {
-                match self.algorithm() == before.algorithm() {
-                    true => Ok(()),
-                    false => Err(Error::InvalidArgument {
-                        argument: "policy",
-                        reason: "must have the same algorithm as the one before, which the state of the targets is of",
-                    }),
-                }
-            }
-
-            fn model(&self, client_id: &str, internal: Internal) -> Result<Algorithm> {
-                match self {
-                    $(Self::$Policy(policy) => policy.model(client_id, internal),)*
+                    $(Self::$Policy(policy) => {
+                        policy.validate()?;
+                        Ok(policy.into())
+                    })*
                     Self::SharedRate(rate) => {
-                        let shared = SharedRate::where_missing(client_id.into(), *rate)?;
-                        shared.model(client_id, internal)
+                        let shared = SharedRate::where_missing(client_id.into(), rate)?;
+                        Ok(shared.into())
                     }
+                }
+            }
+
+            fn known_quota(&self) -> Quota {
+                match self {
+                    $(Self::$Policy(policy) => quota_of(policy),)*
+                    Self::SharedRate(rate) => rate.quota(),
                 }
             }
         }
@@ -172,6 +204,7 @@ mod tests {
 
     use super::*;
     use crate::client::RedissonClient;
+    use crate::error::Error;
     use crate::policies::differential_tests::POLICIES;
 
     const MINUTE: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 
 use std::mem::take;
 
-use super::algorithm::{LONGEST, State, div_ceil};
+use super::model::{LONGEST, State, div_ceil};
 use super::starts::Starts;
 use super::target_keys::TargetKeys;
 use crate::window::{At, Timed};
@@ -30,14 +30,15 @@ impl State for Bucket {
 
     fn open(keys: &mut TargetKeys) -> Option<Self> {
         Some(Self {
-            level: keys.take_own()?,
-            start: std::mem::take(&mut keys.start),
+            level: keys.take_number()?,
+            start: take(&mut keys.start),
         })
     }
 
-    fn close(&mut self, keys: &mut TargetKeys) {
-        keys.put_own(take(&mut self.level));
-        keys.start = take(&mut self.start);
+    fn close(self, keys: &mut TargetKeys) -> Option<Self> {
+        keys.put_number(self.level);
+        keys.start = self.start;
+        None
     }
 }
 

@@ -12,10 +12,11 @@ use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::{check_name, share_a_slot, sibling};
 use crate::permit::{CallId, new_call_id};
-use crate::window::{At, BOUNDS, Timed};
+use crate::window::{At, BOUNDS, NotInitialized, Timed};
 
-use super::algorithm::{AnyModel, Charge, State, Unusable};
+use super::algorithm::{Algorithm, Paired};
 use super::answer::{Answer, Outcome};
+use super::model::Charge;
 
 /// One call to a store.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub(crate) enum Purpose {
 /// A limiter and its target.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    pub(crate) model: Arc<dyn AnyModel>,
+    pub(crate) model: Arc<Algorithm>,
     /// The target's name in the store.
     pub(crate) key: Arc<str>,
     /// For how long, in ms, a denial locks the target out.
@@ -57,7 +58,7 @@ pub(crate) struct Target {
 /// The same, borrowed, for a decision that keeps none of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TargetRef<'a> {
-    pub(crate) model: &'a dyn AnyModel,
+    pub(crate) model: &'a Algorithm,
     pub(crate) key: &'a str,
     pub(crate) penalty: Option<i64>,
 }
@@ -74,7 +75,7 @@ pub(crate) struct Answers {
 /// A target with its state.
 pub(crate) struct Opened<'a> {
     pub(crate) target: TargetRef<'a>,
-    pub(crate) state: &'a mut dyn State,
+    pub(crate) paired: Paired<'a>,
     pub(crate) lock: &'a mut Timed<()>,
 }
 
@@ -94,7 +95,7 @@ impl Call {
         let limiters: SmallVec<[Target; 1]> = limiters.into_iter().collect();
         // A new one takes a system call.
         let is_named = match &limiters[..] {
-            [only] => only.model.properties().names_calls(),
+            [only] => only.model.names_calls(),
             _ => true,
         };
         Self {
@@ -108,8 +109,7 @@ impl Call {
 
     pub(crate) fn reset(target: Target) -> Self {
         // Its lock is deleted too, whichever limiter has set it.
-        let penalty = Some(target.penalty.unwrap_or(0))
-            .filter(|_| !target.model.properties().is_on_the_window);
+        let penalty = (!target.model.is_rate()).then(|| target.penalty.unwrap_or(0));
         Self::with_purpose(Purpose::Reset, [Target { penalty, ..target }], [1])
     }
 
@@ -156,7 +156,7 @@ impl Answers {
         };
         let grant = if call.purpose == Purpose::Peek {
             Grant::of_nothing(cost)
-        } else if target.model.properties().is_on_the_window {
+        } else if target.model.is_rate() {
             Grant::new(self.score, call.call_id, cost)
         } else {
             Grant::charged(answer.mark, call.call_id, cost, &target.key)
@@ -169,7 +169,7 @@ impl Answers {
 impl Target {
     pub(crate) fn by_ref(&self) -> TargetRef<'_> {
         TargetRef {
-            model: &*self.model,
+            model: &self.model,
             key: &self.key,
             penalty: self.penalty,
         }
@@ -249,12 +249,12 @@ pub(crate) fn check_requests(
     at: At,
     call_id: &CallId,
     costs: &[u32],
-) -> Result<Answers, (usize, Unusable)> {
+) -> Result<Answers, (usize, NotInitialized)> {
     match opened {
-        [only] if !only.target.model.properties().is_on_the_window => {
+        [only] if !only.target.model.is_rate() => {
             let answers = costs.iter().map(|&cost| only.check(at, call_id, cost));
             let answers = answers.collect::<Result<_, _>>();
-            let answers = answers.map_err(|unusable| (0, unusable))?;
+            let answers = answers.map_err(|missing| (0, missing))?;
             let score = at.now;
             Ok(Answers { score, answers })
         }
@@ -268,11 +268,8 @@ pub(super) fn check_jointly(
     at: At,
     call_id: &CallId,
     costs: &[u32],
-) -> Result<Answers, (usize, Unusable)> {
-    if opened
-        .iter()
-        .any(|limiter| limiter.target.model.properties().is_on_the_window)
-    {
+) -> Result<Answers, (usize, NotInitialized)> {
+    if opened.iter().any(|limiter| limiter.target.model.is_rate()) {
         prepare(opened, at, costs)?;
     }
     let score = at.now;
@@ -281,22 +278,20 @@ pub(super) fn check_jointly(
         let first = answers.len();
         for (place, (limiter, &cost)) in opened.iter_mut().zip(costs).enumerate() {
             let answer = limiter.evaluate(at, i64::from(cost));
-            answers.push(answer.map_err(|unusable| (place, unusable))?);
+            answers.push(answer.map_err(|missing| (place, missing))?);
         }
         let all = spare_unless_all_grant(&mut answers[first..], |place, cost| {
-            let Opened { target, state, .. } = &opened[place];
-            let answer = target.model.evaluate(&**state, at, cost);
-            answer.map_err(|unusable| (place, unusable))
+            let answer = opened[place].paired.evaluate(at, cost);
+            answer.map_err(|missing| (place, missing))
         })?;
         for ((limiter, answer), &cost) in opened.iter_mut().zip(&answers[first..]).zip(costs) {
-            let model = limiter.target.model;
             if all {
-                model.charge(limiter.state, at, call_id, i64::from(cost));
+                limiter.paired.charge(at, call_id, i64::from(cost));
             } else if answer.outcome == Outcome::Denied {
-                model.deny(limiter.state, at);
+                limiter.paired.deny(at);
                 limiter.lock_out(at);
             } else {
-                model.keep(limiter.state, at);
+                limiter.paired.keep(at);
             }
         }
     }
@@ -334,17 +329,16 @@ pub(crate) fn peek(
     opened: &[Opened<'_>],
     at: At,
     costs: &[u32],
-) -> Result<Answers, (usize, Unusable)> {
+) -> Result<Answers, (usize, NotInitialized)> {
     let each = opened.iter().zip(costs).enumerate();
     let answers = each.map(|(place, (limiter, &cost))| {
         let answer = limiter.peek(at, i64::from(cost));
-        answer.map_err(|unusable| (place, unusable))
+        answer.map_err(|missing| (place, missing))
     });
     let mut answers: SmallVec<[_; 1]> = answers.collect::<Result<_, _>>()?;
     spare_unless_all_grant(&mut answers, |place, cost| {
-        let Opened { target, state, .. } = &opened[place];
-        let answer = target.model.peek(&**state, at, cost);
-        answer.map_err(|unusable| (place, unusable))
+        let answer = opened[place].paired.peek(at, cost);
+        answer.map_err(|missing| (place, missing))
     })?;
     Ok(Answers {
         score: at.now,
@@ -354,7 +348,11 @@ pub(crate) fn peek(
 
 /// Updates the states until the requests can be checked, in as many steps as the scripts take
 /// calls.
-fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usize, Unusable)> {
+fn prepare(
+    opened: &mut [Opened<'_>],
+    at: At,
+    costs: &[u32],
+) -> Result<(), (usize, NotInitialized)> {
     let limiters = opened.len();
     loop {
         let (mut most, mut is_unfinished) = (
@@ -364,9 +362,8 @@ fn prepare(opened: &mut [Opened<'_>], at: At, costs: &[u32]) -> Result<(), (usiz
         for (place, limiter) in opened.iter_mut().enumerate() {
             let cost = costs.iter().skip(place).step_by(limiters);
             let cost = cost.map(|&cost| i64::from(cost)).sum();
-            let model = &limiter.target.model;
-            let step = model.prepare(limiter.state, at, cost, &mut most);
-            is_unfinished |= step.map_err(|unusable| (place, unusable))?;
+            let step = limiter.paired.prepare(at, cost, &mut most);
+            is_unfinished |= step.map_err(|missing| (place, missing))?;
         }
         if !is_unfinished {
             return Ok(());
@@ -382,11 +379,11 @@ impl Opened<'_> {
         at: At,
         call_id: &CallId,
         cost: u32,
-    ) -> Result<Answer, Unusable> {
+    ) -> Result<Answer, NotInitialized> {
         let (target, cost) = (self.target, i64::from(cost));
         let locked_for = self.locked_for(at);
         let answer = match locked_for {
-            None => target.model.check(self.state, at, call_id, cost)?,
+            None => self.paired.check(at, call_id, cost)?,
             Some(_) => self.evaluate_locked(at, cost)?,
         };
         let answer = target.answer(locked_for, answer, cost);
@@ -397,8 +394,8 @@ impl Opened<'_> {
     }
 
     /// Deletes what the target has used, and its lock. Returns whether there was anything.
-    pub(crate) fn reset(&mut self, at: At) -> Result<bool, Unusable> {
-        let was_used = self.target.model.reset(self.state, at)?;
+    pub(crate) fn reset(&mut self, at: At) -> Result<bool, NotInitialized> {
+        let was_used = self.paired.reset(at)?;
         let was_locked = self.target.honoured_lock().is_some() && self.lock.get().is_some();
         if was_locked {
             self.lock.remove();
@@ -407,27 +404,27 @@ impl Opened<'_> {
     }
 
     /// Gives back a charge, and returns how much.
-    pub(crate) fn give_back(&mut self, at: At, charge: &Charge) -> Result<i64, Unusable> {
-        self.target.model.give_back(self.state, at, charge)
+    pub(crate) fn give_back(&mut self, at: At, charge: &Charge) -> i64 {
+        self.paired.give_back(at, charge)
     }
 
-    fn peek(&self, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let answer = self.target.model.peek(self.state, at, cost)?;
+    fn peek(&self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
+        let answer = self.paired.peek(at, cost)?;
         let locked_for = self.locked_for(at);
         Ok(self.target.answer(locked_for, answer, cost))
     }
 
-    fn evaluate(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&mut self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
         let locked_for = self.locked_for(at);
         let answer = match locked_for {
-            None => self.target.model.evaluate(self.state, at, cost)?,
+            None => self.paired.evaluate(at, cost)?,
             Some(_) => self.evaluate_locked(at, cost)?,
         };
         Ok(self.target.answer(locked_for, answer, cost))
     }
 
-    fn evaluate_locked(&mut self, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let answer = self.target.model.evaluate(self.state, at, cost)?;
+    fn evaluate_locked(&mut self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
+        let answer = self.paired.evaluate(at, cost)?;
         if self.lock.expires_at().is_none() {
             // Nothing would ever unlock it.
             self.lock_out(at);

@@ -17,14 +17,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::algorithm::Model;
 use super::shared_rate::SharedRate;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::Rate;
 use crate::window::Timed;
 pub(super) use crate::window::timed;
 pub(super) use keyspace::{Content, Keyspace, START, TTL_UNIT, show_key, times_to_live};
-pub(super) use sides::{Fixture, Form, Sides};
+pub(super) use sides::{Fixture, Form, OfState, Sides, StateOf, TestState};
 
 /// On average.
 const STEPS_PER_CASE: usize = 40;
@@ -33,7 +32,7 @@ const STEPS_PER_CASE: usize = 40;
 const ALGORITHMS: usize = POLICIES + 3;
 
 /// An algorithm that is compared with its script.
-pub(super) trait Compared: Model<State: Clone> {
+pub(super) trait Compared: OfState + std::fmt::Debug + Clone + 'static {
     /// Whether the times of its answers follow from times to live, which Redis counts.
     const ANSWERS_BY_TIMES_TO_LIVE: bool = false;
 
@@ -143,7 +142,7 @@ pub(super) fn compare<M: Compared>() {
                 match step {
                     Step::Pass(millis) => fixture.pass_for_grants(millis),
                     // The script of RRateLimiter's limiters decides single requests.
-                    Step::Ask(costs, _) if side.target.model.properties().is_on_the_window => {
+                    Step::Ask(costs, _) if side.target.model.is_rate() => {
                         fixture.ask(&mut sides, Form::Alone, &costs[..1]).await;
                     }
                     Step::Ask(costs, is_shared) => {
@@ -154,17 +153,17 @@ pub(super) fn compare<M: Compared>() {
                         fixture.ask(&mut sides, Form::Joint, &[cost]).await;
                     }
                     Step::Peek(cost) => {
-                        let is_alike = !side.target.model.properties().is_on_the_window;
+                        let is_alike = !side.target.model.is_rate();
                         fixture.peek(&mut sides, &[cost], is_alike).await;
                     }
                     Step::GiveBack(place, cost) => fixture.give_back(side, place, cost).await,
-                    Step::Reset => fixture.reset(policy.clone(), side).await,
+                    Step::Reset => fixture.reset(policy.clone().into(), side).await,
                     Step::ChangePolicy(to) => {
                         policy = to;
-                        side.target.model = Arc::new(policy.clone());
+                        side.target.model = Arc::new(policy.clone().into());
                     }
                     Step::Put(state) => {
-                        side.put(Box::new(state));
+                        side.put(Box::new(StateOf::<M>(state)));
                         fixture.put(side, before).await;
                     }
                     Step::PutLock(lock) => {
@@ -179,7 +178,7 @@ pub(super) fn compare<M: Compared>() {
                 fixture.compare(&sides).await;
             }
             let all = sides[0].shown();
-            sides[0].put(Box::<M::State>::default());
+            sides[0].put(Box::new(StateOf::<M>(M::State::default())));
             sides[0].lock.remove();
             fixture.put(&sides[0], all).await;
         },
@@ -267,7 +266,7 @@ fn rate_limiters_with_expired_grants_decide_together_as_their_models_do() {
         for (states, costs) in steps {
             for (side, state) in sides.iter_mut().zip(states) {
                 let before = side.shown();
-                side.put(Box::new(state));
+                side.put(Box::new(StateOf::<SharedRate>(state)));
                 fixture.put(side, before).await;
             }
             fixture.peek(&mut sides, &costs, false).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::algorithm::{AnyModel, Model};
+use super::algorithm::Algorithm;
 use super::example::Example;
 use super::shared_rate::SharedRate;
 
@@ -14,12 +14,12 @@ macro_rules! every_kind {
 }
 
 /// An algorithm of each kind.
-pub(crate) fn every_kind(client_id: &str) -> impl Iterator<Item = Arc<dyn AnyModel>> {
+pub(crate) fn every_kind(client_id: &str) -> impl Iterator<Item = Arc<Algorithm>> {
     let shared = SharedRate::as_it_is(client_id, None);
     let all = policies!(every_kind! { example }).into_iter();
-    all.chain([Arc::new(shared) as _])
+    all.chain([Arc::new(shared.into())])
 }
 
-fn example<M: Model + Example>() -> Arc<dyn AnyModel> {
-    Arc::new(M::example(5, Duration::from_secs(2)))
+fn example<P: Example + Into<Algorithm>>() -> Arc<Algorithm> {
+    Arc::new(P::example(5, Duration::from_secs(2)).into())
 }

@@ -25,9 +25,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use redis::aio::MultiplexedConnection;
 
-use super::algorithm::{AnyModel, State};
+use super::algorithm::Algorithm;
 use super::answer::Outcome;
-use super::differential_tests::{Compared, Fixture, Form, POLICIES, Sides};
+use super::differential_tests::{Compared, Fixture, Form, POLICIES, Sides, TestState};
 use super::shared_rate::SharedRate;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::window::At;
@@ -101,7 +101,7 @@ fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
 /// What a version knows of its last request.
 #[derive(Debug, Clone, Default)]
 struct Seen {
-    model: Option<Arc<dyn AnyModel>>,
+    model: Option<Arc<Algorithm>>,
     /// When all that it saw is free by its settings.
     until: i64,
     is_latest: bool,
@@ -111,8 +111,8 @@ struct Seen {
 
 impl Seen {
     /// What a request finds, at most the limit; `None` if the limiter is missing.
-    fn left(&self, state: &dyn State, at: At) -> Option<i64> {
-        let answer = self.model.as_ref()?.evaluate(state, at, 1).ok()?;
+    fn left(&self, state: &mut dyn TestState, at: At) -> Option<i64> {
+        let answer = state.paired(self.model.as_ref()?).evaluate(at, 1).ok()?;
         Some(match answer.is_granted() {
             true => answer.remaining + 1,
             false => 0,
@@ -138,7 +138,7 @@ fn take<M: Versioned>() {
             let mut penalties = [None; VERSIONS];
             let mut grants = Grants::default();
             let mut locked_until = i64::MIN;
-            let is_on_the_window = sides[0].target.model.properties().is_on_the_window;
+            let is_on_the_window = sides[0].target.model.is_rate();
             for step in steps {
                 let (form, version, costs) = match step {
                     Step::Pass(millis) => {
@@ -170,7 +170,7 @@ fn take<M: Versioned>() {
                 let penalty = version.and_then(|version| penalties[version]);
                 let at = fixture.at();
                 let [side] = &mut sides;
-                let kept = side.cloned();
+                let mut kept = side.state.cloned();
                 side.state.drop_expired(at.server);
                 side.lock.drop_expired(at.server);
                 for seen in &mut versions {
@@ -178,8 +178,8 @@ fn take<M: Versioned>() {
                     seen.is_back |= !counts;
                     if !M::EXPIRES_AS_IT_COUNTS && counts {
                         let limit = seen.model.as_ref().and_then(|model| model.limit());
-                        let with_all = seen.left(&*kept, at).or(limit);
-                        let without = seen.left(&*side.state, at).or(limit);
+                        let with_all = seen.left(&mut *kept, at).or(limit);
+                        let without = seen.left(&mut *side.state, at).or(limit);
                         assert_eq!(
                             without, with_all,
                             "what {:?} counts has expired",
@@ -187,7 +187,7 @@ fn take<M: Versioned>() {
                         );
                     }
                 }
-                let model: Arc<dyn AnyModel> = Arc::new(policy.clone());
+                let model: Arc<Algorithm> = Arc::new(policy.clone().into());
                 side.target.model = Arc::clone(&model);
                 side.target.penalty = penalty;
                 let answers = fixture.ask(&mut sides, form, &costs).await;
@@ -197,7 +197,7 @@ fn take<M: Versioned>() {
                 fixture.compare(&sides).await;
                 let outcomes = answers.iter().map(|answer| answer.outcome);
                 let are_all = |outcome| answers.iter().all(|answer| answer.outcome == outcome);
-                if (penalty.is_some() || M::PROPERTIES.honours_foreign_locks)
+                if (penalty.is_some() || model.properties().honours_foreign_locks)
                     && at.now < locked_until
                 {
                     assert!(are_all(Outcome::LockedOut), "{answers:?}");
@@ -220,7 +220,8 @@ fn take<M: Versioned>() {
                 }
                 versions.iter_mut().for_each(|seen| seen.is_latest = false);
                 let Some(version) = version else { continue };
-                let reset = model.evaluate(&*sides[0].state, at, i64::from(u32::MAX));
+                let [Sides { state, .. }] = &mut sides;
+                let reset = state.paired(&model).evaluate(at, i64::from(u32::MAX));
                 versions[version] = Seen {
                     model: Some(model),
                     until: at.now + reset.map_or(0, |evaluation| evaluation.reset),

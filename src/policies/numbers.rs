@@ -123,7 +123,7 @@ macro_rules! numbers {
             as_fields!(
                 $Policy,
                 Fields,
-                crate::policies::algorithm::Model::validate,
+                crate::policies::model::Model::validate,
                 [
                     $((stringify!($number), "rate"),)*
                     $((stringify!($more), stringify!($more_field)),)*

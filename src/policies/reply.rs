@@ -5,9 +5,8 @@
 
 use smallvec::SmallVec;
 
-use super::algorithm::{AnyModel, State};
+use super::algorithm::Algorithm;
 use super::call::{Answers, Call, Opened, check_requests, spare_unless_all_grant};
-use super::target_keys::TargetKeys;
 use crate::window::{At, Timed};
 
 /// What a script returns for one target, in ms.
@@ -27,7 +26,7 @@ pub(crate) struct TargetReply {
 pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
     let score = replies.first()?.now;
     let mut each = call.limiters.iter().zip(replies);
-    if !each.all(|(target, reply)| reply.can_be_counted_with(&*target.model)) {
+    if !each.all(|(target, reply)| reply.can_be_counted_with(&target.model)) {
         return None;
     }
     if call.costs.len() > call.limiters.len() {
@@ -37,11 +36,8 @@ pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
         return answers_to_list(call, reply);
     }
     let evaluate = |limiter: usize, cost| {
-        let (model, reply) = (&*call.limiters[limiter].model, &replies[limiter]);
-        match &reply.state[..] {
-            [] => model.evaluate(&*untouched(model)?, reply.at(), cost).ok(),
-            state => model.evaluate_reply(reply.at(), state, cost),
-        }
+        let (model, reply) = (&call.limiters[limiter].model, &replies[limiter]);
+        model.evaluate_reply(reply.at(), &reply.state, cost)
     };
     let each = call.limiters.iter().zip(&call.costs).zip(replies);
     let answers = each.enumerate().map(|(limiter, ((target, &cost), reply))| {
@@ -67,21 +63,16 @@ fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
         Some(left) => {
             lock.set(());
             lock.expire_at(at.server + left);
-            untouched(&*target.model)?
+            target.model.new_state(())?
         }
         None => target.model.state_from_reply(at, &reply.state)?,
     };
     let mut opened = [Opened {
         target: target.by_ref(),
-        state: &mut *state,
+        paired: state.with(&target.model)?.0,
         lock: &mut lock,
     }];
     check_requests(&mut opened, at, &call.call_id, &call.costs).ok()
-}
-
-/// The state of a target without requests.
-fn untouched(model: &dyn AnyModel) -> Option<Box<dyn State>> {
-    model.open(&mut TargetKeys::default())
 }
 
 impl TargetReply {
@@ -101,13 +92,10 @@ impl TargetReply {
     /// Whether sums of these numbers, and a thousand times one of them, do not overflow: scripts
     /// read numbers up to 2^53, the largest that Lua counts exactly. The numbers of an RRateLimiter
     /// are not used in sums.
-    fn can_be_counted_with(&self, model: &dyn AnyModel) -> bool {
+    fn can_be_counted_with(&self, model: &Algorithm) -> bool {
         const LARGEST: u64 = 1 << 53;
         let times = [self.server, self.now, self.locked_for];
-        let state = self
-            .state
-            .iter()
-            .filter(|_| !model.properties().is_on_the_window);
+        let state = self.state.iter().filter(|_| !model.is_rate());
         times
             .iter()
             .chain(state)
@@ -165,11 +153,11 @@ mod tests {
     }
 
     /// A policy with these numbers.
-    fn policy(name: &str, numbers: &[i64]) -> Arc<dyn AnyModel> {
+    fn policy(name: &str, numbers: &[i64]) -> Arc<Algorithm> {
         macro_rules! with_numbers {
             ([] $($policy:ident: $Policy:ident,)*) => {
                 $(if name == stringify!($policy) {
-                    return Arc::new(super::super::$Policy::with_numbers(numbers));
+                    return Arc::new(super::super::$Policy::with_numbers(numbers).into());
                 })*
             };
         }

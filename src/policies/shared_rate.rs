@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::algorithm::{Model, Named, Properties, ShareOf, State, Unusable};
-use super::target_keys::TargetKeys;
+use super::algorithm::ShareOf;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::keys::Keys;
@@ -19,8 +18,6 @@ use crate::window::{At, Expired, Found, NotInitialized, SetUp, Settings, Window}
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRate {
     client_id: Arc<str>,
-    /// The rate of the set-up, as the caller gave it.
-    rate: Option<Rate>,
     /// What a request does with the limiter's settings; `None` if it must have some.
     set_up: Option<SetUp>,
     /// The settings of a limiter that keeps them, if this client has seen them.
@@ -28,11 +25,13 @@ pub(crate) struct SharedRate {
 }
 
 impl SharedRate {
+    /// The name of its function in `lua/joint.lua`.
+    pub(crate) const NAME: &str = "shared_rate";
+
     /// The limiter as it is.
     pub(crate) fn as_it_is(client_id: &str, known: Option<Settings>) -> Self {
         Self {
             client_id: client_id.into(),
-            rate: None,
             set_up: None,
             known,
         }
@@ -42,19 +41,13 @@ impl SharedRate {
     /// expires an interval after its last request.
     pub(crate) fn owned(client_id: Arc<str>, rate: Rate) -> Result<Self> {
         let set_up = SetUp::expiring(rate.validate()?);
-        Ok(Self {
-            rate: Some(rate),
-            ..Self::with_set_up(client_id, set_up)
-        })
+        Ok(Self::with_set_up(client_id, set_up))
     }
 
     /// A limiter that gets this rate where it is missing, and otherwise keeps its own.
     pub(crate) fn where_missing(client_id: Arc<str>, rate: Rate) -> Result<Self> {
         let set_up = SetUp::where_missing(rate.validate()?);
-        Ok(Self {
-            rate: Some(rate),
-            ..Self::with_set_up(client_id, set_up)
-        })
+        Ok(Self::with_set_up(client_id, set_up))
     }
 
     /// Adds the settings that this client has last read of the limiter.
@@ -66,14 +59,9 @@ impl SharedRate {
     pub(crate) fn with_set_up(client_id: Arc<str>, set_up: SetUp) -> Self {
         Self {
             client_id,
-            rate: None,
             set_up: Some(set_up),
             known: None,
         }
-    }
-
-    pub(crate) fn rate(&self) -> Option<Rate> {
-        self.rate
     }
 
     /// The settings that a request replaces others by.
@@ -87,99 +75,30 @@ impl SharedRate {
         let given = self.set_up.map(|it| it.settings);
         self.replacing().or(self.known).or(given)
     }
-}
 
-impl State for Window {
-    fn drop_expired(&mut self, server: i64) -> bool {
-        !self.is_gone(server)
-    }
-
-    fn has_own_key(&self) -> bool {
-        self.settings.get().is_some()
-    }
-
-    // A store keeps the window apart from the state of other kinds.
-    fn open(_keys: &mut TargetKeys) -> Option<Self> {
-        Some(Self::default())
-    }
-
-    fn close(&mut self, _keys: &mut TargetKeys) {}
-}
-
-fn answer_of(found: &Found, cost: i64) -> Answer {
-    let granted = cost <= found.available;
-    let taken = if granted { cost } else { 0 };
-    let remaining = (found.available - taken).max(0);
-    Answer {
-        outcome: Outcome::of(granted),
-        limit: found.rate,
-        window: found.interval,
-        remaining,
-        retry_after: found.until_fits,
-        available_in: available_in(remaining, found.until_more),
-        // What it takes is the last to come back.
-        reset: if granted {
-            found.interval
-        } else {
-            found.until_all
-        },
-        delay: 0,
-        mark: 0, // a grant is found by its score
-    }
-}
-
-fn available_in(remaining: i64, until_more: i64) -> i64 {
-    match remaining {
-        0 => until_more,
-        _ => 0,
-    }
-}
-
-impl From<NotInitialized> for Unusable {
-    fn from(NotInitialized: NotInitialized) -> Self {
-        Self::NotInitialized
-    }
-}
-
-impl Named for SharedRate {
-    const NAME: &'static str = "shared_rate";
-}
-
-impl Model for SharedRate {
-    type State = Window;
-
-    const PROPERTIES: Properties = Properties {
-        is_on_the_window: true,
-        ..Properties::USUAL
-    };
-
-    fn validate(&self) -> Result<()> {
-        self.rate.map_or(Ok(()), |rate| rate.validate().map(|_| ()))
-    }
-
-    fn set_up(&self) -> Option<SetUp> {
+    /// What a request does with the limiter's settings; `None` if it must have some.
+    pub(crate) fn set_up(&self) -> Option<SetUp> {
         self.set_up
     }
 
-    fn limit(&self) -> Option<i64> {
+    /// The largest cost that can be granted; `None` if it depends on the limiter's settings.
+    pub(crate) fn limit(&self) -> Option<i64> {
         self.replacing().map(|it| it.rate)
     }
 
-    fn window(&self) -> Option<i64> {
-        self.replacing().map(|it| it.interval)
+    pub(super) fn quota(&self) -> Quota {
+        self.settings().map_or_else(Quota::default, Settings::quota)
     }
 
-    fn known_quota(&self) -> Quota {
-        { self.settings() }.map_or_else(Quota::default, Settings::quota)
-    }
-
-    fn keys(&self, target: &str) -> Vec<String> {
+    /// In the script's order.
+    pub(super) fn keys(&self, target: &str) -> Vec<String> {
         let keys = Keys::new(target, Arc::clone(&self.client_id));
         keys.in_order().map(str::to_owned).to_vec()
     }
 
+    /// In the script's order.
     #[cfg(feature = "redis")]
-    fn numbers(&self) -> Vec<i64> {
+    pub(super) fn numbers(&self) -> Vec<i64> {
         let Some(set_up) = self.set_up else {
             return vec![0; 5];
         };
@@ -198,24 +117,9 @@ impl Model for SharedRate {
         ]
     }
 
-    fn prepare(
-        &self,
-        state: &mut Window,
-        at: At,
-        cost: i64,
-        most: &mut usize,
-    ) -> Result<bool, Unusable> {
-        Ok(state.prepare(at, &self.client_id, self.set_up, cost, most)?)
-    }
-
-    /// Only the script of a joint decision returns the state, and decides the one request itself.
+    /// What one request of `cost` gets, which the script of a joint decision has decided itself.
     #[cfg(feature = "redis")]
-    fn state_from_reply(&self, _at: At, _numbers: &[i64]) -> Option<Window> {
-        None
-    }
-
-    #[cfg(feature = "redis")]
-    fn evaluate_reply(&self, _at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
+    pub(super) fn evaluate_reply(&self, numbers: &[i64], cost: i64) -> Option<Answer> {
         let &[
             limit,
             fits,
@@ -251,8 +155,10 @@ impl Model for SharedRate {
         })
     }
 
+    /// The settings that the limiter of this reply keeps, if they are not those that the request
+    /// would have created it with.
     #[cfg(feature = "redis")]
-    fn left_settings(&self, numbers: &[i64]) -> Option<Settings> {
+    pub(super) fn left_settings(&self, numbers: &[i64]) -> Option<Settings> {
         let &[rate, _, _, _, _, interval, rate_type, keep_alive, _] = numbers else {
             return None;
         };
@@ -265,7 +171,7 @@ impl Model for SharedRate {
         self.set_up?.leaves(stored)
     }
 
-    fn share_of(&self, share: LocalShare) -> ShareOf {
+    pub(super) fn share_of(&self, share: LocalShare) -> ShareOf {
         let Some(settings) = self.settings() else {
             return ShareOf::Unknown;
         };
@@ -274,32 +180,76 @@ impl Model for SharedRate {
             set_up: share.of(settings),
         }
     }
+}
 
-    fn evaluate(&self, state: &Window, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let found = state.read(at, &self.client_id, self.set_up, cost, Expired::Removed)?;
+/// The steps over a window.
+impl SharedRate {
+    pub(super) fn prepare(
+        &self,
+        window: &mut Window,
+        at: At,
+        cost: i64,
+        most: &mut usize,
+    ) -> Result<bool, NotInitialized> {
+        window.prepare(at, &self.client_id, self.set_up, cost, most)
+    }
+
+    /// What a request gets if these expired grants are counted.
+    pub(super) fn evaluate(
+        &self,
+        window: &Window,
+        at: At,
+        cost: i64,
+        expired: Expired,
+    ) -> Result<Answer, NotInitialized> {
+        let found = window.read(at, &self.client_id, self.set_up, cost, expired)?;
         Ok(answer_of(&found, cost))
     }
 
-    fn peek(&self, state: &Window, at: At, cost: i64) -> Result<Answer, Unusable> {
-        let found = state.read(at, &self.client_id, self.set_up, cost, Expired::All)?;
-        Ok(answer_of(&found, cost))
+    pub(super) fn take(&self, window: &mut Window, at: At, call_id: &CallId, cost: i64) {
+        window.take(at, &self.client_id, self.set_up, call_id, cost);
     }
 
-    fn charge(&self, state: &mut Window, at: At, call_id: &CallId, cost: i64) {
-        state.take(at, &self.client_id, self.set_up, call_id, cost);
-    }
-
-    fn reset(&self, state: &mut Window, at: At) -> Result<bool, Unusable> {
-        Ok(state.reset(at, &self.client_id)?)
-    }
-
-    fn keep(&self, state: &mut Window, at: At) {
-        state.keep(at, &self.client_id, self.set_up);
-    }
-
-    fn deny(&self, state: &mut Window, at: At) {
+    pub(super) fn deny(&self, window: &mut Window, at: At) {
         // Nothing is taken, but the times to live are renewed.
-        state.take(at, &self.client_id, self.set_up, &CallId::default(), 0);
+        self.take(window, at, &CallId::default(), 0);
+    }
+
+    pub(super) fn keep(&self, window: &mut Window, at: At) {
+        window.keep(at, &self.client_id, self.set_up);
+    }
+
+    pub(super) fn reset(&self, window: &mut Window, at: At) -> Result<bool, NotInitialized> {
+        window.reset(at, &self.client_id)
+    }
+}
+
+fn answer_of(found: &Found, cost: i64) -> Answer {
+    let granted = cost <= found.available;
+    let taken = if granted { cost } else { 0 };
+    let remaining = (found.available - taken).max(0);
+    Answer {
+        outcome: Outcome::of(granted),
+        limit: found.rate,
+        window: found.interval,
+        remaining,
+        retry_after: found.until_fits,
+        available_in: available_in(remaining, found.until_more),
+        // What it takes is the last to come back.
+        reset: if granted {
+            found.interval
+        } else {
+            found.until_all
+        },
+        delay: 0,
+        mark: 0, // a grant is found by its score
+    }
+}
+
+fn available_in(remaining: i64, until_more: i64) -> i64 {
+    match remaining {
+        0 => until_more,
+        _ => 0,
     }
 }
 
@@ -380,7 +330,6 @@ mod tests {
             prop::option::weighted(0.8, set_up)
                 .prop_map(|set_up| SharedRate {
                     client_id: CLIENT.into(),
-                    rate: None,
                     set_up,
                     known: None,
                 })
@@ -464,9 +413,9 @@ mod tests {
     fn a_rate_without_a_keep_alive_expires_an_interval_after_the_last_request() {
         let second = Duration::from_secs(1);
         let rate = SharedRate::owned(CLIENT.into(), Rate::overall(5, second));
-        assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 0, 1_000, 0]);
+        assert_eq!(rate.unwrap().numbers(), [5, 1_000, 0, 1_000, 0]);
         let kept = Rate::per_client(5, second).keep_alive(2 * second);
         let rate = SharedRate::owned(CLIENT.into(), kept);
-        assert_eq!(Model::numbers(&rate.unwrap()), [5, 1_000, 1, 2_000, 1]);
+        assert_eq!(rate.unwrap().numbers(), [5, 1_000, 1, 2_000, 1]);
     }
 }

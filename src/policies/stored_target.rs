@@ -3,12 +3,12 @@
 
 use smallvec::SmallVec;
 
-use super::algorithm::{AnyModel, State, Unusable};
+use super::algorithm::{Algorithm, AnyState};
 use super::answer::Answer;
 use super::call::{Opened, TargetRef};
 use super::target_keys::TargetKeys;
 use crate::permit::CallId;
-use crate::window::{At, Timed};
+use crate::window::{At, NotInitialized, Timed};
 
 /// A name in a store. Unless it is long, it is part of what it names.
 #[derive(Debug, Clone)]
@@ -26,15 +26,17 @@ impl From<&str> for Name {
     }
 }
 
-/// What one kind of limiter holds of a target.
+/// What a policy holds of a target.
+pub(crate) type StoredTarget = AnyState<Head>;
+
+/// What stands before the state of a target.
 #[derive(Debug)]
-pub(crate) struct StoredTarget<S: ?Sized = dyn State> {
-    pub(crate) name: Name,
+pub(crate) struct Head {
+    name: Name,
     /// The latest time of a step, by the store's clock.
     latest: i64,
     /// Set while the target is locked out.
     lock: Timed<()>,
-    state: S,
 }
 
 /// What is left of a target when its state is given up.
@@ -44,25 +46,22 @@ pub(crate) struct Closed {
     pub(crate) keys: TargetKeys,
 }
 
-impl<S> StoredTarget<S> {
-    pub(super) fn new(name: Name, state: S) -> Self {
-        Self {
-            name,
+impl StoredTarget {
+    /// A new target of this name; `None` if it is an RRateLimiter.
+    pub(crate) fn of(model: &Algorithm, name: &str) -> Option<Self> {
+        model.new_state(Head {
+            name: name.into(),
             latest: i64::MIN,
             lock: Timed::default(),
-            state,
-        }
+        })
     }
-}
 
-impl StoredTarget {
-    /// A new target of this name.
-    pub(crate) fn of(model: &dyn AnyModel, name: &str) -> Option<Box<Self>> {
-        model.new_target(name.into())
+    pub(crate) fn name(&self) -> &Name {
+        &self.head().name
     }
 
     /// Checks one request. `passed` is the time by the client's clock if it has its own, `read` by
-    /// the store's.
+    /// the store's. `None` if the state is of another kind.
     #[inline]
     pub(crate) fn check(
         &mut self,
@@ -70,37 +69,43 @@ impl StoredTarget {
         passed: Option<i64>,
         read: i64,
         cost: u32,
-    ) -> Result<Answer, Unusable> {
-        let server = self.latest.max(read);
-        self.latest = server;
-        let now = passed.unwrap_or(server);
-        if self.lock.get().is_some() {
-            self.lock.drop_expired(server);
-            self.state.drop_expired(server);
+    ) -> Option<Result<Answer, NotInitialized>> {
+        let (mut paired, head) = self.with(target.model)?;
+        let server = head.latest.max(read);
+        head.latest = server;
+        if head.lock.get().is_some() {
+            head.lock.drop_expired(server);
+            paired.drop_expired(server);
         }
         let mut opened = Opened {
             target,
-            state: &mut self.state,
-            lock: &mut self.lock,
+            paired,
+            lock: &mut head.lock,
+        };
+        let at = At {
+            now: passed.unwrap_or(server),
+            server,
         };
         let call_id = CallId::default(); // only an RRateLimiter's grants are named
-        opened.check(At { now, server }, &call_id, cost)
+        Some(opened.check(at, &call_id, cost))
     }
 
     /// Gives the state up. What it holds is left as keys.
-    pub(crate) fn close(&mut self) -> Closed {
+    pub(crate) fn close_target(&mut self) -> Closed {
         let mut keys = TargetKeys::default();
-        self.state.close(&mut keys);
+        let head = self.close(&mut keys);
         Closed {
-            latest: self.latest,
-            lock: std::mem::take(&mut self.lock),
+            latest: head.latest,
+            lock: std::mem::take(&mut head.lock),
             keys,
         }
     }
 
     /// Whether nothing is left of it.
     pub(crate) fn is_gone(&mut self, server: i64) -> bool {
-        self.lock.drop_expired(server);
-        !self.state.drop_expired(server) && self.lock.get().is_none()
+        let head = self.head_mut();
+        head.lock.drop_expired(server);
+        let is_locked = head.lock.get().is_some();
+        !self.drop_expired(server) && !is_locked
     }
 }

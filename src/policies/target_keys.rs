@@ -6,18 +6,21 @@
 //! with another kind's content is a bad state, a key that both use alike is shared, and kinds
 //! without a common key do not affect each other.
 
-use std::any::Any;
 use std::fmt;
+use std::mem::take;
 
-use super::algorithm::State;
+use super::algorithm::AnyState;
 use super::counters::Counters;
 use super::lengths::Lengths;
+use super::model::State;
 use crate::window::Timed;
 
 #[derive(Debug, Default)]
 pub(crate) struct TargetKeys {
-    /// The content of the key with the target's own name.
-    own: Option<Box<dyn Content>>,
+    /// The key with the target's own name where it holds a number.
+    number: Timed<i64>,
+    /// The state of a kind whose own key nobody else can read, in place of the number.
+    pub(super) other: Option<AnyState>,
     /// The key with `-st`.
     pub(super) start: Timed<i64>,
     /// The key with `-periods`.
@@ -26,24 +29,30 @@ pub(crate) struct TargetKeys {
     pub(super) counters: Counters,
 }
 
-/// What one key holds, of any type.
-trait Content: Any + fmt::Debug + Send {
-    fn drop_expired(&mut self, server: i64);
-    fn is_there(&self) -> bool;
-}
-
-impl<T: fmt::Debug + Send + 'static> Content for Timed<T> {
-    fn drop_expired(&mut self, server: i64) {
-        self.drop_expired(server);
+/// The content of the key with the target's own name, of an algorithm that has no other key. Unless
+/// it is a number, only one kind of limiter has it.
+pub(super) trait Content: fmt::Debug + Send + Sized {
+    fn open(keys: &mut TargetKeys) -> Option<Timed<Self>> {
+        (!keys.has_own()).then(Timed::default)
     }
 
-    fn is_there(&self) -> bool {
-        self.get().is_some()
+    fn close(held: Timed<Self>, _keys: &mut TargetKeys) -> Option<Timed<Self>> {
+        held.get().is_some().then_some(held)
     }
 }
 
-/// The state of an algorithm that has only the key with the target's own name.
-impl<T: fmt::Debug + Send + 'static> State for Timed<T> {
+impl Content for i64 {
+    fn open(keys: &mut TargetKeys) -> Option<Timed<Self>> {
+        keys.take_number()
+    }
+
+    fn close(held: Timed<Self>, keys: &mut TargetKeys) -> Option<Timed<Self>> {
+        keys.put_number(held);
+        None
+    }
+}
+
+impl<T: Content> State for Timed<T> {
     fn drop_expired(&mut self, server: i64) -> bool {
         self.drop_expired(server);
         self.get().is_some()
@@ -54,40 +63,32 @@ impl<T: fmt::Debug + Send + 'static> State for Timed<T> {
     }
 
     fn open(keys: &mut TargetKeys) -> Option<Self> {
-        keys.take_own()
+        T::open(keys)
     }
 
-    fn close(&mut self, keys: &mut TargetKeys) {
-        keys.put_own(std::mem::take(self));
+    fn close(self, keys: &mut TargetKeys) -> Option<Self> {
+        T::close(self, keys)
     }
 }
 
 impl TargetKeys {
-    /// Takes the content of the key with the target's own name; `None` if it is another kind's.
-    pub(super) fn take_own<T: fmt::Debug + Send + 'static>(&mut self) -> Option<Timed<T>> {
-        let Some(own) = &mut self.own else {
-            return Some(Timed::default());
-        };
-        let own: &mut dyn Any = &mut **own;
-        let taken = own.downcast_mut().map(std::mem::take)?;
-        self.own = None;
-        Some(taken)
+    /// Takes the number of the key with the target's own name; `None` if it holds something else.
+    pub(super) fn take_number(&mut self) -> Option<Timed<i64>> {
+        self.other.is_none().then(|| take(&mut self.number))
     }
 
-    pub(super) fn put_own<T: fmt::Debug + Send + 'static>(&mut self, held: Timed<T>) {
-        self.own = held.get().is_some().then(|| Box::new(held) as _);
+    pub(super) fn put_number(&mut self, held: Timed<i64>) {
+        self.number = held;
     }
 
     pub(crate) fn has_own(&self) -> bool {
-        self.own.is_some()
+        self.number.get().is_some() || self.other.is_some()
     }
 
     /// Drops what has expired, and returns whether anything is left.
     pub(crate) fn drop_expired(&mut self, server: i64) -> bool {
-        self.own.take_if(|own| {
-            own.drop_expired(server);
-            !own.is_there()
-        });
+        self.number.drop_expired(server);
+        self.other.take_if(|it| !it.drop_expired(server));
         self.start.drop_expired(server);
         self.lengths.drop_expired(server);
         self.counters.drop_expired(server);
@@ -95,7 +96,7 @@ impl TargetKeys {
     }
 
     pub(crate) fn is_left(&self) -> bool {
-        self.own.is_some()
+        self.has_own()
             || self.start.get().is_some()
             || self.lengths.get().is_some()
             || !self.counters.is_empty()

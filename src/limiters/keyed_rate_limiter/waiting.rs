@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::grant::Grant;
 use crate::limiters::RateLimiter;
 use crate::limiters::policy_limiter::check_cost;
-use crate::policies::algorithm::Model;
+use crate::policies::algorithm::Algorithm;
 use crate::wait_queue::ReadSetUp;
 
 impl KeyedRateLimiter {
@@ -142,9 +142,9 @@ impl KeyedRateLimiter {
         let queue_time = reported.queue_time();
         let waiting = async {
             let limiter = self.validated(key, permits)?;
-            let policy = self.limiter.policy_in_force();
+            let set_up = self.limiter.set_up_in_force();
             let with_leases = self.limiter.settings_for_leases();
-            let set_up: ReadSetUp = Arc::new(move || with_leases(policy().set_up()));
+            let set_up: ReadSetUp = Arc::new(move || with_leases(set_up()));
             self.limiter.note_asked(&limiter, set_up());
             let waiting = limiter.wait_set_up(permits, timeout, Some(set_up), &queue_time);
             waiting.await
@@ -155,7 +155,7 @@ impl KeyedRateLimiter {
     /// The limiter of a key, once the cost is found good.
     fn validated(&self, key: &str, cost: u32) -> Result<RateLimiter> {
         let name = self.limiter.mapped_name(key);
-        check_cost(cost, self.limiter.of_policy(Model::limit), &name)?;
+        check_cost(cost, self.limiter.of_algorithm(Algorithm::limit), &name)?;
         Ok(self.limiter.rate_limiter(&name))
     }
 }

@@ -10,11 +10,11 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiters::{Lease, RateLimiter};
 use crate::permit::CallId;
-use crate::policies::algorithm::Policy;
-use crate::policies::shared_rate::SharedRate;
+use crate::policies::Policy;
+use crate::rate::Rate;
 use crate::window::{Answer as Acquired, SetUp};
 
-impl PolicyLimiter<SharedRate> {
+impl PolicyLimiter<Rate> {
     pub(in crate::limiters) fn with_leases(self, lease: Lease) -> Self {
         let is_leased = lease.longest() >= Duration::from_millis(1) && !self.is_in_memory();
         let hot_limiters = is_leased.then(|| Arc::new(HotLimiters::new(lease)));

@@ -22,7 +22,7 @@ use crate::fields::read_time;
 use crate::limiters::joint::first_too_many;
 use crate::limiters::{Chargeable, PolicyLimiter, Registry};
 use crate::policies::AnyPolicy;
-use crate::policies::algorithm::{AnyModel, INTERNAL, Sealed};
+use crate::policies::algorithm::Algorithm;
 use crate::rate::whole_millis;
 
 /// Rules as a configuration has them: with the feature `serde`, by which any format can be read,
@@ -389,9 +389,9 @@ fn read_count(text: &str) -> Result<Ending, String> {
     }
 }
 
-fn model_of(policy: &AnyPolicy) -> Option<Arc<dyn AnyModel>> {
+fn model_of(policy: &AnyPolicy) -> Option<Algorithm> {
     // A policy that has no model is refused when it is read.
-    Some(policy.model("", INTERNAL).ok()?.0)
+    policy.clone().model("").ok()
 }
 
 fn is_shared(policy: &AnyPolicy) -> bool {

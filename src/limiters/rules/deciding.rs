@@ -17,8 +17,8 @@ use crate::limiters::joint::{
     Asked, By, Charged, JointDecision, MOST_LIMITERS, Mode, Part, Parts, Taken, check_all,
     first_too_many, peek_all,
 };
+use crate::limiters::sealed::INTERNAL;
 use crate::limiters::{Charge, at_once};
-use crate::policies::algorithm::INTERNAL;
 
 /// What a blocked request is told to wait: no end is known.
 const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);

@@ -10,7 +10,7 @@ use super::targets::{Taken, Targets};
 use super::verdict::CountsOnly;
 use super::{ANY_KEY, Attributes, Rule};
 use crate::error::{Error, Result};
-use crate::policies::algorithm::INTERNAL;
+use crate::limiters::sealed::INTERNAL;
 use crate::store::Store;
 
 pub(super) struct InForce {

@@ -12,7 +12,7 @@ use super::{ANY_KEY, Attributes};
 use crate::error::{Error, Result};
 use crate::limiters::Chargeable;
 use crate::limiters::joint::{By, Charged, Parts};
-use crate::policies::algorithm::INTERNAL;
+use crate::limiters::sealed::INTERNAL;
 
 /// A rule: which requests it applies to, by what it counts them, what they cost, and a limiter that
 /// decides. It applies to all requests and counts them together, unless [`when`](Self::when) and

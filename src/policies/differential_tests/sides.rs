@@ -1,9 +1,8 @@
 //! Limiters on both sides, script and model, and the calls that both get.
 
-use std::any::Any;
-use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, iter};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Value};
@@ -16,24 +15,97 @@ use crate::link::Connection;
 use crate::link::failure::Failure;
 use crate::link::limits::Limits;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Charge, Model, State, Unusable};
+use crate::policies::algorithm::{Algorithm, Paired};
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::call::{self, Call, Opened, Purpose, Target, check_jointly, check_requests};
+use crate::policies::model::{Charge, Model, State};
 use crate::policies::reply;
 use crate::policies::reply::TargetReply;
+use crate::policies::shared_rate::SharedRate;
 use crate::store::redis::check::{Progress, Reply, joint_args, read_reply, script_and_args};
 use crate::store::redis::multi_check::CheckPart;
 use crate::store::redis::script;
 use crate::store::redis::shared_calls::Part as _;
-use crate::window::{At, Timed};
+use crate::window::{At, NotInitialized, Timed, Window};
+
+/// An algorithm whose state a test has by its type.
+pub(in super::super) trait OfState: Into<Algorithm> {
+    type State: fmt::Debug + Clone + Default + 'static;
+
+    fn paired<'a>(algorithm: &'a Algorithm, state: &'a mut Self::State) -> Paired<'a>;
+
+    fn drop_expired(state: &mut Self::State, server: i64);
+}
+
+macro_rules! of_state {
+    ([] $($name:ident: $Policy:ident,)*) => {
+        $(impl OfState for crate::policies::$Policy {
+            type State = <Self as Model>::State;
+
+            fn paired<'a>(algorithm: &'a Algorithm, state: &'a mut Self::State) -> Paired<'a> {
+                match algorithm {
+                    Algorithm::$Policy(policy) => Paired::$Policy(policy, state),
+                    other => panic!("{other:?}"),
+                }
+            }
+
+            fn drop_expired(state: &mut Self::State, server: i64) {
+                State::drop_expired(state, server);
+            }
+        })*
+    };
+}
+policies!(of_state! {});
+
+impl OfState for SharedRate {
+    type State = Window;
+
+    fn paired<'a>(algorithm: &'a Algorithm, state: &'a mut Window) -> Paired<'a> {
+        match algorithm {
+            Algorithm::SharedRate(rate) => Paired::SharedRate(rate, state),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn drop_expired(state: &mut Window, server: i64) {
+        state.is_gone(server);
+    }
+}
+
+/// The state of a target, by whichever algorithm.
+pub(in super::super) trait TestState: fmt::Debug {
+    fn show(&self, target: &str) -> Keyspace;
+    fn cloned(&self) -> Box<dyn TestState>;
+    fn paired<'a>(&'a mut self, algorithm: &'a Algorithm) -> Paired<'a>;
+    fn drop_expired(&mut self, server: i64);
+}
+
+#[derive(Debug)]
+pub(in super::super) struct StateOf<M: Compared>(pub(in super::super) M::State);
+
+impl<M: Compared> TestState for StateOf<M> {
+    fn show(&self, target: &str) -> Keyspace {
+        M::show(&self.0, target)
+    }
+
+    fn cloned(&self) -> Box<dyn TestState> {
+        Box::new(Self(self.0.clone()))
+    }
+
+    fn paired<'a>(&'a mut self, algorithm: &'a Algorithm) -> Paired<'a> {
+        M::paired(algorithm, &mut self.0)
+    }
+
+    fn drop_expired(&mut self, server: i64) {
+        M::drop_expired(&mut self.0, server);
+    }
+}
 
 /// A target on both sides.
 pub(in super::super) struct Sides {
     pub(in super::super) target: Target,
-    pub(in super::super) state: Box<dyn State>,
+    pub(in super::super) state: Box<dyn TestState>,
     pub(in super::super) lock: Timed<()>,
-    show: fn(&dyn State, &str) -> Keyspace,
-    clone: fn(&dyn State) -> Box<dyn State>,
     rounds: bool,
     /// The members that are in the zset, if the model keeps only their scores.
     members: Vec<(i64, Vec<u8>)>,
@@ -45,32 +117,20 @@ impl Sides {
     pub(in super::super) fn new<M: Compared>(policy: &M, key: &str, penalty: Option<i64>) -> Self {
         Self {
             target: Target {
-                model: Arc::new(policy.clone()),
+                model: Arc::new(policy.clone().into()),
                 key: key.into(),
                 penalty,
             },
-            state: Box::new(M::State::default()),
+            state: Box::new(StateOf::<M>(M::State::default())),
             lock: Timed::default(),
-            show: |state, key| {
-                let state: &dyn Any = state;
-                M::show(state.downcast_ref().unwrap(), key)
-            },
-            clone: |state| {
-                let state: &dyn Any = state;
-                Box::new(state.downcast_ref::<M::State>().unwrap().clone())
-            },
             rounds: M::ANSWERS_BY_TIMES_TO_LIVE,
             members: Vec::new(),
             grants: Vec::new(),
         }
     }
 
-    pub(in super::super) fn cloned(&self) -> Box<dyn State> {
-        (self.clone)(&*self.state)
-    }
-
     /// Sets the state as if a peer had written it.
-    pub(super) fn put(&mut self, state: Box<dyn State>) {
+    pub(super) fn put(&mut self, state: Box<dyn TestState>) {
         self.state = state;
         self.grants.clear();
         let scores = self.scores().into_iter().zip(0..);
@@ -123,7 +183,7 @@ impl Sides {
     }
 
     fn scores(&self) -> Vec<i64> {
-        let keyspace = (self.show)(&*self.state, &self.target.key);
+        let keyspace = self.state.show(&self.target.key);
         match keyspace.get(&*self.target.key) {
             Some((Content::Scores(scores), _)) => scores.clone(),
             _ => Vec::new(),
@@ -135,7 +195,7 @@ impl Sides {
     }
 
     pub(super) fn shown(&self) -> Keyspace {
-        let mut keyspace = (self.show)(&*self.state, &self.target.key);
+        let mut keyspace = self.state.show(&self.target.key);
         show_key(&mut keyspace, self.lock_key(), &self.lock, |()| {
             Content::Text("1".to_owned())
         });
@@ -190,11 +250,11 @@ fn peers_member(place: u8) -> Vec<u8> {
 fn check<'a>(
     form: Form,
     targets: &'a [Target],
-    states: impl Iterator<Item = (&'a mut Box<dyn State>, &'a mut Timed<()>)>,
+    states: impl Iterator<Item = (&'a mut Box<dyn TestState>, &'a mut Timed<()>)>,
     at: At,
     call_id: &CallId,
     costs: &[u32],
-) -> Result<Vec<Answer>, (usize, Unusable)> {
+) -> Result<Vec<Answer>, (usize, NotInitialized)> {
     let mut opened = opened(targets, states);
     let answers = match form {
         Form::Alone | Form::Shared => check_requests(&mut opened, at, call_id, costs),
@@ -206,13 +266,13 @@ fn check<'a>(
 
 fn opened<'a>(
     targets: &'a [Target],
-    states: impl Iterator<Item = (&'a mut Box<dyn State>, &'a mut Timed<()>)>,
+    states: impl Iterator<Item = (&'a mut Box<dyn TestState>, &'a mut Timed<()>)>,
 ) -> Vec<Opened<'a>> {
     let opened = targets.iter().zip(states);
     opened
         .map(|(target, (state, lock))| Opened {
             target: target.by_ref(),
-            state: &mut **state,
+            paired: state.paired(&target.model),
             lock,
         })
         .collect()
@@ -294,10 +354,7 @@ impl Fixture {
         call.call_id = call_id;
         let call = Arc::new(call);
         let at = self.at();
-        let mut late: Vec<_> = sides
-            .iter()
-            .map(|side| (side.clone)(&*side.state))
-            .collect();
+        let mut late: Vec<_> = sides.iter().map(|side| side.state.cloned()).collect();
         let mut late_locks: Vec<_> = sides.iter().map(|side| side.lock.clone()).collect();
         let targets: Vec<_> = sides.iter().map(|side| side.target.clone()).collect();
         let states = sides
@@ -319,8 +376,8 @@ impl Fixture {
         let states = late.iter_mut().zip(&mut late_locks);
         let _ = check(form, &targets, states, at, &call_id, costs);
         for (side, late) in sides.iter().zip(&late) {
-            let show = |state: &dyn State| (side.show)(state, &side.target.key);
-            let (shown, late) = (show(&*side.state), show(&**late));
+            let key = &side.target.key;
+            let (shown, late) = (side.state.show(key), late.show(key));
             self.is_ambiguous |= !shown.keys().eq(late.keys());
             for ((_, left), (_, late)) in shown.values().zip(late.values()) {
                 let less = left
@@ -401,7 +458,7 @@ impl Fixture {
     /// a decision.
     pub(super) async fn peek(&mut self, sides: &mut [Sides], costs: &[u32], is_alike: bool) {
         let targets: Vec<_> = sides.iter().map(|side| side.target.clone()).collect();
-        let mut states: Vec<_> = sides.iter().map(Sides::cloned).collect();
+        let mut states: Vec<_> = sides.iter().map(|side| side.state.cloned()).collect();
         let mut locks: Vec<_> = sides.iter().map(|side| side.lock.clone()).collect();
         let states = states.iter_mut().zip(&mut locks);
         let decided = check(Form::Joint, &targets, states, self.at(), &[0; 16], costs);
@@ -426,8 +483,7 @@ impl Fixture {
 
     /// Gives a part of one of the grants back on both sides.
     pub(super) async fn give_back(&mut self, side: &mut Sides, place: usize, permits: u32) {
-        let is_on_the_window = side.target.model.properties().is_on_the_window;
-        if side.grants.is_empty() || is_on_the_window {
+        if side.grants.is_empty() || side.target.model.is_rate() {
             return;
         }
         let grant = side.grants.swap_remove(place % side.grants.len());
@@ -442,14 +498,14 @@ impl Fixture {
         };
         let mark = grant.score;
         let charge = Charge { mark, cost };
-        let given_back = |state: &mut Box<dyn State>, lock: &mut Timed<()>, at| {
+        let given_back = |state: &mut Box<dyn TestState>, lock: &mut Timed<()>, at| {
             let states = iter::once((state, lock));
             let [opened] = &mut opened(&call.limiters, states)[..] else {
                 unreachable!("there is one target")
             };
-            opened.give_back(at, &charge).unwrap()
+            opened.give_back(at, &charge)
         };
-        let (mut late, mut late_lock) = (side.cloned(), side.lock.clone());
+        let (mut late, mut late_lock) = (side.state.cloned(), side.lock.clone());
         let at = self.at();
         let back = given_back(&mut side.state, &mut side.lock, at);
         side.note_given_back(&grant, back);
@@ -468,7 +524,7 @@ impl Fixture {
     }
 
     /// A reset of a target on both sides, by a policy that names all keys.
-    pub(super) async fn reset<M: Model>(&mut self, policy: M, side: &mut Sides) {
+    pub(super) async fn reset(&mut self, policy: Algorithm, side: &mut Sides) {
         let call = Arc::new(Call::reset(Target {
             model: Arc::new(policy),
             ..side.target.clone()
@@ -482,7 +538,7 @@ impl Fixture {
             now: self.now,
             server: self.server,
         });
-        side.put(side.cloned()); // and no grant is left
+        side.put(side.state.cloned()); // and no grant is left
         match (self.run(&call, Form::Alone).await, model) {
             (Ok(replies), Ok(was_used)) => {
                 // Of such counters alone the script deletes some.

@@ -7,7 +7,7 @@ use serde::ser::{Error as _, Serialize, Serializer};
 use super::FixedWindow;
 use super::calendar::{OffsetText, Unit, read_offset};
 use crate::fields::{TimeText, by_field, read_rate, read_time_of_rate, small};
-use crate::policies::algorithm::Model;
+use crate::policies::model::Model;
 
 field_types! {
     rate: String,

@@ -7,8 +7,8 @@
 use super::FixedWindow;
 use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Charge, Model, Unusable};
 use crate::policies::answer::{Answer, Outcome};
+use crate::policies::model::{Charge, Model};
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
@@ -110,12 +110,12 @@ impl Model for FixedWindow {
         self.starts.validate(window, "window")
     }
 
-    fn limit(&self) -> Option<i64> {
-        Some(i64::from(self.limit))
+    fn limit(&self) -> i64 {
+        i64::from(self.limit)
     }
 
-    fn window(&self) -> Option<i64> {
-        Some(self.window_millis())
+    fn window(&self) -> i64 {
+        self.window_millis()
     }
 
     #[cfg(feature = "redis")]
@@ -141,14 +141,14 @@ impl Model for FixedWindow {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Counter, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&self, state: &Counter, at: At, cost: i64) -> Answer {
         let open = self.open(state, at);
         let limit = i64::from(self.limit);
         // A counter that a peer took below 0 gives no more than the limit.
         let remaining = (limit - open.count).min(limit);
         let granted = cost <= remaining;
         let remaining = if granted { remaining - cost } else { remaining }.max(0);
-        Ok(Answer {
+        Answer {
             outcome: Outcome::of(granted),
             limit,
             window: self.length_at(at.now),
@@ -162,7 +162,7 @@ impl Model for FixedWindow {
             },
             delay: 0,
             mark: end(at, &open),
-        })
+        }
     }
 
     #[inline]

@@ -8,8 +8,8 @@
 use super::Gcra;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Charge, LONGEST, Model, Unusable, div_ceil};
 use crate::policies::answer::Answer;
+use crate::policies::model::{Charge, LONGEST, Model, div_ceil};
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
@@ -68,12 +68,12 @@ impl Model for Gcra {
         Ok(())
     }
 
-    fn limit(&self) -> Option<i64> {
-        Some(i64::from(self.burst))
+    fn limit(&self) -> i64 {
+        i64::from(self.burst)
     }
 
-    fn window(&self) -> Option<i64> {
-        Some(div_ceil(self.tolerance(), 1_000))
+    fn window(&self) -> i64 {
+        div_ceil(self.tolerance(), 1_000)
     }
 
     #[cfg(feature = "redis")]
@@ -92,21 +92,21 @@ impl Model for Gcra {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Arrival, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&self, state: &Arrival, at: At, cost: i64) -> Answer {
         let (interval, tolerance) = (self.interval_micros(), self.tolerance());
         let room = micros(at.now) + tolerance - Self::arrival(state, at.now);
         let until_there_are = |wanted: i64| {
             let missing = wanted.saturating_mul(interval).saturating_sub(room);
             div_ceil(missing, 1_000).max(0)
         };
-        Ok(Answer::of_tokens(
+        Answer::of_tokens(
             i64::from(self.burst),
             div_ceil(tolerance, 1_000),
             room.div_euclid(interval),
             cost,
             at.now,
             until_there_are,
-        ))
+        )
     }
 
     #[inline]

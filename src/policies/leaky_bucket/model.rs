@@ -9,9 +9,9 @@ use super::LeakyBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{LONGEST, Model, Properties, Unusable, div_ceil};
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::bucket::{Bucket, Flow, Open};
+use crate::policies::model::{LONGEST, Model, Properties, div_ceil};
 use crate::rate::whole_millis;
 use crate::window::At;
 
@@ -93,12 +93,12 @@ impl Model for LeakyBucket {
         Some(self.clone().with_capacity(capacity))
     }
 
-    fn limit(&self) -> Option<i64> {
-        Some(self.largest_cost())
+    fn limit(&self) -> i64 {
+        self.largest_cost()
     }
 
-    fn window(&self) -> Option<i64> {
-        Some(self.flow().time_for(self.largest_cost()))
+    fn window(&self) -> i64 {
+        self.flow().time_for(self.largest_cost())
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
@@ -129,7 +129,7 @@ impl Model for LeakyBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Answer {
         let open = self.open(state, at.now);
         let limit = self.largest_cost();
         let filled = open.used + cost;
@@ -138,7 +138,7 @@ impl Model for LeakyBucket {
             true => 0,
             false => self.flow().until(used - limit + 1, &open, at.now),
         };
-        Ok(if filled > limit {
+        if filled > limit {
             Answer {
                 outcome: Outcome::Denied,
                 limit,
@@ -162,7 +162,7 @@ impl Model for LeakyBucket {
                 delay: self.delay(filled, &open, at.now),
                 mark: at.now,
             }
-        })
+        }
     }
 
     #[inline]

@@ -8,9 +8,9 @@ use super::PenaltyTokenBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Charge, LONGEST, Model, Properties, Unusable, div_ceil};
 use crate::policies::answer::Answer;
 use crate::policies::bucket::{Bucket, Flow, Open};
+use crate::policies::model::{Charge, LONGEST, Model, Properties, div_ceil};
 use crate::rate::whole_millis;
 use crate::window::At;
 
@@ -80,12 +80,12 @@ impl Model for PenaltyTokenBucket {
         Ok(())
     }
 
-    fn limit(&self) -> Option<i64> {
-        Some(i64::from(self.capacity))
+    fn limit(&self) -> i64 {
+        i64::from(self.capacity)
     }
 
-    fn window(&self) -> Option<i64> {
-        Some(self.flow().time_for(i64::from(self.capacity)))
+    fn window(&self) -> i64 {
+        self.flow().time_for(i64::from(self.capacity))
     }
 
     fn keys(&self, target: &str) -> Vec<String> {
@@ -115,20 +115,13 @@ impl Model for PenaltyTokenBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Answer {
         let open = self.open(state, at.now);
         let limit = i64::from(self.capacity);
         let tokens = limit - open.used;
         let window = self.flow().time_for(limit);
         let until_there_are = |wanted| self.flow().until(wanted - tokens, &open, at.now);
-        Ok(Answer::of_tokens(
-            limit,
-            window,
-            tokens,
-            cost,
-            at.now,
-            until_there_are,
-        ))
+        Answer::of_tokens(limit, window, tokens, cost, at.now, until_there_are)
     }
 
     #[inline]

@@ -6,9 +6,10 @@
 use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Charge, LONGEST, Model, Unusable};
 use crate::policies::answer::Answer;
+use crate::policies::model::{Charge, LONGEST, Model};
 use crate::policies::refill::{Refill, Tokens};
+use crate::policies::target_keys::Content;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
@@ -22,6 +23,8 @@ pub(crate) struct Fields {
     period: i64,
     tokens: Tokens,
 }
+
+impl Content for Fields {}
 
 impl QuotaBucket {
     #[inline]
@@ -97,12 +100,12 @@ impl Model for QuotaBucket {
         Ok(())
     }
 
-    fn limit(&self) -> Option<i64> {
-        Some(i64::from(self.capacity))
+    fn limit(&self) -> i64 {
+        i64::from(self.capacity)
     }
 
-    fn window(&self) -> Option<i64> {
-        Some(self.refill().time_to_fill())
+    fn window(&self) -> i64 {
+        self.refill().time_to_fill()
     }
 
     #[cfg(feature = "redis")]
@@ -129,9 +132,9 @@ impl Model for QuotaBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Answer {
         let tokens = self.refilled(state, at.now);
-        Ok(self.refill().evaluate(&tokens, at.now, cost))
+        self.refill().evaluate(&tokens, at.now, cost)
     }
 
     #[inline]

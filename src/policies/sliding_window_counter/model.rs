@@ -10,16 +10,16 @@ use super::SlidingWindowCounter;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
-use crate::policies::algorithm::{Charge, Model, Properties, State, Unusable, div_ceil};
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::counters::Counters;
 use crate::policies::lengths::{Found, Lengths, Series, current_end};
+use crate::policies::model::{Charge, Model, Properties, State, div_ceil};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
 /// A decision reads this many counters at most, and those of other lengths of periods too: together
-/// no more than [`MOST_TOUCHED`](crate::policies::algorithm::MOST_TOUCHED).
+/// no more than [`MOST_TOUCHED`](crate::policies::model::MOST_TOUCHED).
 const MOST_PERIODS: i64 = 500;
 /// In ms. A time of today and several windows are together an exact Lua number.
 const LONGEST_WINDOW: i64 = 1 << 50;
@@ -51,21 +51,16 @@ impl State for Periods {
 
     fn open(keys: &mut TargetKeys) -> Option<Self> {
         Some(Self {
-            start: std::mem::take(&mut keys.start),
-            lengths: std::mem::take(&mut keys.lengths),
-            counters: std::mem::take(&mut keys.counters),
+            start: take(&mut keys.start),
+            lengths: take(&mut keys.lengths),
+            counters: take(&mut keys.counters),
             is_found: false,
         })
     }
 
-    fn close(&mut self, keys: &mut TargetKeys) {
-        let Self {
-            start,
-            lengths,
-            counters,
-            ..
-        } = take(self);
-        (keys.start, keys.lengths, keys.counters) = (start, lengths, counters);
+    fn close(self, keys: &mut TargetKeys) -> Option<Self> {
+        (keys.start, keys.lengths, keys.counters) = (self.start, self.lengths, self.counters);
+        None
     }
 }
 
@@ -317,12 +312,12 @@ impl Model for SlidingWindowCounter {
         self.starts.validate(window, "window")
     }
 
-    fn limit(&self) -> Option<i64> {
-        Some(i64::from(self.limit))
+    fn limit(&self) -> i64 {
+        i64::from(self.limit)
     }
 
-    fn window(&self) -> Option<i64> {
-        Some(self.millis().0)
+    fn window(&self) -> i64 {
+        self.millis().0
     }
 
     fn touches(&self, _cost: u32) -> u32 {
@@ -362,8 +357,8 @@ impl Model for SlidingWindowCounter {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Periods, at: At, cost: i64) -> Result<Answer, Unusable> {
-        Ok(self.open(state, at.now).evaluate(state, cost))
+    fn evaluate(&self, state: &Periods, at: At, cost: i64) -> Answer {
+        self.open(state, at.now).evaluate(state, cost)
     }
 
     #[inline]
@@ -391,13 +386,7 @@ impl Model for SlidingWindowCounter {
 
     // Opens the periods once for both steps.
     #[inline]
-    fn check(
-        &self,
-        state: &mut Periods,
-        at: At,
-        _call_id: &CallId,
-        cost: i64,
-    ) -> Result<Answer, Unusable> {
+    fn check(&self, state: &mut Periods, at: At, _call_id: &CallId, cost: i64) -> Answer {
         let open = self.open(state, at.now);
         let answer = open.evaluate(state, cost);
         if answer.is_granted() {
@@ -405,7 +394,7 @@ impl Model for SlidingWindowCounter {
         } else {
             open.keep(state, at.server);
         }
-        Ok(answer)
+        answer
     }
 }
 

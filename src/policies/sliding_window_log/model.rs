@@ -9,8 +9,9 @@ use std::ops::Range;
 use super::SlidingWindowLog;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Charge, MOST_TOUCHED, Model, Properties, Unusable};
 use crate::policies::answer::{Answer, Outcome};
+use crate::policies::model::{Charge, MOST_TOUCHED, Model, Properties};
+use crate::policies::target_keys::Content;
 use crate::rate::whole_millis;
 use crate::window::{At, ByScore, Scored, Timed};
 
@@ -49,6 +50,8 @@ impl Scored for Entry {
         self.score
     }
 }
+
+impl Content for Requests {}
 
 impl Requests {
     const fn new() -> Self {
@@ -193,12 +196,12 @@ impl Model for SlidingWindowLog {
         Ok(())
     }
 
-    fn limit(&self) -> Option<i64> {
-        Some(i64::from(self.limit))
+    fn limit(&self) -> i64 {
+        i64::from(self.limit)
     }
 
-    fn window(&self) -> Option<i64> {
-        Some(self.window_millis())
+    fn window(&self) -> i64 {
+        self.window_millis()
     }
 
     fn touches(&self, cost: u32) -> u32 {
@@ -249,7 +252,7 @@ impl Model for SlidingWindowLog {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Log, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&self, state: &Log, at: At, cost: i64) -> Answer {
         static NONE: Requests = Requests::new();
         let log = state.get().unwrap_or(&NONE);
         let over = log.entries.expired(self.horizon(at.now));
@@ -276,7 +279,7 @@ impl Model for SlidingWindowLog {
         };
         if cost <= remaining {
             let remaining = remaining - cost;
-            return Ok(Answer {
+            return Answer {
                 outcome: Outcome::Granted,
                 limit,
                 window: self.window_millis(),
@@ -290,9 +293,9 @@ impl Model for SlidingWindowLog {
                 reset: until_over(newest.unwrap_or(at.now).max(at.now)),
                 delay: 0,
                 mark: at.now,
-            });
+            };
         }
-        Ok(Answer {
+        Answer {
             outcome: Outcome::Denied,
             limit,
             window: self.window_millis(),
@@ -306,7 +309,7 @@ impl Model for SlidingWindowLog {
             reset: newest.map_or(0, until_over),
             delay: 0,
             mark: at.now,
-        })
+        }
     }
 
     #[inline]

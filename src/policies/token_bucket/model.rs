@@ -3,13 +3,16 @@
 use super::TokenBucket;
 use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
-use crate::policies::algorithm::{Charge, Model, Unusable, div_ceil};
 use crate::policies::answer::Answer;
+use crate::policies::model::{Charge, Model, div_ceil};
 use crate::policies::refill::{Refill, Tokens};
+use crate::policies::target_keys::Content;
 use crate::window::{At, Timed};
 
 /// What one bucket's hash holds.
 pub(crate) type Bucket = Timed<Tokens>;
+
+impl Content for Tokens {}
 
 impl TokenBucket {
     #[inline]
@@ -36,12 +39,12 @@ impl Model for TokenBucket {
         at_least_one(self.capacity, "capacity")
     }
 
-    fn limit(&self) -> Option<i64> {
-        Some(i64::from(self.capacity))
+    fn limit(&self) -> i64 {
+        i64::from(self.capacity)
     }
 
-    fn window(&self) -> Option<i64> {
-        Some(self.refill().time_to_fill())
+    fn window(&self) -> i64 {
+        self.refill().time_to_fill()
     }
 
     #[cfg(feature = "redis")]
@@ -64,9 +67,9 @@ impl Model for TokenBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Result<Answer, Unusable> {
+    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Answer {
         let tokens = self.refilled(state, at.now);
-        Ok(self.refill().evaluate(&tokens, at.now, cost))
+        self.refill().evaluate(&tokens, at.now, cost)
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use super::fast_path::{FastPath, Reserved};
 use super::lock::lock;
 use crate::error::{Error, Result};
 use crate::permit::{CallId, Names};
-use crate::policies::algorithm::State;
+use crate::policies::algorithm::AnyState;
 use crate::policies::stored_target::{Closed, Name};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::RateType;
@@ -59,7 +59,7 @@ pub(super) struct Held {
     stated_rate: i64,
     names: Names,
     /// The state of the other kind of limiter that was last used under this name.
-    pub(super) other: Option<Box<dyn State>>,
+    pub(super) other: Option<AnyState>,
     /// What is left of other kinds that were used before.
     pub(super) closed: Option<Box<TargetKeys>>,
     /// Set while the target is locked out.

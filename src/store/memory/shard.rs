@@ -20,7 +20,7 @@ pub(super) struct Shard {
 #[derive(Debug)]
 pub(super) enum Slot {
     /// The state of one policy.
-    Target(Box<StoredTarget>),
+    Target(StoredTarget),
     /// An RRateLimiter, or what several limiters have used at once, or several kinds one after
     /// another.
     Limiter(Arc<Limiter>),
@@ -37,7 +37,7 @@ const SWEPT_FOR_A_NEW_ONE: usize = 5;
 impl Slot {
     fn name(&self) -> &[u8] {
         match self {
-            Self::Target(target) => target.name.as_bytes(),
+            Self::Target(target) => target.name().as_bytes(),
             Self::Limiter(limiter) => limiter.name.as_bytes(),
         }
     }
@@ -45,7 +45,7 @@ impl Slot {
     /// The limiter of this name. A target becomes one, with what it holds.
     pub(super) fn limiter(&mut self) -> &mut Arc<Limiter> {
         if let Self::Target(target) = self {
-            let limiter = Limiter::of_target(target.name.clone(), target.close());
+            let limiter = Limiter::of_target(target.name().clone(), target.close_target());
             *self = Self::Limiter(Arc::new(limiter));
         }
         match self {

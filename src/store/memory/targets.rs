@@ -5,15 +5,16 @@ use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
 
+use super::limiter::not_initialized;
 use super::{Held, Limiter, MemoryClient, Slot};
 use crate::error::{Error, Result};
 use crate::permit::CallId;
-use crate::policies::algorithm::{AnyModel, Charge, State, Unusable};
+use crate::policies::algorithm::{Algorithm, AnyState, Paired};
 use crate::policies::answer::Answer;
 use crate::policies::call::{self, Answers, Call, Opened, Purpose, TargetRef};
+use crate::policies::model::Charge;
 use crate::policies::stored_target::StoredTarget;
-use crate::policies::target_keys::TargetKeys;
-use crate::window::At;
+use crate::window::{At, NotInitialized};
 
 /// So many limiters decide together without memory of their own for each list of them.
 const FEW: usize = 4;
@@ -31,21 +32,23 @@ impl MemoryClient {
             None => Slot::Limiter(Arc::new(Limiter::new(target.key.into()))),
         };
         let slot = shard.slot(target.key, hash, read, new);
-        let mut checked = match slot {
+        let checked = match slot {
             Slot::Target(stored) => stored.check(target, passed, read, cost),
-            Slot::Limiter(_) => Err(Unusable::OtherKind),
+            Slot::Limiter(_) => None,
         };
-        if checked == Err(Unusable::OtherKind) {
-            let mut held = slot.limiter().held();
-            let server = held.time(read);
-            let now = passed.unwrap_or(server);
-            let call_id = CallId::default(); // only an RRateLimiter's grants are named
-            checked = held
-                .open(target, server)?
-                .check(At { now, server }, &call_id, cost);
-        }
+        let checked = match checked {
+            Some(checked) => checked,
+            None => {
+                let mut held = slot.limiter().held();
+                let server = held.time(read);
+                let now = passed.unwrap_or(server);
+                let call_id = CallId::default(); // only an RRateLimiter's grants are named
+                let mut opened = held.open(target, server)?;
+                opened.check(At { now, server }, &call_id, cost)
+            }
+        };
         drop(shard);
-        let answer = checked.map_err(|unusable| failure(unusable, target.key))?;
+        let answer = checked.map_err(|NotInitialized| not_initialized(target.key))?;
         answer.check_fits(target.key, cost)?;
         Ok(answer)
     }
@@ -102,7 +105,7 @@ impl MemoryClient {
             let left = set_up.and_then(|set_up| set_up.leaves(stored?));
             self.reports.left(&target.key, set_up, left);
         }
-        answers.map_err(|(place, unusable)| failure(unusable, &call.limiters[place].key))
+        answers.map_err(|(place, NotInitialized)| not_initialized(&call.limiters[place].key))
     }
 }
 
@@ -121,17 +124,17 @@ impl MemoryClient {
             let now = passed.unwrap_or(server);
             let mut opened = held.open(target.by_ref(), server)?;
             let at = At { now, server };
-            let undone = match call.purpose {
+            match call.purpose {
                 Purpose::GiveBack { mark } => {
                     let cost = cost.into();
                     // No more than the cost, which fits.
-                    opened
-                        .give_back(at, &Charge { mark, cost })
-                        .map(|it| it as u32)
+                    Ok(opened.give_back(at, &Charge { mark, cost }) as u32)
                 }
-                _ => opened.reset(at).map(u32::from),
-            };
-            undone.map_err(|unusable| failure(unusable, &target.key))
+                _ => match opened.reset(at) {
+                    Ok(was_used) => Ok(was_used.into()),
+                    Err(NotInitialized) => Err(not_initialized(&target.key)),
+                },
+            }
         })
     }
 }
@@ -143,39 +146,34 @@ impl Held {
         self.lock.drop_expired(server);
         self.drop_others_expired(server);
         let model = target.model;
-        let refuse = || Err(bad_state(target.key));
-        if model.properties().is_on_the_window {
+        let refuse = || bad_state(target.key);
+        let paired = if let Algorithm::SharedRate(rate) = model {
             self.window.is_gone(server); // drops what is expired
             if self.has_others_own_key() {
-                return refuse();
+                return Err(refuse());
             }
-            return Ok(Opened {
-                target,
-                state: &mut self.window,
-                lock: &mut self.lock,
-            });
-        }
-        if model.properties().has_own_key && self.window.exists(server) {
-            return refuse();
-        }
-        let state = match self.other.take_if(|other| model.is_of(&**other)) {
-            Some(state) => state,
-            None => match self.open_another(model) {
-                Some(state) => state,
-                None => return refuse(),
-            },
+            Paired::SharedRate(rate, &mut self.window)
+        } else {
+            if model.properties().has_own_key && self.window.exists(server) {
+                return Err(refuse());
+            }
+            if !self.other.as_mut().is_some_and(|it| it.is_of(model)) {
+                self.other = self.open_another(model);
+            }
+            let other = self.other.as_mut().and_then(|it| it.with(model));
+            other.ok_or_else(refuse)?.0
         };
         Ok(Opened {
             target,
-            state: &mut **self.other.insert(state),
+            paired,
             lock: &mut self.lock,
         })
     }
 
     /// The state of a kind that was not used last, from the keys that were left before.
-    fn open_another(&mut self, model: &dyn AnyModel) -> Option<Box<dyn State>> {
+    fn open_another(&mut self, model: &Algorithm) -> Option<AnyState> {
         if self.other.is_none() && self.closed.is_none() {
-            return model.open(&mut TargetKeys::default());
+            return model.new_state(());
         }
         let mut keys = self.closed.take().unwrap_or_default();
         if let Some(mut other) = self.other.take() {
@@ -217,19 +215,9 @@ impl Held {
 /// The error of the first limiter that has no rate.
 fn first_uninitialized(opened: &[Opened<'_>], at: At) -> Option<Error> {
     opened.iter().find_map(|limiter| {
-        let evaluated = limiter.target.model.evaluate(limiter.state, at, 0);
-        let unusable = evaluated.err()?;
-        Some(failure(unusable, limiter.target.key))
+        let NotInitialized = limiter.paired.evaluate(at, 0).err()?;
+        Some(not_initialized(limiter.target.key))
     })
-}
-
-fn failure(unusable: Unusable, name: &str) -> Error {
-    match unusable {
-        Unusable::OtherKind => bad_state(name),
-        Unusable::NotInitialized => Error::NotInitialized {
-            name: name.to_owned(),
-        },
-    }
 }
 
 fn bad_state(name: &str) -> Error {
@@ -266,8 +254,8 @@ mod tests {
         let client = RedissonClient::in_memory();
         let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
         let policy = FixedWindow::new(1, second);
-        let limiter = { client.policy_limiter(policy).unwrap() }.with_penalty(minute);
-        let limiter = limiter.unwrap();
+        let limiter = client.policy_limiter(policy).unwrap();
+        let limiter = limiter.with_penalty(minute).unwrap();
         let jointly = async |key| {
             let charge = limiter.charge(key, 1).unwrap();
             let decision = client.check_all([charge]).await.unwrap();

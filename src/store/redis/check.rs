@@ -15,6 +15,7 @@ use super::shared_calls::SharedReply;
 use crate::error::{Error, Result};
 use crate::link::failure::Failure;
 use crate::link::limits::Repeat;
+use crate::policies::algorithm::Algorithm;
 use crate::policies::call::{Answers, Call, Purpose, Target};
 use crate::policies::reply::{self, TargetReply};
 use crate::store::redis::script::{self, Args, Script};
@@ -186,10 +187,8 @@ pub(crate) fn script_and_args(
     progress: &[Vec<u8>],
 ) -> (&'static Script, Args) {
     match &call.limiters[..] {
-        [target]
-            if call.purpose == Purpose::Decide && !target.model.properties().is_on_the_window =>
-        {
-            let model = &*target.model;
+        [target] if call.purpose == Purpose::Decide && !target.model.is_rate() => {
+            let model = &target.model;
             let mut runs = runs(&call.costs);
             let (cost, count) = runs.next().unwrap_or_default();
             let numbers = [
@@ -244,7 +243,7 @@ pub(crate) fn joint_args(
         ];
         args.bytes(target.model.name().as_bytes())
             .doubles(numbers.into_iter().chain(mark))
-            .doubles_and(own_numbers(&*target.model), progress)
+            .doubles_and(own_numbers(&target.model), progress)
     })
 }
 

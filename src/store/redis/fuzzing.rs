@@ -60,7 +60,7 @@ fn decisions() -> Vec<Call> {
     let mut calls = vec![Call::new(targets.clone(), vec![1; targets.len()])];
     calls.extend(targets.into_iter().map(|target| {
         // That of an RRateLimiter decides one request.
-        let costs = match target.model.properties().is_on_the_window {
+        let costs = match target.model.is_rate() {
             true => vec![3],
             false => vec![3, 3, 1],
         };

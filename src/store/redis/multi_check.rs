@@ -10,7 +10,7 @@ use redis::RedisError;
 use super::script::{self, Args, Script};
 use super::shared_calls::{Part, SharedReply};
 use crate::link::limits::Repeat;
-use crate::policies::algorithm::AnyModel;
+use crate::policies::algorithm::Algorithm;
 use crate::policies::call::{Call, Purpose, Target};
 
 /// The requests of one call on one target.
@@ -27,9 +27,9 @@ impl CheckPart {
         let (Purpose::Decide, [target]) = (call.purpose, &call.limiters[..]) else {
             return None;
         };
-        let model = &*target.model;
+        let model = &target.model;
         let largest = call.costs.iter().max()?;
-        if model.properties().is_on_the_window || model.touches(*largest) > 0 {
+        if model.is_rate() || model.touches(*largest) > 0 {
             return None;
         }
         let mut runs = runs(&call.costs);
@@ -54,7 +54,7 @@ impl CheckPart {
 
     fn has_policy_of(&self, other: &Self) -> bool {
         let (one, other) = (self.target(), other.target());
-        let (model, others) = (&*one.model, &*other.model);
+        let (model, others) = (&one.model, &other.model);
         let is_same = Arc::ptr_eq(&one.model, &other.model)
             || model.name() == others.name() && model.numbers() == others.numbers();
         is_same && one.by_ref().honoured_lock() == other.by_ref().honoured_lock()
@@ -92,7 +92,7 @@ impl Part for CheckPart {
                     target.by_ref().honoured_lock(),
                     Some(first.keys.len() as i64),
                 ])
-                .doubles(own_numbers(&*target.model))
+                .doubles(own_numbers(&target.model))
                 .doubles(runs.flat_map(|(cost, count)| [Some(cost), Some(count)]));
         }
         (keys.map(String::as_bytes).collect(), args)
@@ -110,7 +110,7 @@ pub(super) fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
     runs.map(|run| (run[0].into(), run.len() as i64))
 }
 
-pub(super) fn own_numbers(model: &dyn AnyModel) -> impl Iterator<Item = Option<i64>> {
+pub(super) fn own_numbers(model: &Algorithm) -> impl Iterator<Item = Option<i64>> {
     model.numbers().into_iter().map(Some)
 }
 

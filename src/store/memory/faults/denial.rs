@@ -52,7 +52,7 @@ impl Denial {
     pub(super) fn answers(&self, memory: &MemoryClient, call: &Call) -> Result<Answers> {
         let mut limiters = call.limiters.clone();
         limiters.push(Target {
-            model: Arc::new(FixedWindow::new(1, Duration::from_millis(1))),
+            model: Arc::new(FixedWindow::new(1, Duration::from_millis(1)).into()),
             key: DENIES.into(),
             penalty: None,
         });

@@ -1,0 +1,154 @@
+//! What the algorithm of a policy is: the state of one target, and the steps that check a request.
+//!
+//! The steps are pure: state, time and cost in, answer out. The script of the same name takes the
+//! same steps, and `differential_tests.rs` compares the two.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::answer::Answer;
+use super::target_keys::TargetKeys;
+use crate::error::Result;
+use crate::permit::CallId;
+use crate::window::At;
+
+/// A policy as an algorithm.
+pub(crate) trait Model: fmt::Debug + Clone {
+    /// What the keys of one target hold, as far as this algorithm uses them.
+    type State: State;
+
+    /// What sets it apart from most others.
+    const PROPERTIES: Properties = Properties::USUAL;
+
+    /// Refuses numbers that it cannot work with.
+    fn validate(&self) -> Result<()>;
+
+    /// This policy for a request that waits for its turn no longer than this; `None` if it never
+    /// has to wait longer.
+    fn with_longest_turn(&self, _longest: Duration) -> Option<Self> {
+        None
+    }
+
+    /// The largest cost that can be granted.
+    fn limit(&self) -> i64;
+
+    /// The ms in which all of that comes back.
+    fn window(&self) -> i64;
+
+    /// How many members or counters, beside a few, a call touches for a request of this cost. At
+    /// most [`MOST_TOUCHED`] for each cost up to the [largest](Properties::largest_cost).
+    fn touches(&self, _cost: u32) -> u32 {
+        0
+    }
+
+    /// The keys of a target, in the script's order.
+    fn keys(&self, target: &str) -> Vec<String> {
+        vec![target.to_owned()]
+    }
+
+    /// The numbers, in the script's order.
+    #[cfg(feature = "redis")]
+    fn numbers(&self) -> Vec<i64>;
+
+    /// A state that answers like the one that the script found and returned.
+    #[cfg(feature = "redis")]
+    fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
+
+    /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Answer::limit`].
+    fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Answer;
+
+    /// Takes the cost of a request that was granted.
+    fn charge(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64);
+
+    /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An
+    /// algorithm whose steps begin with the same work does that work once.
+    fn check(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64) -> Answer {
+        let answer = self.evaluate(state, at, cost);
+        if cost > answer.limit {
+            self.keep(state, at);
+        } else if answer.is_granted() {
+            self.charge(state, at, call_id, cost);
+        } else {
+            self.deny(state, at);
+        }
+        answer
+    }
+
+    /// Gives back as much of a charge as is exact, and returns how much: never more than what the
+    /// target would have if it had not been charged.
+    fn give_back(&self, _state: &mut Self::State, _at: At, _charge: &Charge) -> i64 {
+        0
+    }
+
+    /// What a denied request leaves.
+    fn deny(&self, state: &mut Self::State, at: At) {
+        self.keep(state, at);
+    }
+
+    /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the
+    /// keys live as long as what they hold counts.
+    fn keep(&self, _state: &mut Self::State, _at: At) {}
+}
+
+/// What a request was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// [`Answer::mark`].
+    pub(crate) mark: i64,
+    pub(crate) cost: i64,
+}
+
+/// What is the same for all numbers of an algorithm.
+#[derive(Debug)]
+pub(crate) struct Properties {
+    /// Whether it has a key with the target's own name.
+    pub(crate) has_own_key: bool,
+    /// Whether it stores each request, named by its call: then a store takes longer for a call the
+    /// more it carries.
+    pub(crate) logs_requests: bool,
+    /// The most that the requests of one call may cost together.
+    pub(crate) largest_cost: u32,
+    /// Whether a foreign lock denies even if this limiter has no penalty.
+    pub(crate) honours_foreign_locks: bool,
+    /// Whether a granted request may have to wait for its turn.
+    pub(crate) gives_turns: bool,
+}
+
+impl Properties {
+    pub(super) const USUAL: Self = Self {
+        has_own_key: true,
+        logs_requests: false,
+        largest_cost: u32::MAX,
+        honours_foreign_locks: false,
+        gives_turns: false,
+    };
+}
+
+/// How many members and counters a call may touch. A server does nothing else meanwhile.
+pub(crate) const MOST_TOUCHED: u32 = 2_000;
+
+/// What the keys of one target hold.
+pub(crate) trait State: fmt::Debug + Default + Send {
+    /// Drops what has expired, and returns whether anything is left.
+    fn drop_expired(&mut self, server: i64) -> bool;
+
+    /// Whether the key with the target's own name exists.
+    fn has_own_key(&self) -> bool;
+
+    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
+    fn open(keys: &mut TargetKeys) -> Option<Self>;
+
+    /// Returns its content to the keys, where another kind of limiter may find it. A state that
+    /// only its own kind can read is returned instead.
+    fn close(self, keys: &mut TargetKeys) -> Option<Self>;
+}
+
+/// `a / b` rounded up, for a positive `b`.
+#[inline]
+pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
+    -(-a).div_euclid(b)
+}
+
+/// The longest time, in ms, that a state's numbers may span: added to a current time it stays an
+/// exact Lua number.
+pub(super) const LONGEST: i64 = 1 << 52;
