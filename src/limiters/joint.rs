@@ -21,9 +21,10 @@ pub(crate) use crate::event::Mode;
 use crate::event::{Reports, RequestResult};
 use crate::fallback::{LocalStore, TargetRequest, check_together, give_back as of_store};
 use crate::grant::Grant;
-use crate::policies::model::MOST_TOUCHED;
 use crate::policies::call::{Call, Purpose, Target};
+use crate::policies::model::MOST_TOUCHED;
 use crate::store::Store;
+use in_turn::{slots, slots_after};
 pub(super) use taken::{By, Taken};
 
 /// A request to one of several limiters that decide together: an argument of
@@ -211,18 +212,7 @@ pub(crate) async fn check_all(
         return Err(reported.failed(error));
     }
     reported.queue_time().ends_now();
-    let in_turn = |slots| Box::pin(in_turn::decide_in_turn(registry, slots));
-    let decided = match in_turn::slots(&*registry.store, &requests) {
-        Some(slots) => in_turn(slots).await,
-        None => {
-            let decided = decide(registry, &requests).await;
-            match in_turn::slots_after(&decided, &*registry.store, &requests) {
-                Some(slots) => in_turn(slots).await,
-                None => decided,
-            }
-        }
-    };
-    let decided = match decided {
+    let decided = match decide_or_peek(registry, &requests, Purpose::Decide).await {
         Ok((decisions, taken)) => {
             let mut decision = JointDecision::by(&requests, decisions);
             if mode == Mode::Enforced
@@ -237,6 +227,31 @@ pub(crate) async fn check_all(
         Err(error) => Err(error),
     };
     reported.ended(decided)
+}
+
+/// Decides a request by several limiters, or says what they would decide: in one call if one
+/// reaches them all, and otherwise in turn.
+async fn decide_or_peek(
+    registry: &Arc<Registry>,
+    requests: &Arc<[TargetRequest]>,
+    purpose: Purpose,
+) -> Result<(Vec<Decision>, Taken)> {
+    let store = &*registry.store;
+    let in_turn = |slots| Box::pin(in_turn::decide_or_peek(registry, slots, purpose));
+    if let Some(slots) = slots(store, requests) {
+        return in_turn(slots).await;
+    }
+    let decided = match purpose {
+        Purpose::Peek => {
+            let peeked = peek_requests(&registry.store, &registry.local_store, requests).await;
+            peeked.map(|decisions| (decisions, Taken::nothing(registry)))
+        }
+        _ => decide(registry, requests).await,
+    };
+    match slots_after(&decided, store, requests) {
+        Some(slots) => in_turn(slots).await,
+        None => decided,
+    }
 }
 
 /// Decides a request by limiters that one call reaches. What it takes goes back unless it is kept,
@@ -310,24 +325,14 @@ impl Reports for JointDecision {
 
 /// What `check_all` would return.
 pub(crate) async fn peek_all(
-    registry: &Registry,
+    registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
 ) -> Result<JointDecision> {
     registry.state.admit()?;
     let (requests, are_own) = requests_of(&registry.store, charges);
     refuse_unless_joint(&requests, are_own)?;
-    let in_turn = |slots| Box::pin(in_turn::peek(registry, slots));
-    let decided = match in_turn::slots(&*registry.store, &requests) {
-        Some(slots) => in_turn(slots).await,
-        None => {
-            let decided = peek_requests(&registry.store, &registry.local_store, &requests).await;
-            match in_turn::slots_after(&decided, &*registry.store, &requests) {
-                Some(slots) => in_turn(slots).await,
-                None => decided,
-            }
-        }
-    };
-    Ok(JointDecision::by(&requests, decided?))
+    let (decisions, _) = decide_or_peek(registry, &requests, Purpose::Peek).await?;
+    Ok(JointDecision::by(&requests, decisions))
 }
 
 /// What limiters that one call reaches would decide.

@@ -21,6 +21,7 @@ use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::fallback::TargetRequest;
 use crate::keys::hash_tag;
+use crate::policies::call::Purpose;
 use crate::store::Store;
 
 /// The limiters of a decision that lie in one slot.
@@ -92,20 +93,18 @@ impl Slot {
     }
 }
 
-/// What `peek_all` returns about limiters in several slots.
-pub(super) async fn peek(registry: &Registry, mut slots: Vec<Slot>) -> Result<Vec<Decision>> {
-    ask(registry, &mut slots).await?;
-    Ok(joined(slots))
-}
-
-/// Decides a request by limiters in several slots.
-pub(super) async fn decide_in_turn(
+/// Decides a request by limiters in several slots, or says what they would decide.
+pub(super) async fn decide_or_peek(
     registry: &Arc<Registry>,
     mut slots: Vec<Slot>,
+    purpose: Purpose,
 ) -> Result<(Vec<Decision>, Taken)> {
     ask(registry, &mut slots).await?;
-    slots.sort_by_key(|slot| (slot.is_granted(), slot.further(), slot.keeps_charges()));
     let mut taken = Taken::nothing(registry);
+    if purpose == Purpose::Peek {
+        return Ok((joined(slots), taken));
+    }
+    slots.sort_by_key(|slot| (slot.is_granted(), slot.further(), slot.keeps_charges()));
     let mut is_denied = false;
     for slot in &mut slots {
         // All that would deny decide, so that each sets its penalty.
@@ -161,9 +160,9 @@ async fn ask(registry: &Registry, slots: &mut [Slot]) -> Result<()> {
 /// charged.
 fn joined(slots: Vec<Slot>) -> Vec<Decision> {
     let is_granted = slots.iter().all(Slot::is_granted);
-    let mut decisions: Vec<_> = { slots.into_iter() }
-        .flat_map(|slot| slot.places.into_iter().zip(slot.decisions))
-        .collect();
+    let each = slots.into_iter();
+    let each = each.flat_map(|slot| slot.places.into_iter().zip(slot.decisions));
+    let mut decisions: Vec<_> = each.collect();
     decisions.sort_unstable_by_key(|(place, _)| *place);
     let decisions = decisions.into_iter().map(|(_, decision)| match decision {
         Decision::Granted(granted) if !is_granted => {

@@ -15,7 +15,6 @@ use super::shared_calls::SharedReply;
 use crate::error::{Error, Result};
 use crate::link::failure::Failure;
 use crate::link::limits::Repeat;
-use crate::policies::algorithm::Algorithm;
 use crate::policies::call::{Answers, Call, Purpose, Target};
 use crate::policies::reply::{self, TargetReply};
 use crate::store::redis::script::{self, Args, Script};
