@@ -52,6 +52,9 @@ pub struct Gcra {
     quantity: u32,
     period: Duration,
     burst: u32,
+    /// The emission interval in us, which each decision needs: the division takes as long as the
+    /// rest of its arithmetic.
+    interval: i64,
 }
 
 impl Gcra {
@@ -77,6 +80,7 @@ impl Gcra {
             quantity,
             period,
             burst: quantity,
+            interval: model::interval_micros(quantity, period),
         }
     }
 
@@ -139,7 +143,7 @@ impl Gcra {
     /// ```
     #[must_use]
     pub fn emission_interval(&self) -> Duration {
-        Duration::from_micros(self.interval_micros().unsigned_abs())
+        Duration::from_micros(self.interval.unsigned_abs())
     }
 }
 

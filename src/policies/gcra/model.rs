@@ -5,6 +5,8 @@
 //!
 //! The key expires at the arrival time, which no policy needs longer, whatever its numbers.
 
+use std::time::Duration;
+
 use super::Gcra;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
@@ -17,19 +19,10 @@ use crate::window::{At, Timed};
 pub(crate) type Arrival = Timed<i64>;
 
 impl Gcra {
-    #[inline]
-    pub(super) fn interval_micros(&self) -> i64 {
-        let micros = self
-            .period
-            .as_micros()
-            .div_ceil(u128::from(self.quantity.max(1)));
-        i64::try_from(micros).unwrap_or(i64::MAX) // refused where it does not fit
-    }
-
     /// How far the arrival time of a granted request may be ahead.
     #[inline]
     fn tolerance(&self) -> i64 {
-        i64::from(self.burst).saturating_mul(self.interval_micros())
+        i64::from(self.burst).saturating_mul(self.interval)
     }
 
     /// The arrival time at `now`, in ms: a target that has everything back has that of now.
@@ -38,6 +31,12 @@ impl Gcra {
         let now = micros(now);
         state.get().map_or(now, |&stored| stored.max(now))
     }
+}
+
+/// The time in which a permit comes back, in us.
+pub(super) fn interval_micros(quantity: u32, period: Duration) -> i64 {
+    let micros = period.as_micros().div_ceil(u128::from(quantity.max(1)));
+    i64::try_from(micros).unwrap_or(i64::MAX) // refused where it does not fit
 }
 
 #[inline]
@@ -78,7 +77,7 @@ impl Model for Gcra {
 
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
-        vec![i64::from(self.burst), self.interval_micros()]
+        vec![i64::from(self.burst), self.interval]
     }
 
     #[cfg(feature = "redis")]
@@ -93,7 +92,7 @@ impl Model for Gcra {
 
     #[inline]
     fn evaluate(&self, state: &Arrival, at: At, cost: i64) -> Answer {
-        let (interval, tolerance) = (self.interval_micros(), self.tolerance());
+        let (interval, tolerance) = (self.interval, self.tolerance());
         let room = micros(at.now) + tolerance - Self::arrival(state, at.now);
         let until_there_are = |wanted: i64| {
             let missing = wanted.saturating_mul(interval).saturating_sub(room);
@@ -111,13 +110,13 @@ impl Model for Gcra {
 
     #[inline]
     fn charge(&self, state: &mut Arrival, at: At, _call_id: &CallId, cost: i64) {
-        let arrival = Self::arrival(state, at.now) + cost * self.interval_micros();
+        let arrival = Self::arrival(state, at.now) + cost * self.interval;
         state.set(arrival);
         state.expire_at(at.server + div_ceil(arrival - micros(at.now), 1_000));
     }
 
     fn give_back(&self, state: &mut Arrival, at: At, charge: &Charge) -> i64 {
-        let (interval, now) = (self.interval_micros(), micros(at.now));
+        let (interval, now) = (self.interval, micros(at.now));
         let arrival = Self::arrival(state, at.now);
         let charged = charge.cost.saturating_mul(interval) - (now - micros(charge.mark)).max(0);
         let back = charged.min(arrival - now).div_euclid(interval).max(0);
@@ -134,8 +133,6 @@ impl Model for Gcra {
 
 #[cfg(all(test, feature = "redis"))]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -231,7 +228,7 @@ mod tests {
             (Gcra::per_minute(7), 8_571_429),
             (Gcra::per_hour(1), 3_600_000_000),
         ] {
-            assert_eq!(policy.interval_micros(), micros, "{policy}");
+            assert_eq!(policy.interval, micros, "{policy}");
         }
     }
 }
