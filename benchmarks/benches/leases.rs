@@ -3,15 +3,19 @@
 //! of 16 callers on one limiter at least 5 M a second together, at most 100 calls a second each;
 //! over a link of 50 ms p99 below 1 ms at a steady load within the rate; utilisation at least 97 %
 //! with leases of a twentieth of the interval, and four processes and Redisson beside that always
-//! want more.
+//! want more; 256 callers on 10,000 keys by Zipf's law at least 1.5 times as many decisions as
+//! without.
 //!
-//! `cargo bench -p benchmarks --bench leases`. It starts a `redis-server` and a JVM of its own.
+//! `cargo bench -p benchmarks --bench leases`; with `-- zipf` only the last of these. It starts a
+//! `redis-server` and a JVM of its own.
 
 use std::env;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use benchmarks::median;
 use compat_tests::Server;
 use compat_tests::redisson::{self, Version};
 use redisson_rate_limiter::{KeyedRateLimiter, Lease, Rate, RateLimiter, RedissonClient};
@@ -39,6 +43,13 @@ fn main() {
     }
     let server = Server::start();
     Runtime::new().unwrap().block_on(async {
+        for exponent in [1.0, 1.2] {
+            println!("256 callers, 10,000 keys by Zipf {exponent:.1}");
+            by_zipf(&server, exponent).await;
+        }
+        if env::args().any(|argument| argument == "zipf") {
+            return;
+        }
         println!("one caller");
         for lease in [Duration::ZERO, LEASE] {
             one_caller(&server, lease).await;
@@ -143,6 +154,73 @@ async fn round(limiter: &KeyedRateLimiter, names: &[String], time: Duration) -> 
         yield_now().await;
     }
     taken
+}
+
+/// Rounds without leases and with them take turns.
+async fn by_zipf(server: &Server, exponent: f64) {
+    const ROUNDS: usize = 5;
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let without = zipf_round(server, exponent, None).await;
+        let with = zipf_round(server, exponent, Some(LEASE)).await;
+        rounds.push([without, with, with / without]);
+    }
+    let of = |place: usize| rounds.iter().map(move |round| round[place]).collect();
+    let [without, with, times] = [0, 1, 2].map(|place| median(of(place)));
+    let least = rounds
+        .iter()
+        .map(|[.., times]| *times)
+        .fold(f64::MAX, f64::min);
+    let most = rounds.iter().map(|[.., times]| *times).fold(0.0, f64::max);
+    println!(
+        "  without leases {without:.0} decisions a second, with leases of {LEASE:?} {with:.0}: \
+         {times:.2} times, {least:.2} to {most:.2} in {ROUNDS} rounds"
+    );
+}
+
+/// Decisions a second of callers who ask for a key the less often the later it stands in the list.
+async fn zipf_round(server: &Server, exponent: f64, lease: Option<Duration>) -> f64 {
+    const KEYS: usize = 10_000;
+    const CALLERS: u64 = 256;
+    const ROUND: Duration = Duration::from_secs(2);
+    let names: Arc<[String]> = (0..KEYS).map(|name| format!("user {name}")).collect();
+    let mut sum = 0.0;
+    let sums = (1..=KEYS).map(|place| {
+        sum += (place as f64).powf(-exponent);
+        sum
+    });
+    let sums: Arc<[f64]> = sums.collect();
+    let client = RedissonClient::connect(&server.url()).await.unwrap();
+    let limiter = client.keyed_rate_limiter("zipf:", Rate::overall(PLENTY, SECOND));
+    let mut limiter = limiter.unwrap();
+    if let Some(lease) = lease {
+        limiter = limiter.leased(Lease::up_to(lease));
+    }
+    let begin = Instant::now() + SECOND; // until the keys are hot
+    let mut callers = JoinSet::new();
+    for seed in 0..CALLERS {
+        let (limiter, names, sums) = (limiter.clone(), Arc::clone(&names), Arc::clone(&sums));
+        callers.spawn(async move {
+            let (mut random, mut asked, mut counted) =
+                (fastrand::Rng::with_seed(seed), 0_u64, 0_u64);
+            loop {
+                let wanted = random.f64() * sums[KEYS - 1];
+                let place = sums.partition_point(|sum| *sum < wanted).min(KEYS - 1);
+                assert!(limiter.try_acquire(&names[place], 1).await.unwrap());
+                asked += 1;
+                if asked.is_multiple_of(64) {
+                    yield_now().await; // a lease answers without waiting
+                }
+                let now = Instant::now();
+                if now >= begin + ROUND {
+                    return counted;
+                }
+                counted += u64::from(now >= begin);
+            }
+        });
+    }
+    let decisions: u64 = callers.join_all().await.iter().sum();
+    decisions as f64 / ROUND.as_secs_f64()
 }
 
 /// A process that works for [`RUN`], and prints how many permits it was granted.
