@@ -7,7 +7,7 @@ use std::{hint::black_box, num::NonZero, time::Duration};
 use benchmarks::{LARGEST_LOG, thousands};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter as Governor};
 use redisson_rate_limiter::{
-    FixedWindow, KeyedRateLimiter, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
+    FixedWindow, Gcra, KeyedRateLimiter, LeakyBucket, PenaltyTokenBucket, Policy, PolicyLimiter,
     QuotaBucket, Rate, RedissonClient, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -38,6 +38,8 @@ pub async fn print_table(only: Option<&str>) {
     }
     row!("FixedWindow", |client| client
         .policy_limiter(FixedWindow::new(LIMIT, MINUTE)));
+    row!("Gcra", |client| client
+        .policy_limiter(Gcra::per_minute(1_000).with_burst(LIMIT)));
     let (limit, window) = LARGEST_LOG;
     row!("SlidingWindowLog", |client| client
         .policy_limiter(SlidingWindowLog::new(limit, window)));
