@@ -1,5 +1,8 @@
 //! What several benchmarks share: how they sum up and show numbers, and the largest log.
 
+pub mod bars;
+pub mod cpu;
+
 use std::time::Duration;
 
 /// A SlidingWindowLog keeps a member for each request, and has an upper limit: with this window

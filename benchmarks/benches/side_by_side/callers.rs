@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use benchmarks::cpu;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Barrier;
 
@@ -22,10 +23,11 @@ const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
 const OVER: u8 = 2;
 
-/// One turn: a task for each caller.
+/// One turn: a task for each caller. `server` is the server's process.
 pub async fn run<C: Caller>(
     workload: &Workload,
     plan: &Plan,
+    server: u32,
     mut new_caller: impl FnMut(u64) -> C,
 ) -> Sample {
     let phase = Arc::new(AtomicU8::new(WARM_UP));
@@ -43,11 +45,12 @@ pub async fn run<C: Caller>(
 
     all_known.wait().await;
     tokio::time::sleep(plan.window).await;
-    let (start, cpu) = (Instant::now(), process_cpu());
+    let (start, cpu, server_nanos) = (Instant::now(), process_cpu(), cpu::nanos(server));
     phase.store(MEASURED, Ordering::Relaxed);
     tokio::time::sleep(plan.measured).await;
     phase.store(OVER, Ordering::Relaxed);
     let (elapsed, cpu) = (start.elapsed(), process_cpu() - cpu);
+    let server_nanos = cpu::nanos(server) - server_nanos;
 
     let (mut nanos, mut granted) = (Vec::new(), 0);
     for task in tasks {
@@ -63,6 +66,7 @@ pub async fn run<C: Caller>(
         p50: at(&nanos, 50),
         p99: at(&nanos, 99),
         cpu,
+        server_cpu: Duration::from_nanos(server_nanos),
     }
 }
 

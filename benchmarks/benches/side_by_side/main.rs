@@ -24,6 +24,7 @@ mod rust_callers;
 mod sample;
 mod scripts_alone;
 mod setup;
+mod users;
 mod waiting;
 mod workload;
 
@@ -56,6 +57,7 @@ async fn main() {
     drop(setup);
     progress("in memory");
     let in_memory = in_memory::measure(&plan);
+    let users = users::measure(&plan);
 
     let results = goals::Results {
         sampled,
@@ -63,6 +65,7 @@ async fn main() {
         waiting,
         memory,
         in_memory,
+        users,
     };
     let page = page::write(&results, &machine, &plan, start.elapsed());
     let directory = if quick {
@@ -74,11 +77,12 @@ async fn main() {
     let file = directory.join("benchmarks.md");
     let page = page::with_peers(&page, &fs::read_to_string(&file).unwrap_or_default());
     fs::write(file, &page).expect("the page");
-    fs::write(
-        directory.join("benchmarks.svg"),
-        picture::draw(&results.sampled),
-    )
-    .expect("the picture");
+    for (name, picture) in [
+        ("benchmarks.svg", picture::draw(&results.sampled)),
+        ("benchmarks-memory.svg", users::picture(&results.users)),
+    ] {
+        fs::write(directory.join(name), picture).expect("a picture");
+    }
     println!("{page}");
     progress(&format!("written to {}", directory.display()));
 }

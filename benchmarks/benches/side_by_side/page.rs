@@ -7,11 +7,12 @@ use compat_tests::fairness::waiters::{RATE, Spacing, Waited};
 
 use crate::{
     contender::Contender,
-    goals::Results,
+    goals::{Goal, Results},
     in_memory::Limiter,
     numbers::{bytes, factor, micros},
     plan::Plan,
     sample::Sampled,
+    users,
     workload::{MANY, Traffic},
 };
 
@@ -24,21 +25,28 @@ pub fn write(
 ) -> String {
     let mut page = String::from(
         "# Benchmarks\n\n\
-         This page compares this crate with Redisson and with other rate limiters, all measured in one run on one server. \
-         It is written by\n\n\
-         ```sh\ncargo bench -p benchmarks --bench side_by_side\n```\n\n\
-         ![Decisions per second][benchmarks.svg]\n\n## Goals\n\n| goal | met | measured |\n|---|---|---|\n",
+         This page compares this crate with other rate limiters and with Redisson. First comes what a choice depends on: a limit for \
+         each user, one hot limiter, the latency of one caller, the HTTP layer, decisions in memory, and what each limiter grants. \
+         Then the rest. `cargo bench -p benchmarks --bench side_by_side` writes the page, and \
+         `cargo +1.96 run --release --manifest-path benchmarks/peers/Cargo.toml` what concerns other limiters on Redis.\n\n\
+         In all pictures orange is this crate, blue another one, and grey a script alone, sent without the rest of its client. An \
+         arrow leaves the scale: the limiter answers from what it has taken before.\n\n",
     );
+    block(&mut page, "peers");
+    in_memory_users(&mut page, results);
+    block(&mut page, "grants");
+    page += "\n## Other workloads on Redis\n\n";
+    block(&mut page, "other peers");
+    page += "\n## Beside Redisson\n\n![Decisions per second][benchmarks.svg]\n\n\
+         | goal | met | measured | where it is missed |\n|---|---|---|---|\n";
     for goal in results.goals() {
-        let met = if goal.is_met { "yes" } else { "**no**" };
-        line(&mut page, &[&goal.text, met, &goal.measured]);
+        goal_line(&mut page, &goal);
     }
-    page += "\n## Results\n\n\
-        The ratio compares a result with that of Redisson's faster API; for scripts alone, with Redisson's script; for waiters and \
+    page += "\nThe ratio compares a result with that of Redisson's faster API; for scripts alone, with Redisson's script; for waiters and \
         memory, with Redisson's threads; in memory, with governor: a limiter that looks up a key with governor's keyed one, the \
         others with governor's limiter without keys.\n\n\
-        | workload | client | result | ratio | p50 | p99 | client CPU per decision |\n\
-        |---|---|--:|--:|--:|--:|--:|\n";
+        | workload | client | result | ± | ratio | p50 | p99 | client CPU per decision | server CPU |\n\
+        |---|---|--:|--:|--:|--:|--:|--:|--:|\n";
     for sampled in &results.sampled {
         over_redis(&mut page, sampled);
     }
@@ -47,28 +55,67 @@ pub fn write(
     memory(&mut page, results, plan);
     in_memory(&mut page, results);
 
-    page += BEGIN;
-    page += END;
     page += "\n## Machine\n\n| | |\n|---|---|\n";
     for (what, which) in machine {
         line(&mut page, &[what, which]);
     }
     page += &how(plan, elapsed);
-    page += "\n[benchmarks.svg]: benchmarks.svg\n";
+    page += "\n[benchmarks.svg]: benchmarks.svg\n[benchmarks-memory.svg]: benchmarks-memory.svg\n";
     page
 }
 
-/// Between these comments stands what `benchmarks/peers` writes.
-const BEGIN: &str = "\n<!-- peers -->\n";
-const END: &str = "<!-- /peers -->\n";
+/// The blocks that `benchmarks/peers` writes.
+const BLOCKS: [&str; 3] = ["peers", "grants", "other peers"];
+
+fn block(page: &mut String, name: &str) {
+    let _ = write!(page, "<!-- {name} -->\n<!-- /{name} -->\n");
+}
 
 /// The page, with what an earlier one has of the other limiters on Redis.
 pub fn with_peers(page: &str, earlier: &str) -> String {
-    let peers = earlier
-        .split_once(BEGIN)
-        .and_then(|(_, rest)| rest.split_once(END));
-    let peers = peers.map_or("", |(peers, _)| peers);
-    page.replace(&format!("{BEGIN}{END}"), &format!("{BEGIN}{peers}{END}"))
+    BLOCKS.iter().fold(page.to_owned(), |page, name| {
+        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->\n"));
+        let text = { earlier.split_once(&begin) }.and_then(|(_, rest)| rest.split_once(&end));
+        let text = text.map_or("", |(text, _)| text);
+        page.replace(&format!("{begin}{end}"), &format!("{begin}{text}{end}"))
+    })
+}
+
+fn goal_line(page: &mut String, goal: &Goal) {
+    let (met, why) = match goal.is_met {
+        true => ("yes", ""),
+        false => ("**no**", goal.why),
+    };
+    line(page, &[&goal.text, met, &goal.measured, why]);
+}
+
+fn in_memory_users(page: &mut String, results: &Results) {
+    *page += "\n## In memory\n\nOne decision for each of 10,000 users in turn, without a server.\n\n\
+        ![In memory][benchmarks-memory.svg]\n\n| limiter | threads | ns | ± | ratio |\n|---|--:|--:|--:|--:|\n";
+    for it in &results.users {
+        let governor = results.users_nanos(it.threads, users::Contender::Governor);
+        line(
+            page,
+            &[
+                &match it.contender.is_ours() {
+                    true => format!("**{}**", it.contender.name()),
+                    false => it.contender.name().to_owned(),
+                },
+                &it.threads.to_string(),
+                &format!("{:.0}", it.nanos),
+                &spread(it.spread),
+                &factor(it.nanos / governor),
+            ],
+        );
+    }
+    *page += "\n| goal | met | measured | where it is missed |\n|---|---|---|---|\n";
+    for goal in results.goals_of_users() {
+        goal_line(page, &goal);
+    }
+}
+
+fn spread(spread: f64) -> String {
+    format!("{:.0} %", spread * 100.0)
 }
 
 /// Not measured, or it would say nothing new.
@@ -91,10 +138,12 @@ fn over_redis(page: &mut String, sampled: &Sampled) {
                 &workload,
                 &name(summary.contender),
                 &format!("{} decisions/s", thousands(rounded(summary.throughput))),
+                &spread(summary.spread),
                 &factor(ratio),
                 &micros(summary.p50),
                 &micros(summary.p99),
                 &micros(summary.cpu),
+                &micros(summary.server_cpu),
             ],
         );
     }
@@ -113,7 +162,9 @@ fn scripts_alone(page: &mut String, results: &Results) {
                     &workload,
                     who,
                     &format!("{} decisions/s", thousands(rounded(throughput))),
+                    NONE,
                     &factor(throughput / scripts.redissons),
+                    NONE,
                     NONE,
                     NONE,
                     NONE,
@@ -149,7 +200,9 @@ fn waiting(page: &mut String, results: &Results) {
                         thousands(*script_calls),
                         elapsed.as_secs_f64()
                     ),
+                    NONE,
                     &factor(ratio),
+                    NONE,
                     NONE,
                     NONE,
                     NONE,
@@ -175,7 +228,9 @@ fn memory(page: &mut String, results: &Results, plan: &Plan) {
                 &workload,
                 &name(who),
                 &bytes(used),
+                NONE,
                 &factor(used / redisson),
+                NONE,
                 NONE,
                 NONE,
                 NONE,
@@ -198,7 +253,9 @@ fn in_memory(page: &mut String, results: &Results) {
                     other => other.to_string(),
                 },
                 &format!("{:.0} ns per decision", line_in_memory.nanos),
+                NONE,
                 &factor(line_in_memory.nanos / governor),
+                NONE,
                 NONE,
                 NONE,
                 NONE,
@@ -236,7 +293,7 @@ fn how(plan: &Plan, elapsed: Duration) -> String {
          - With many limiters, each call uses a random one, after one call to each of them: the first call of a client to a limiter \
          costs more than later ones. Redisson looks up the limiter by name for each call.\n\
          - Client CPU is the CPU time of all threads of the client's process, divided by its decisions. For Redisson this is \
-         the JVM, including garbage collection.\n\
+         the JVM, including garbage collection. Server CPU is that of the server's process. ± is half of the range of the rounds.\n\
          - 1,000 waiters request one permit each from a limiter with {RATE} per window of {waiting_window:?}, so that ten windows \
          serve them. Script calls are counted with `INFO commandstats`.\n\
          - Memory is `MEMORY USAGE` of the limiter's keys. Redisson took {by_redisson} permits; the result is scaled to {taken}.\n\

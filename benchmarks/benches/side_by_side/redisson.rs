@@ -12,6 +12,8 @@ use compat_tests::redisson::Version;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout};
 
+use benchmarks::cpu;
+
 use crate::sample::Sample;
 
 pub const VERSION: Version = Version::V4_7_0;
@@ -64,7 +66,15 @@ impl Redisson {
         callers: usize,
         warm_up: Duration,
         measured: Duration,
+        server: u32,
     ) -> Sample {
+        // The JVM has begun to ask when it has read the request.
+        let server_nanos = std::thread::spawn(move || {
+            std::thread::sleep(warm_up);
+            let before = cpu::nanos(server);
+            std::thread::sleep(measured);
+            cpu::nanos(server) - before
+        });
         let api = match api {
             Api::Sync => "sync",
             Api::Async => "async",
@@ -81,6 +91,7 @@ impl Redisson {
             p50: Duration::from_nanos(p50),
             p99: Duration::from_nanos(p99),
             cpu: Duration::from_nanos(cpu),
+            server_cpu: Duration::from_nanos(server_nanos.join().expect("a thread")),
         }
     }
 

@@ -15,6 +15,8 @@ pub struct Sample {
     pub p99: Duration,
     /// The CPU time that the client's process used.
     pub cpu: Duration,
+    /// The same of the server's.
+    pub server_cpu: Duration,
 }
 
 /// The medians of a contender's turns.
@@ -27,8 +29,11 @@ pub struct Summary {
     /// In seconds.
     pub p50: f64,
     pub p99: f64,
+    /// Half of the range of the turns, as a part of the throughput.
+    pub spread: f64,
     /// The client's CPU time for one decision, in seconds.
     pub cpu: f64,
+    pub server_cpu: f64,
 }
 
 /// A workload and how each contender fared.
@@ -40,9 +45,18 @@ pub struct Sampled {
 impl Summary {
     pub fn of(contender: Contender, turns: &[Sample]) -> Self {
         let of_turns = |value: fn(&Sample) -> f64| median(turns.iter().map(value).collect());
+        let each = turns
+            .iter()
+            .map(|turn| turn.decisions as f64 / turn.elapsed.as_secs_f64());
+        let (least, most) = each.fold((f64::MAX, 0.0_f64), |(least, most), it| {
+            (least.min(it), most.max(it))
+        });
+        let throughput = of_turns(|turn| turn.decisions as f64 / turn.elapsed.as_secs_f64());
         Self {
             contender,
-            throughput: of_turns(|turn| turn.decisions as f64 / turn.elapsed.as_secs_f64()),
+            spread: (most - least) / 2.0 / throughput,
+            server_cpu: of_turns(|turn| turn.server_cpu.as_secs_f64() / turn.decisions as f64),
+            throughput,
             granted: of_turns(|turn| turn.granted as f64 / turn.decisions as f64),
             p50: of_turns(|turn| turn.p50.as_secs_f64()),
             p99: of_turns(|turn| turn.p99.as_secs_f64()),

@@ -32,6 +32,8 @@ pub struct Setup {
     connection: ConnectionManager,
     our_call: Arc<RecordedCall>,
     redissons_call: Arc<RecordedCall>,
+    /// Of the server.
+    process: u32,
     // Last, so that the clients go before their server.
     _server: Server,
 }
@@ -61,7 +63,15 @@ impl Setup {
             assert_eq!(java.take(recorded_call::NAME, 1, 1), 1);
         };
         let redissons_call = RecordedCall::record(server.port(), Script::Redissons, call).await;
+        let mut info = redis::cmd("INFO");
+        let info: String = { info.arg("server").query_async(&mut redis).await }
+            .expect("what the server says of itself");
+        let process = info
+            .lines()
+            .find_map(|line| line.strip_prefix("process_id:"));
+        let process = process.and_then(|it| it.trim().parse().ok());
         Self {
+            process: process.expect("the server's process"),
             connection,
             rust,
             java,
@@ -83,8 +93,15 @@ impl Setup {
         for api in [Api::Sync, Api::Async] {
             self.fresh(&workload.names(NAME), workload.rate(), plan.window)
                 .await;
-            self.java
-                .call(api, NAME, 1, 16, plan.jvm_warm_up, Duration::from_millis(1));
+            self.java.call(
+                api,
+                NAME,
+                1,
+                16,
+                plan.jvm_warm_up,
+                Duration::from_millis(1),
+                self.process,
+            );
         }
     }
 
@@ -113,11 +130,14 @@ impl Setup {
             Contender::ThisCrate => {
                 let limiters = names.iter().map(|name| self.rust.rate_limiter(name));
                 let limiters: Arc<[_]> = limiters.collect();
-                callers::run(workload, plan, |_| OfThisCrate(Arc::clone(&limiters))).await
+                callers::run(workload, plan, self.process, |_| {
+                    OfThisCrate(Arc::clone(&limiters))
+                })
+                .await
             }
             Contender::ThisCrateByName => {
                 let names: Arc<[_]> = names.into();
-                callers::run(workload, plan, |_| {
+                callers::run(workload, plan, self.process, |_| {
                     OfThisCrateByName(self.rust.clone(), Arc::clone(&names))
                 })
                 .await
@@ -144,7 +164,7 @@ impl Setup {
     async fn bare(&self, call: &Arc<RecordedCall>, workload: &Workload, plan: &Plan) -> Sample {
         let names = workload.names(NAME);
         let keys: Arc<[_]> = names.iter().map(|name| call.keys_of(name)).collect();
-        callers::run(workload, plan, |caller| OfScript {
+        callers::run(workload, plan, self.process, |caller| OfScript {
             connection: self.connection.clone(),
             call: Arc::clone(call),
             keys: Arc::clone(&keys),
@@ -159,8 +179,15 @@ impl Setup {
         let Workload {
             callers, limiters, ..
         } = *workload;
-        self.java
-            .call(api, NAME, limiters, callers, plan.window, plan.measured)
+        self.java.call(
+            api,
+            NAME,
+            limiters,
+            callers,
+            plan.window,
+            plan.measured,
+            self.process,
+        )
     }
 }
 
