@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
 use crate::contender::{Contender, Limiter, Quota};
+use crate::cpu;
 
 /// The first argument of such a process.
 pub const PROCESS: &str = "--callers";
@@ -68,20 +69,21 @@ pub fn now() -> u64 {
     since.expect("a clock after 1970").as_millis() as u64
 }
 
-/// Prints how many decisions there were, the median time of one in ns, and the times of the grants
-/// if they are wanted.
+/// Prints how many decisions there were, the median time of one and the CPU time of this process in
+/// ns, and the times of the grants if they are wanted.
 #[tokio::main]
 pub async fn run(arguments: &[String]) {
     let task = Task::from(arguments);
     let limiter = Limiter::connect(task.contender, &task.urls, task.quota, task.keys).await;
     let limiter = limiter.unwrap_or_else(|error| panic!("{:?}: {error}", task.contender));
     let patience = Duration::from_millis(task.ends.saturating_sub(now())) + PATIENCE;
-    let contender = task.contender;
+    let (contender, begins, ends) = (task.contender, task.begins, task.ends);
     std::thread::spawn(move || {
         std::thread::sleep(patience);
         eprintln!("peers: {contender:?} has not answered all requests");
         std::process::exit(1);
     });
+    let used = std::thread::spawn(move || cpu_between(begins, ends));
     let (next, mut callers) = (
         Arc::new(AtomicU64::new(std::process::id().into())),
         JoinSet::new(),
@@ -97,9 +99,19 @@ pub async fn run(arguments: &[String]) {
     }
     took.sort_unstable();
     let median = took.get(took.len() / 2).copied().unwrap_or_default();
-    println!("{decisions} {median}");
+    println!("{decisions} {median} {}", used.join().expect("a thread"));
     let grants: Vec<String> = grants.iter().map(u64::to_string).collect();
     println!("{}", grants.join(" "));
+}
+
+/// The CPU time of this process between two times, in ns.
+fn cpu_between(begins: u64, ends: u64) -> u64 {
+    let until = |time: u64| {
+        std::thread::sleep(Duration::from_millis(time.saturating_sub(now())));
+        cpu::nanos(std::process::id())
+    };
+    let before = until(begins);
+    until(ends) - before
 }
 
 #[derive(Default)]

@@ -36,7 +36,7 @@ pub fn measure(server: &Servers, plan: Plan) -> Vec<Granted> {
             ends: 0,
             tells_times: true,
         };
-        let mut grants = processes::run(&task, PROCESSES, plan.asking)?.grants;
+        let mut grants = processes::run(&task, PROCESSES, plan.asking, server)?.grants;
         grants.sort_unstable();
         Some(Granted {
             contender,

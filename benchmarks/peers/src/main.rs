@@ -1,12 +1,18 @@
-//! This crate beside other rate limiters on Redis: decisions per second, and what each grants of a
-//! limit of 100 a second. The tables are printed and written into `docs/benchmarks.md`.
+//! This crate beside other rate limiters on Redis: decisions per second, the CPU time of each, and
+//! what each limiter grants of a limit of 100 a second. The tables are printed and written, with
+//! pictures, into `docs/benchmarks.md`.
 //!
-//! `cargo run --release --manifest-path benchmarks/peers/Cargo.toml`. It starts servers of its own,
-//! and processes of its own that make the requests. It takes about five minutes; with `-- --quick`
-//! one, and the page stays as it is.
+//! `cargo +1.96 run --release --manifest-path benchmarks/peers/Cargo.toml`. It starts servers of
+//! its own, and processes of its own that make the requests. It takes about seven minutes; with
+//! `-- --quick` two, and then the page is written to `target/`.
 
+#[path = "../../src/bars.rs"]
+mod bars;
 mod callers;
 mod contender;
+#[path = "../../src/cpu.rs"]
+mod cpu;
+mod goals;
 mod grants;
 mod page;
 mod processes;
@@ -21,6 +27,8 @@ use servers::Servers;
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub rounds: usize,
+    /// Of the workload whose contenders are closest together.
+    pub close_rounds: usize,
     pub round: Duration,
     /// How long the callers of the limit of 100 a second ask.
     pub asking: Duration,
@@ -38,23 +46,21 @@ fn main() {
     let plan = if is_quick {
         Plan {
             rounds: 1,
+            close_rounds: 1,
             round: Duration::from_millis(300),
-            asking: Duration::from_secs(3),
+            asking: Duration::from_secs(2),
         }
     } else {
         Plan {
             rounds: 3,
+            close_rounds: 5,
             round: Duration::from_millis(500),
-            asking: Duration::from_secs(6),
+            asking: Duration::from_secs(5),
         }
     };
     let server = Servers::one();
     let cluster = Servers::cluster();
     let speeds = speed::measure(&server, &cluster, plan);
     let granted = grants::measure(&server, plan);
-    let text = page::text(&speeds, &granted, &server, plan);
-    println!("{text}");
-    if !is_quick {
-        page::write(&text);
-    }
+    page::write(&speeds, &granted, &server, plan, is_quick);
 }

@@ -1,74 +1,242 @@
-//! The tables, as they stand in the page between two comments.
+//! The sections of the page that these figures fill, each between two comments, and their pictures.
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Plan;
+use crate::bars::{self, Bar, Kind};
 use crate::contender::Contender;
+use crate::goals;
 use crate::grants::{CALLERS, Granted, LIMIT, PROCESSES};
 use crate::servers::Servers;
-use crate::speed::{Speed, WORKLOADS};
+use crate::speed::{LEADING, OTHERS, Speed, Speeds, Workload};
 
-const BEGIN: &str = "<!-- peers -->\n";
-const END: &str = "<!-- /peers -->\n";
+/// A section: its title, the file of its picture, what the picture shows, and what the section says
+/// first.
+struct Section {
+    title: &'static str,
+    picture: &'static str,
+    shows: &'static str,
+    text: &'static str,
+    shows_median: bool,
+}
 
-pub fn text(speeds: &[Vec<Speed>], granted: &[Granted], server: &Servers, plan: Plan) -> String {
-    let mut text = String::from(
-        "\n## Other limiters on Redis\n\n\
-         Written by `cargo run --release --manifest-path benchmarks/peers/Cargo.toml`. The ratio compares with a script that does \
-         INCRBY, and PEXPIRE for a new key, called over one connection.\n\n\
-         | workload | limiter | decisions/s | ratio | p50 |\n|---|---|--:|--:|--:|\n",
-    );
-    for (workload, speeds) in WORKLOADS.iter().zip(speeds) {
-        let bare = speeds
-            .iter()
-            .find(|speed| speed.contender == Contender::Bare);
-        let bare = bare.map_or(f64::NAN, |bare| bare.per_second);
-        for speed in speeds {
-            let median = match speed.median {
-                0.0 => String::new(),
-                median => format!("{median:.0} µs"),
-            };
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {:.2}× | {median} |",
-                workload.name,
-                speed.contender.name(),
-                thousands(speed.per_second),
-                speed.per_second / bare,
-            );
-        }
+const SECTIONS: [Section; 4] = [
+    Section {
+        title: "A limit for each user",
+        picture: "benchmarks-users.svg",
+        shows: "decisions a second · beside the bare script · CPU of client + server for each",
+        text: "256 callers in one process ask for a random one of 10,000 keys, again as soon as they have an answer. All are granted.",
+        shows_median: false,
+    },
+    Section {
+        title: "One hot limiter",
+        picture: "benchmarks-hot.svg",
+        shows: "decisions a second · beside the bare script · CPU of client + server for each",
+        text: "256 callers in one process ask for one key. This crate sends what arrives meanwhile as one call.",
+        shows_median: false,
+    },
+    Section {
+        title: "The latency of one caller",
+        picture: "benchmarks-latency.svg",
+        shows: "p50 of a decision, shorter is better · beside the bare script",
+        text: "One caller asks for one key, so that nothing is shared.",
+        shows_median: true,
+    },
+    Section {
+        title: "Through the HTTP layer",
+        picture: "benchmarks-http.svg",
+        shows: "requests a second · beside the first · CPU of client + server for each",
+        text: "Tower layers in front of a handler that answers at once, with the user in a header and the header fields that say what \
+               is left: 256 callers, 10,000 users, on Redis.",
+        shows_median: false,
+    },
+];
+
+/// Writes the page and the pictures, or what they would be to a folder for temporary files.
+pub fn write(speeds: &Speeds, granted: &[Granted], server: &Servers, plan: Plan, is_quick: bool) {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = fs::read_to_string(docs.join("benchmarks.md")).expect("the page");
+    let mut leading = String::new();
+    let mut pictures = Vec::new();
+    for ((section, workload), speeds) in SECTIONS.iter().zip(&LEADING).zip(&speeds.leading) {
+        let _ = write!(
+            leading,
+            "\n## {}\n\n{}\n\n![{}][{}]\n\n",
+            section.title, section.text, section.title, section.picture
+        );
+        table(&mut leading, workload, speeds, section.shows_median);
+        pictures.push((section.picture, picture(section, speeds)));
     }
-    let _ = write!(
+    leading.push('\n');
+    for section in &SECTIONS {
+        let _ = writeln!(leading, "[{0}]: {0}", section.picture);
+    }
+    let grants = grants(granted);
+    let mut others = String::new();
+    for (workload, speeds) in OTHERS.iter().zip(&speeds.others) {
+        let _ = writeln!(others, "\n{}:\n", workload.name);
+        table(&mut others, workload, speeds, false);
+    }
+    let _ = write!(others, "\n{}", how(server, plan));
+    println!("{leading}{grants}{others}");
+    let page = with_block(&page, "peers", &leading);
+    let page = with_block(&page, "grants", &grants);
+    let page = with_block(&page, "other peers", &others);
+    let folder = match is_quick {
+        true => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target"),
+        false => docs,
+    };
+    fs::write(folder.join("benchmarks.md"), page).expect("the page, written");
+    for (name, picture) in pictures {
+        fs::write(folder.join(name), picture).expect("a picture, written");
+    }
+    eprintln!("peers: written to {}", folder.display());
+}
+
+/// What the others are compared with: the bare script, or else the first.
+fn base(speeds: &[Speed]) -> Option<&Speed> {
+    let bare = speeds
+        .iter()
+        .find(|speed| speed.contender == Contender::Bare);
+    bare.or(speeds.first())
+}
+
+fn table(text: &mut String, workload: &Workload, speeds: &[Speed], shows_median: bool) {
+    let (p50, line) = match shows_median {
+        true => ("| p50 | ratio ", "|--:|--:"),
+        false => ("", ""),
+    };
+    let _ = writeln!(
         text,
-        "\nWhat they grant of a limit of {LIMIT} a second on one key, to {PROCESSES} processes with {CALLERS} callers each that \
-         ask all the time:\n\n\
-         | limiter | granted a second, on average | most in any second |\n|---|--:|--:|\n",
+        "| limiter | decisions/s | ± | ratio {p50}| client CPU | server CPU | both, ratio |\n|---|--:|--:|--:{line}|--:|--:|--:|"
     );
-    for granted in granted {
+    let Some(base) = base(speeds) else {
+        return;
+    };
+    for speed in speeds {
+        let name = match speed.contender.kind() {
+            Kind::Ours => format!("**{}**", speed.contender.name()),
+            _ => speed.contender.name().to_owned(),
+        };
+        let median = match shows_median {
+            true => format!(
+                "| {} | {:.2}× ",
+                micros(speed.median),
+                speed.median / base.median
+            ),
+            false => String::new(),
+        };
         let _ = writeln!(
             text,
-            "| {} | {:.0} | {} |",
-            granted.contender.name(),
-            granted.per_second,
-            granted.most,
+            "| {name} | {} | {:.0} % | {:.2}× {median}| {} | {} | {:.2}× |",
+            thousands(speed.per_second),
+            speed.spread * 100.0,
+            speed.per_second / base.per_second,
+            micros(speed.client),
+            micros(speed.server),
+            (speed.client + speed.server) / (base.client + base.server),
         );
     }
-    let _ = write!(
-        text,
-        "\nThe seconds are those of the callers' clock, which sees a grant when its answer arrives. Two windows of a fixed window, and \
-         a bucket that is full at first, together with what flows in, grant up to twice the limit in a second; limiters that keep \
-         each grant, such as RateLimiter, do not. A cache that is synchronised from time to time exceeds the limit by what its \
-         clients grant in between.\n\n\
-         A limiter that is missing in a workload left requests without an answer for three seconds. Medians of {} rounds of {} ms in which the limiters take turns, each on an emptied server, with 100,000,000 a minute to \
-         grant. Redis {}. limitador and trypema have no client for a cluster, and trypema asks for Redis 7.2; tower-rate-limiter \
-         0.2 needs Rust 1.96 and is not measured.\n",
+    let missing = workload.contenders.iter();
+    let missing = missing.filter(|it| speeds.iter().all(|speed| speed.contender != **it));
+    for contender in missing {
+        let _ = writeln!(
+            text,
+            "\n{} left requests without an answer for three seconds.",
+            contender.name()
+        );
+    }
+    let goals = goals::lines(workload, speeds);
+    if !goals.is_empty() {
+        let _ = writeln!(text, "{goals}");
+    }
+}
+
+fn picture(section: &Section, speeds: &[Speed]) -> String {
+    let Some(base) = base(speeds) else {
+        return String::new();
+    };
+    // What answers without asking the server would leave nothing of the others to be seen.
+    let is_kept = |speed: &&Speed| !(section.shows_median && speed.contender.answers_itself());
+    let bars = speeds.iter().filter(is_kept).map(|speed| {
+        let (value, text) = match section.shows_median {
+            true => {
+                let ratio = speed.median / base.median;
+                (
+                    speed.median,
+                    format!("{} · {ratio:.2}×", micros(speed.median)),
+                )
+            }
+            false => {
+                let text = format!(
+                    "{} · {:.2}× · {} + {}",
+                    thousands(speed.per_second),
+                    speed.per_second / base.per_second,
+                    micros(speed.client),
+                    micros(speed.server)
+                );
+                (speed.per_second, text)
+            }
+        };
+        Bar {
+            name: speed.contender.name().to_owned(),
+            kind: match speed.contender {
+                Contender::Leased => Kind::OursBeyond,
+                other => other.kind(),
+            },
+            value,
+            text,
+        }
+    });
+    let bars: Vec<Bar> = bars.collect();
+    bars::draw(section.title, section.shows, &bars)
+}
+
+fn grants(granted: &[Granted]) -> String {
+    let mut text = format!(
+        "\n## What they grant of {LIMIT} a second\n\n\
+         {PROCESSES} processes with {CALLERS} callers each ask all the time for one key with this limit:\n\n\
+         | limiter | granted a second, on average | most in any second |\n|---|--:|--:|\n"
+    );
+    for granted in granted {
+        let name = match granted.contender.kind() {
+            Kind::Ours => format!("**{}**", granted.contender.name()),
+            _ => granted.contender.name().to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "| {name} | {:.0} | {} |",
+            granted.per_second, granted.most
+        );
+    }
+    text += "\nThe seconds are those of the callers' clock, which sees a grant when its answer arrives. Two windows of a fixed window, and a \
+             bucket that is full at first, together with what flows in, grant up to twice the limit in a second; limiters that keep each \
+             grant, such as RateLimiter, do not. A cache that is synchronised from time to time exceeds the limit by what its clients grant \
+             in between.\n";
+    text
+}
+
+fn how(server: &Servers, plan: Plan) -> String {
+    format!(
+        "The ratio compares with a script that does INCRBY, and PEXPIRE for a new key, called over one connection. CPU is the CPU time \
+         of all client processes and of all servers, divided by the decisions. Medians of {} rounds ({} for one caller and for 10,000 \
+         keys) of {} ms in which the limiters take turns, each on an emptied server, with 100,000,000 a minute to grant, or 1 where most \
+         requests are denied; ± is half of the range of the rounds. Redis {}. limitador and trypema have no client for a cluster; trypema \
+         asks for Redis 7.2.\n",
         plan.rounds,
+        plan.close_rounds,
         plan.round.as_millis(),
         server.version(),
-    );
-    text
+    )
+}
+
+fn micros(micros: f64) -> String {
+    match micros {
+        ..9.95 => format!("{micros:.1} µs"),
+        _ => format!("{micros:.0} µs"),
+    }
 }
 
 fn thousands(number: f64) -> String {
@@ -83,11 +251,10 @@ fn thousands(number: f64) -> String {
     text
 }
 
-/// Puts the tables into the page.
-pub fn write(text: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
-    let page = fs::read_to_string(&file).expect("the page");
-    let (before, rest) = page.split_once(BEGIN).expect("where the tables begin");
-    let (_, after) = rest.split_once(END).expect("where the tables end");
-    fs::write(&file, format!("{before}{BEGIN}{text}{END}{after}")).expect("the page, written");
+/// The page with this text between the two comments of this name.
+fn with_block(page: &str, name: &str, text: &str) -> String {
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->\n"));
+    let (before, rest) = page.split_once(&begin).expect("where a section begins");
+    let (_, after) = rest.split_once(&end).expect("where a section ends");
+    format!("{before}{begin}{text}{end}{after}")
 }

@@ -5,12 +5,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::callers::{Task, now};
+use crate::servers::Servers;
 
 /// What the processes tell together.
 pub struct Told {
     pub decisions: u64,
     /// In ns; of the last process.
     pub median: u64,
+    /// CPU time of all processes, in ns.
+    pub clients: u64,
+    /// The same of the servers.
+    pub servers: u64,
     pub grants: Vec<u64>,
 }
 
@@ -18,7 +23,7 @@ pub struct Told {
 const WARM_UP: Duration = Duration::from_millis(700);
 
 /// `None` if a process fails.
-pub fn run(task: &Task, processes: usize, length: Duration) -> Option<Told> {
+pub fn run(task: &Task, processes: usize, length: Duration, servers: &Servers) -> Option<Told> {
     let begins = now() + WARM_UP.as_millis() as u64;
     let task = Task {
         begins,
@@ -26,9 +31,12 @@ pub fn run(task: &Task, processes: usize, length: Duration) -> Option<Told> {
         ..task.clone()
     };
     let children: Vec<Child> = (0..processes).map(|_| start(&task)).collect();
+    let used = servers.cpu_between(task.begins, task.ends);
     let mut told = Told {
         decisions: 0,
         median: 0,
+        clients: 0,
+        servers: used,
         grants: Vec::new(),
     };
     for child in children {
@@ -42,6 +50,7 @@ pub fn run(task: &Task, processes: usize, length: Duration) -> Option<Told> {
         let mut numbers = lines.next()?.split(' ').map(|number| number.parse::<u64>());
         told.decisions += numbers.next()?.ok()?;
         told.median = numbers.next()?.ok()?;
+        told.clients += numbers.next()?.ok()?;
         let grants = lines.next().unwrap_or_default().split_whitespace();
         told.grants
             .extend(grants.map(|time| time.parse::<u64>().expect("a time")));

@@ -5,6 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::callers::now;
+use crate::cpu;
+
 /// They stop when this is dropped.
 pub struct Servers {
     servers: Vec<(Child, u16)>,
@@ -54,6 +57,20 @@ impl Servers {
         }
     }
 
+    /// The CPU time of all of them between two times, in ns.
+    pub fn cpu_between(&self, begins: u64, ends: u64) -> u64 {
+        let until = |time: u64| {
+            sleep(Duration::from_millis(time.saturating_sub(now())));
+            let each = self
+                .servers
+                .iter()
+                .map(|(server, _)| cpu::nanos(server.id()));
+            each.sum::<u64>()
+        };
+        let before = until(begins);
+        until(ends) - before
+    }
+
     /// The version of the first one.
     pub fn version(&self) -> String {
         let info = cli(self.servers[0].1, &["INFO", "server"]);
@@ -85,7 +102,8 @@ fn free_port() -> u16 {
 
 fn start(options: &[&str]) -> (Child, u16) {
     let port = free_port();
-    let mut command = Command::new("redis-server");
+    let server = std::env::var("REDISRS_SERVER_BIN").unwrap_or_else(|_| "redis-server".to_owned());
+    let mut command = Command::new(server);
     command.args([
         "--port",
         &port.to_string(),
