@@ -32,9 +32,7 @@ pub struct Goal {
     pub why: &'static str,
 }
 
-/// The clock, for one: the vDSO reads it in about 25 ns here, and governor's crate for the clock in
-/// about 8 by an instruction of the processor, which needs unsafe code.
-const CLOCK: &str = "reading the clock takes longer than all of governor's decision, whose crate for it uses unsafe code";
+const CLOCK: &str = "governor keeps one number, and reads the processor's counter, for which its crate for the clock uses unsafe code";
 const KEPT_GRANTS: &str = "each grant is kept until it expires, with the clock read by the system's call; governor stores one number";
 const PROCESSES: &str = "both wait for the same round trip, which is nearly all of the time";
 const SCRIPT: &str = "it also finds a call that was sent again, and what a release left";

@@ -311,12 +311,15 @@ impl Limiter {
             Self::TowerFixed(policy) => !policy.check(name).await?.is_rate_limited(),
             Self::Layer(service) => {
                 let request = Request::builder().header("x-user", name);
-                let response = service
-                    .ready()
-                    .await?
-                    .call(request.body(Body::empty())?)
-                    .await?;
-                response.status() == 200
+                let response = async {
+                    let ready = service.ready().await?;
+                    ready.call(request.body(Body::empty())?).await
+                };
+                response
+                    .await
+                    .map_err(|error: BoxError| error.to_string())?
+                    .status()
+                    == 200
             }
             Self::Fixed(limiter) => limiter.check(&name, 1).await?.is_granted(),
             Self::Bucket(limiter) => limiter.check(&name, 1).await?.is_granted(),
