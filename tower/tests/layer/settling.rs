@@ -347,16 +347,17 @@ async fn a_charge_of_a_policy_is_settled_once() {
     }
 }
 
-/// The first of two rules, or of two layers, cannot be settled or refunded, because its keys hold
-/// something else.
+/// The first of two rules, of which the second may be in shadow mode, or of two layers, cannot be
+/// settled or refunded, because its keys hold something else.
 #[tokio::test]
 async fn a_charge_that_cannot_be_corrected_keeps_no_other_from_it() {
     let server = Server::start();
     let client = RedissonClient::builder().response_timeout(MINUTE);
     let client = client.connect(&server.url()).await.unwrap();
-    for (has_rules, is_refund) in [(true, true), (true, false), (false, true), (false, false)] {
+    let cases = ["rules", "shadow", "layers"].map(|by| [(by, true), (by, false)]);
+    for (by, is_refund) in cases.into_iter().flatten() {
         let limiter = |name: &str| {
-            let prefix = format!("{name}:{has_rules}:{is_refund}:");
+            let prefix = format!("{name}:{by}:{is_refund}:");
             let keyed = client.keyed_rate_limiter(&prefix, Rate::overall(20, MINUTE));
             keyed.unwrap()
         };
@@ -385,9 +386,13 @@ async fn a_charge_that_cannot_be_corrected_keeps_no_other_from_it() {
         };
         let key = || Header::new("x-user");
         // The charge of the inner layer is corrected first.
-        let response = if has_rules {
+        let response = if by != "layers" {
             let rule = |limiter: &KeyedRateLimiter| Rule::new(limiter.clone()).by(["user"]).cost(5);
-            let rules = client.rules([rule(&broken), rule(&sound)]).unwrap();
+            let second = match by {
+                "shadow" => rule(&sound).in_shadow(),
+                _ => rule(&sound),
+            };
+            let rules = client.rules([rule(&broken), second]).unwrap();
             let layer = by_rules(Arc::new(rules));
             layer.layer(handler).oneshot(of("alice")).await
         } else {
