@@ -12,8 +12,8 @@ use crate::quota::Quota;
 use crate::rate::Rate;
 
 /// The numbers that a limiter decides by: each policy of this crate, and each type that converts
-/// into an [`AnyPolicy`], such as one of your configuration. For an algorithm of your own, implement
-/// [`Limiter`](crate::Limiter).
+/// into an [`AnyPolicy`], such as one of your configuration. For an algorithm of your own,
+/// implement [`Limiter`](crate::Limiter).
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -166,8 +166,8 @@ macro_rules! any_policy {
         }
 
         impl AnyPolicy {
-            /// The algorithm with these numbers, for the client of this id. Refuses numbers that the
-            /// algorithm cannot work with.
+            /// The algorithm with these numbers, for the client of this id. Refuses numbers that
+            /// the algorithm cannot work with.
             pub(crate) fn model(self, client_id: &str) -> Result<Algorithm> {
                 match self {
                     $(Self::$Policy(policy) => {
