@@ -349,8 +349,8 @@ impl KeyedRateLimiter {
 
     /// The rate of the keys without a rate of their own.
     #[must_use]
-    pub fn rate(&self) -> Rate {
-        self.limiter.policy()
+    pub fn rate(&self) -> Option<Rate> {
+        Some(self.limiter.policy())
     }
 
     /// Changes the rate, for all clones of this limiter, while requests come in: each key's limiter

@@ -142,7 +142,7 @@ pub async fn a_rate_that_cannot_be_is_refused_and_the_old_one_stays(fixture: Fix
             ..
         })
     ));
-    assert_eq!(limiter.rate(), rate);
+    assert_eq!(limiter.rate(), Some(rate));
     let refused = limiter
         .check_with_rate("k", 1, Rate::overall(1, ms(0)))
         .await;
