@@ -24,6 +24,8 @@ pub struct Redisson {
     answers: BufReader<ChildStdout>,
     /// The name of the virtual machine.
     pub jvm: String,
+    /// The process of the server, whose CPU time `call` reads.
+    pub server: u32,
 }
 
 /// Which of Redisson's APIs calls.
@@ -53,6 +55,7 @@ impl Redisson {
             requests,
             answers: BufReader::new(answers),
             jvm: String::new(),
+            server: 0,
         };
         redisson.jvm = redisson.line();
         redisson
@@ -66,8 +69,8 @@ impl Redisson {
         callers: usize,
         warm_up: Duration,
         measured: Duration,
-        server: u32,
     ) -> Sample {
+        let server = self.server;
         // The JVM has begun to ask when it has read the request.
         let server_nanos = std::thread::spawn(move || {
             std::thread::sleep(warm_up);

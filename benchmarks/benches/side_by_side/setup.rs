@@ -64,14 +64,19 @@ impl Setup {
         };
         let redissons_call = RecordedCall::record(server.port(), Script::Redissons, call).await;
         let mut info = redis::cmd("INFO");
-        let info: String = { info.arg("server").query_async(&mut redis).await }
+        let info: String = info
+            .arg("server")
+            .query_async(&mut redis)
+            .await
             .expect("what the server says of itself");
         let process = info
             .lines()
             .find_map(|line| line.strip_prefix("process_id:"));
         let process = process.and_then(|it| it.trim().parse().ok());
+        let process = process.expect("the server's process");
+        java.server = process;
         Self {
-            process: process.expect("the server's process"),
+            process,
             connection,
             rust,
             java,
@@ -93,15 +98,8 @@ impl Setup {
         for api in [Api::Sync, Api::Async] {
             self.fresh(&workload.names(NAME), workload.rate(), plan.window)
                 .await;
-            self.java.call(
-                api,
-                NAME,
-                1,
-                16,
-                plan.jvm_warm_up,
-                Duration::from_millis(1),
-                self.process,
-            );
+            self.java
+                .call(api, NAME, 1, 16, plan.jvm_warm_up, Duration::from_millis(1));
         }
     }
 
@@ -179,15 +177,8 @@ impl Setup {
         let Workload {
             callers, limiters, ..
         } = *workload;
-        self.java.call(
-            api,
-            NAME,
-            limiters,
-            callers,
-            plan.window,
-            plan.measured,
-            self.process,
-        )
+        self.java
+            .call(api, NAME, limiters, callers, plan.window, plan.measured)
     }
 }
 
