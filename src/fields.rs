@@ -48,7 +48,7 @@ macro_rules! field_types {
                 fn deserialize<D: serde::Deserializer<'de>>(
                     value: D,
                 ) -> std::result::Result<Self, D::Error> {
-                    { crate::fields::named(stringify!($field), value) }.map(|value| Self { value })
+                    crate::fields::named(stringify!($field), value).map(|value| Self { value })
                 }
             }
         )*

@@ -302,7 +302,10 @@ impl Open<'_> {
     #[inline]
     fn life(&self, at: At) -> Option<i64> {
         match self.settings.keep_alive {
-            0 => { self.hash.expires_at() }.map(|expires_at| expires_at - at.server),
+            0 => self
+                .hash
+                .expires_at()
+                .map(|expires_at| expires_at - at.server),
             keep_alive => Some(keep_alive),
         }
     }

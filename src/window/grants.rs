@@ -360,7 +360,8 @@ impl Grants {
     pub(super) fn fence(&self, call_id: &CallId) -> Option<i64> {
         let fence = Member::fence(call_id);
         let mut entries = self.entries.iter();
-        { entries.find(|entry| entry.member == fence) }.map(|entry| entry.score)
+        let found = entries.find(|entry| entry.member == fence);
+        found.map(|entry| entry.score)
     }
 
     /// Takes permits out of the oldest grants from the index `place` on, and removes the members

@@ -75,7 +75,9 @@ fn block(page: &mut String, name: &str) {
 pub fn with_peers(page: &str, earlier: &str) -> String {
     BLOCKS.iter().fold(page.to_owned(), |page, name| {
         let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->\n"));
-        let text = { earlier.split_once(&begin) }.and_then(|(_, rest)| rest.split_once(&end));
+        let text = earlier
+            .split_once(&begin)
+            .and_then(|(_, rest)| rest.split_once(&end));
         let text = text.map_or("", |(text, _)| text);
         page.replace(&format!("{begin}{end}"), &format!("{begin}{text}{end}"))
     })
