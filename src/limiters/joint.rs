@@ -437,9 +437,9 @@ fn call_of(requests: &[TargetRequest], purpose: Purpose) -> Call {
 /// The changes that a joint decision makes to the settings of limiters in use.
 fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant) -> Vec<Change> {
     let changed = requests.iter().filter_map(|TargetRequest { target, .. }| {
-        target.model.set_up()?;
+        let set_up = target.model.set_up()?;
         let queue = registry.queue_in_use(&target.key)?;
-        Some(queue.unguarded().change(deadline))
+        queue.unguarded().set_up(set_up, deadline)
     });
     changed.collect()
 }

@@ -29,8 +29,8 @@ pub(crate) struct TargetKeys {
     pub(super) counters: Counters,
 }
 
-/// The content of the key with the target's own name, of an algorithm that has no other key. Unless
-/// it is a number, only one kind of limiter has it.
+/// The content of the key with the target's own name, of an algorithm that has no other key.
+/// Several kinds of limiters store a number there; any other content belongs to one kind.
 pub(super) trait Content: fmt::Debug + Send + Sized {
     fn open(keys: &mut TargetKeys) -> Option<Timed<Self>> {
         (!keys.has_own()).then(Timed::default)

@@ -19,6 +19,12 @@ impl WaitQueue {
         self.queue.denials.change(deadline)
     }
 
+    /// Likewise a call of others than this queue that has this set-up; `None` if it changes
+    /// nothing.
+    pub(crate) fn set_up(&self, set_up: SetUp, deadline: Instant) -> Option<Change> {
+        self.queue.denials.set_up(Some(set_up), deadline)
+    }
+
     /// The denial of a request, if one of the store that is no older than `at_most` denies it.
     pub(crate) fn remembered(
         &self,

@@ -39,16 +39,22 @@ impl<P: Clone> Policies<P> {
         if algorithm.name() != self.first.algorithm.name() {
             return Err(Error::InvalidArgument {
                 argument: "policy",
-                reason: "must have the same algorithm as the one before, which the state of the targets is of",
+                reason: "must have the same algorithm as the one before, \
+                         which the state of the targets is of",
             });
         }
         let algorithm = Arc::new(algorithm);
         let later = self.later.get_or_init(|| RwLock::new(self.first.clone()));
         // A panic leaves the policy whole.
         *later.write().unwrap_or_else(PoisonError::into_inner) = InForce { policy, algorithm };
-        let leased = self.leased.lock();
-        let leased: Vec<_> = leased.iter().filter_map(Weak::upgrade).collect();
-        leased.iter().for_each(|it| it.end());
+        // Ending leases runs foreign code, which must not wait for this lock.
+        let limiters: Vec<_> = self
+            .leased
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        limiters.iter().for_each(|it| it.end());
         Ok(())
     }
 

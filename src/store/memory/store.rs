@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn shrinking_drops_what_expired_and_keeps_what_lives_or_is_had() {
+    async fn shrinking_drops_what_expired_and_keeps_what_lives_or_is_in_use() {
         let (store, client) = expired(5_000).await;
         let had = client.rate_limiter("had");
         let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
