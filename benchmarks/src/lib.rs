@@ -1,6 +1,8 @@
-//! What several benchmarks share: how they sum up and show numbers, and the largest log.
+//! What several benchmarks share: how they sum up and show numbers, the parts of a page, pictures,
+//! the CPU time of processes, and the largest log.
 
 pub mod bars;
+pub mod blocks;
 pub mod cpu;
 
 use std::time::Duration;
@@ -39,6 +41,13 @@ pub fn median(mut numbers: Vec<f64>) -> f64 {
     }
 }
 
+/// Half of the range, as a part of the median.
+pub fn spread(numbers: &[f64]) -> f64 {
+    let least = numbers.iter().copied().fold(f64::MAX, f64::min);
+    let most = numbers.iter().copied().fold(0.0, f64::max);
+    (most - least) / 2.0 / median(numbers.to_vec())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +68,10 @@ mod tests {
     fn a_median_has_as_many_numbers_below_it_as_above() {
         assert_eq!(median(vec![9.0, 1.0, 4.0]), 4.0);
         assert_eq!(median(vec![9.0, 1.0, 4.0, 6.0]), 5.0);
+    }
+
+    #[test]
+    fn a_spread_is_half_of_the_range_beside_the_median() {
+        assert_eq!(spread(&[4.0, 2.0, 6.0]), 0.5);
     }
 }

@@ -86,7 +86,12 @@ impl Server {
 
     /// Sends the process a signal, such as `KILL`.
     pub fn signal(&self, signal: &str) {
-        send(signal, self.process.0.id());
+        send(signal, self.process());
+    }
+
+    /// The id of the process.
+    pub fn process(&self) -> u32 {
+        self.process.0.id()
     }
 
     pub fn port(&self) -> u16 {

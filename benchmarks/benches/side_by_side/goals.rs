@@ -81,17 +81,11 @@ impl Results {
         goals
     }
 
-    pub fn users_nanos(&self, threads: usize, contender: users::Contender) -> f64 {
-        let mut all = self.users.iter();
-        let found = all.find(|it| it.threads == threads && it.contender == contender);
-        found.expect("a limiter in memory").nanos
-    }
-
     /// Of a limit for each user in memory.
     pub fn goals_of_users(&self) -> [Goal; 2] {
         [1, 2].map(|threads| {
-            let ours = self.users_nanos(threads, users::Contender::Gcra);
-            let governors = self.users_nanos(threads, users::Contender::Governor);
+            let ours = users::nanos(&self.users, threads, users::Contender::Gcra);
+            let governors = users::nanos(&self.users, threads, users::Contender::Governor);
             Goal {
                 text: format!(
                     "{threads} thread{}: Gcra takes at most 1.5 times the time of governor",

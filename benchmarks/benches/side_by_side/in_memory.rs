@@ -178,12 +178,7 @@ fn turn(limiter: Limiter, threads: Threads, traffic: Traffic, length: Duration) 
             })
         }
         Limiter::Trypema => {
-            let provider = LocalRateLimiterProvider::builder()
-                .window_size(WindowSize::seconds_or_panic(1)) // the shortest it has
-                .bucket_size(BucketSize::milliseconds_or_panic(10))
-                .disable_cleanup()
-                .build()
-                .expect("trypema's limiters");
+            let provider = trypema();
             let rate = RateLimit::per_second_or_panic(f64::from(rate) / window.as_secs_f64());
             run(threads, length, |name| {
                 let (provider, name) = (Arc::clone(&provider), name.to_owned());
@@ -196,6 +191,15 @@ fn turn(limiter: Limiter, threads: Threads, traffic: Traffic, length: Duration) 
             })
         }
     }
+}
+
+pub fn trypema() -> Arc<LocalRateLimiterProvider> {
+    LocalRateLimiterProvider::builder()
+        .window_size(WindowSize::seconds_or_panic(1)) // the shortest it has
+        .bucket_size(BucketSize::milliseconds_or_panic(10))
+        .disable_cleanup()
+        .build()
+        .expect("trypema's limiters")
 }
 
 fn quota(rate: u32, window: Duration) -> Quota {
@@ -239,12 +243,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Ends what the threads do.
-struct Turn(AtomicBool);
+pub struct Turn(AtomicBool);
 
 impl Turn {
     const DECISIONS_BETWEEN_LOOKS: u64 = 100;
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
@@ -263,16 +267,20 @@ impl Turn {
 /// The limiters' names.
 const NAMES: [&str; 2] = ["orders:api", "orders:web"];
 
-type Work = Box<dyn FnOnce(&Turn) -> u64 + Send>;
+/// Works until its turn is over, and returns how many decisions it got.
+pub type Work = Box<dyn FnOnce(&Turn) -> u64 + Send>;
 
-/// Lets each thread work until the turn is over. Answers the time over the decisions of all, in ns.
 fn run(threads: Threads, length: Duration, work: impl Fn(&str) -> Work) -> f64 {
     let names: &[&str] = match threads {
         Threads::One => &NAMES[..1],
         Threads::TwoOnOneLimiter => &[NAMES[0]; 2],
         Threads::TwoOnTheirOwn => &NAMES,
     };
-    let works: Vec<Work> = names.iter().map(|name| work(name)).collect();
+    together(names.iter().map(|name| work(name)).collect(), length)
+}
+
+/// Lets each thread work until the turn is over. Answers the time over the decisions of all, in ns.
+pub fn together(works: Vec<Work>, length: Duration) -> f64 {
     let turn = Turn(AtomicBool::new(false));
     let ready = Barrier::new(works.len() + 1);
     thread::scope(|scope| {

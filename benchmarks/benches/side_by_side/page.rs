@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use benchmarks::{rounded, thousands};
+use benchmarks::{blocks, rounded, thousands};
 use compat_tests::fairness::waiters::{RATE, Spacing, Waited};
 
 use crate::{
@@ -32,11 +32,11 @@ pub fn write(
          In all pictures orange is this crate, blue another one, and grey a script alone, sent without the rest of its client. An \
          arrow leaves the scale: the limiter answers from what it has taken before.\n\n",
     );
-    block(&mut page, "peers");
+    page += &blocks::empty("peers");
     in_memory_users(&mut page, results);
-    block(&mut page, "grants");
+    page += &blocks::empty("grants");
     page += "\n## Other workloads on Redis\n\n";
-    block(&mut page, "other peers");
+    page += &blocks::empty("other peers");
     page += "\n## Beside Redisson\n\n![Decisions per second][benchmarks.svg]\n\n\
          | goal | met | measured | where it is missed |\n|---|---|---|---|\n";
     for goal in results.goals() {
@@ -67,19 +67,11 @@ pub fn write(
 /// The blocks that `benchmarks/peers` writes.
 const BLOCKS: [&str; 3] = ["peers", "grants", "other peers"];
 
-fn block(page: &mut String, name: &str) {
-    let _ = write!(page, "<!-- {name} -->\n<!-- /{name} -->\n");
-}
-
 /// The page, with what an earlier one has of the other limiters on Redis.
 pub fn with_peers(page: &str, earlier: &str) -> String {
     BLOCKS.iter().fold(page.to_owned(), |page, name| {
-        let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->\n"));
-        let text = earlier
-            .split_once(&begin)
-            .and_then(|(_, rest)| rest.split_once(&end));
-        let text = text.map_or("", |(text, _)| text);
-        page.replace(&format!("{begin}{end}"), &format!("{begin}{text}{end}"))
+        let text = blocks::text(earlier, name).unwrap_or_default();
+        blocks::with_text(&page, name, text).expect("each block is in the page")
     })
 }
 
@@ -95,7 +87,7 @@ fn in_memory_users(page: &mut String, results: &Results) {
     *page += "\n## In memory\n\nOne decision for each of 10,000 users in turn, without a server.\n\n\
         ![In memory][benchmarks-memory.svg]\n\n| limiter | threads | ns | ± | ratio |\n|---|--:|--:|--:|--:|\n";
     for it in &results.users {
-        let governor = results.users_nanos(it.threads, users::Contender::Governor);
+        let governor = users::nanos(&results.users, it.threads, users::Contender::Governor);
         line(
             page,
             &[

@@ -25,7 +25,7 @@ pub struct Redisson {
     /// The name of the virtual machine.
     pub jvm: String,
     /// The process of the server, whose CPU time `call` reads.
-    pub server: u32,
+    server: u32,
 }
 
 /// Which of Redisson's APIs calls.
@@ -36,7 +36,8 @@ pub enum Api {
 }
 
 impl Redisson {
-    pub fn start(url: &str) -> Self {
+    /// `server` is the process of the server.
+    pub fn start(url: &str, server: u32) -> Self {
         let java = match env::var_os("JAVA_HOME") {
             Some(home) => Path::new(&home).join("bin/java"),
             None => "java".into(),
@@ -55,7 +56,7 @@ impl Redisson {
             requests,
             answers: BufReader::new(answers),
             jvm: String::new(),
-            server: 0,
+            server,
         };
         redisson.jvm = redisson.line();
         redisson

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use benchmarks::median;
+use benchmarks::{median, spread};
 
 use crate::{contender::Contender, workload::Workload};
 
@@ -45,18 +45,15 @@ pub struct Sampled {
 impl Summary {
     pub fn of(contender: Contender, turns: &[Sample]) -> Self {
         let of_turns = |value: fn(&Sample) -> f64| median(turns.iter().map(value).collect());
-        let each = turns
+        let throughputs = turns
             .iter()
             .map(|turn| turn.decisions as f64 / turn.elapsed.as_secs_f64());
-        let (least, most) = each.fold((f64::MAX, 0.0_f64), |(least, most), it| {
-            (least.min(it), most.max(it))
-        });
-        let throughput = of_turns(|turn| turn.decisions as f64 / turn.elapsed.as_secs_f64());
+        let throughputs: Vec<f64> = throughputs.collect();
         Self {
             contender,
-            spread: (most - least) / 2.0 / throughput,
+            spread: spread(&throughputs),
+            throughput: median(throughputs),
             server_cpu: of_turns(|turn| turn.server_cpu.as_secs_f64() / turn.decisions as f64),
-            throughput,
             granted: of_turns(|turn| turn.granted as f64 / turn.decisions as f64),
             p50: of_turns(|turn| turn.p50.as_secs_f64()),
             p99: of_turns(|turn| turn.p99.as_secs_f64()),

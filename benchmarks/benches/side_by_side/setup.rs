@@ -32,10 +32,8 @@ pub struct Setup {
     connection: ConnectionManager,
     our_call: Arc<RecordedCall>,
     redissons_call: Arc<RecordedCall>,
-    /// Of the server.
-    process: u32,
     // Last, so that the clients go before their server.
-    _server: Server,
+    server: Server,
 }
 
 impl Setup {
@@ -44,7 +42,7 @@ impl Setup {
         let url = server.url();
         let connection = connect(&url).await;
         let rust = RedissonClient::connect(&url).await.expect("a client");
-        let mut java = Redisson::start(&url);
+        let mut java = Redisson::start(&url, server.process());
         let mut redis = connect(&url).await;
 
         fresh(
@@ -63,27 +61,14 @@ impl Setup {
             assert_eq!(java.take(recorded_call::NAME, 1, 1), 1);
         };
         let redissons_call = RecordedCall::record(server.port(), Script::Redissons, call).await;
-        let mut info = redis::cmd("INFO");
-        let info: String = info
-            .arg("server")
-            .query_async(&mut redis)
-            .await
-            .expect("what the server says of itself");
-        let process = info
-            .lines()
-            .find_map(|line| line.strip_prefix("process_id:"));
-        let process = process.and_then(|it| it.trim().parse().ok());
-        let process = process.expect("the server's process");
-        java.server = process;
         Self {
-            process,
             connection,
             rust,
             java,
             redis,
             our_call: Arc::new(our_call),
             redissons_call: Arc::new(redissons_call),
-            _server: server,
+            server,
         }
     }
 
@@ -128,14 +113,14 @@ impl Setup {
             Contender::ThisCrate => {
                 let limiters = names.iter().map(|name| self.rust.rate_limiter(name));
                 let limiters: Arc<[_]> = limiters.collect();
-                callers::run(workload, plan, self.process, |_| {
+                callers::run(workload, plan, self.server.process(), |_| {
                     OfThisCrate(Arc::clone(&limiters))
                 })
                 .await
             }
             Contender::ThisCrateByName => {
                 let names: Arc<[_]> = names.into();
-                callers::run(workload, plan, self.process, |_| {
+                callers::run(workload, plan, self.server.process(), |_| {
                     OfThisCrateByName(self.rust.clone(), Arc::clone(&names))
                 })
                 .await
@@ -162,7 +147,7 @@ impl Setup {
     async fn bare(&self, call: &Arc<RecordedCall>, workload: &Workload, plan: &Plan) -> Sample {
         let names = workload.names(NAME);
         let keys: Arc<[_]> = names.iter().map(|name| call.keys_of(name)).collect();
-        callers::run(workload, plan, self.process, |caller| OfScript {
+        callers::run(workload, plan, self.server.process(), |caller| OfScript {
             connection: self.connection.clone(),
             call: Arc::clone(call),
             keys: Arc::clone(&keys),

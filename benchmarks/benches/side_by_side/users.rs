@@ -3,23 +3,19 @@
 
 use std::hint::black_box;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use benchmarks::bars::{self, Bar, Kind};
-use benchmarks::median;
+use benchmarks::{median, spread};
 use governor::{Quota, RateLimiter as Governor};
-use redisson_rate_limiter::{
-    FixedWindow, Gcra, KeyedRateLimiter, Policy, PolicyLimiter, Rate, RedissonClient,
-};
-use trypema::local::LocalRateLimiterProvider;
-use trypema::{BucketSize, RateLimit, RateLimitDecision, RateLimiterBuilder, WindowSize};
+use redisson_rate_limiter::{FixedWindow, Gcra, Rate, RedissonClient};
+use trypema::{RateLimit, RateLimitDecision};
 
+use crate::in_memory::{self, Work};
 use crate::plan::Plan;
 
-pub const USERS: usize = 10_000;
+const USERS: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contender {
@@ -76,29 +72,24 @@ pub fn measure(plan: &Plan) -> Vec<Users> {
         }
         all.extend(askers.into_iter().map(|(contender, _, rounds)| {
             let rounds = &rounds[1..]; // the first one creates the limiters
-            let nanos = median(rounds.to_vec());
-            let (least, most) = rounds
-                .iter()
-                .fold((f64::MAX, 0.0_f64), |(least, most), &it| {
-                    (least.min(it), most.max(it))
-                });
             Users {
                 threads,
                 contender,
-                nanos,
-                spread: (most - least) / 2.0 / nanos,
+                nanos: median(rounds.to_vec()),
+                spread: spread(rounds),
             }
         }));
     }
     all
 }
 
+pub fn nanos(users: &[Users], threads: usize, contender: Contender) -> f64 {
+    let mut all = users.iter();
+    let found = all.find(|it| it.threads == threads && it.contender == contender);
+    found.expect("it was measured").nanos
+}
+
 pub fn picture(users: &[Users]) -> String {
-    let governor = |threads| {
-        let mut all = users.iter();
-        let found = all.find(|it| it.threads == threads && it.contender == Contender::Governor);
-        found.expect("it was measured").nanos
-    };
     let bars = users.iter().map(|it| Bar {
         name: match it.threads {
             1 => format!("{}, 1 thread", it.contender.name()),
@@ -112,7 +103,7 @@ pub fn picture(users: &[Users]) -> String {
         text: format!(
             "{:.0} ns · {:.2}×",
             it.nanos,
-            it.nanos / governor(it.threads)
+            it.nanos / nanos(users, it.threads, Contender::Governor)
         ),
     });
     let bars: Vec<Bar> = bars.collect();
@@ -126,6 +117,25 @@ pub fn picture(users: &[Users]) -> String {
 /// Asks for so many keys from a place on, and answers how many were granted.
 type Asker = Arc<dyn Fn(&[String], usize, usize) -> usize + Send + Sync>;
 
+/// What asks a limiter of this crate. The types of limiters have a trait in common, but its futures
+/// are boxed.
+macro_rules! asker {
+    ($limiter:expr) => {{
+        let limiter = $limiter;
+        let asker: Asker = Arc::new(move |keys, from, times| {
+            block_on(async {
+                let mut granted = 0;
+                for key in keys[from..].iter().take(times) {
+                    let decision = limiter.check(key, 1).await.expect("a decision");
+                    granted += usize::from(black_box(decision).is_granted());
+                }
+                granted
+            })
+        });
+        asker
+    }};
+}
+
 impl Contender {
     fn asker(self) -> Asker {
         const PLENTY: u32 = 1_000_000_000;
@@ -134,16 +144,15 @@ impl Contender {
         match self {
             Self::Gcra => {
                 let policy = Gcra::per_minute(1_000).with_burst(PLENTY);
-                of_policy(client.policy_limiter(policy).expect("a policy"))
+                asker!(client.policy_limiter(policy).expect("a policy"))
             }
             Self::FixedWindow => {
                 let policy = FixedWindow::new(PLENTY, minute);
-                of_policy(client.policy_limiter(policy).expect("a policy"))
+                asker!(client.policy_limiter(policy).expect("a policy"))
             }
             Self::KeyedRateLimiter => {
                 let rate = Rate::overall(PLENTY.into(), second);
-                let limiter = client.keyed_rate_limiter("", rate).expect("a rate");
-                Arc::new(move |keys, from, times| block_on(ask_keyed(&limiter, keys, from, times)))
+                asker!(client.keyed_rate_limiter("", rate).expect("a rate"))
             }
             Self::Governor => {
                 let burst = NonZero::new(PLENTY).expect("more than 0");
@@ -155,12 +164,7 @@ impl Contender {
                 })
             }
             Self::Trypema => {
-                let provider = LocalRateLimiterProvider::builder()
-                    .window_size(WindowSize::seconds_or_panic(1)) // the shortest it has
-                    .bucket_size(BucketSize::milliseconds_or_panic(10))
-                    .disable_cleanup()
-                    .build()
-                    .expect("trypema's limiters");
+                let provider = in_memory::trypema();
                 let rate = RateLimit::per_second_or_panic(f64::from(PLENTY));
                 Arc::new(move |keys, from, times| {
                     let keys = keys[from..].iter().take(times);
@@ -175,38 +179,6 @@ impl Contender {
     }
 }
 
-fn of_policy<P: Policy>(limiter: PolicyLimiter<P>) -> Asker {
-    Arc::new(move |keys, from, times| block_on(ask_policy(&limiter, keys, from, times)))
-}
-
-async fn ask_policy<P: Policy>(
-    limiter: &PolicyLimiter<P>,
-    keys: &[String],
-    from: usize,
-    times: usize,
-) -> usize {
-    let mut granted = 0;
-    for key in keys[from..].iter().take(times) {
-        let decision = limiter.check(key, 1).await.expect("a decision");
-        granted += usize::from(black_box(decision).is_granted());
-    }
-    granted
-}
-
-async fn ask_keyed(
-    limiter: &KeyedRateLimiter,
-    keys: &[String],
-    from: usize,
-    times: usize,
-) -> usize {
-    let mut granted = 0;
-    for key in keys[from..].iter().take(times) {
-        let decision = limiter.check(key, 1).await.expect("a decision");
-        granted += usize::from(black_box(decision).is_granted());
-    }
-    granted
-}
-
 /// Nothing waits in memory.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
@@ -219,32 +191,16 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// The ns of a decision while so many threads ask.
 fn round(asker: &Asker, keys: &Arc<[String]>, threads: usize, length: Duration) -> f64 {
-    let is_over = AtomicBool::new(false);
-    let ready = Barrier::new(threads + 1);
-    thread::scope(|scope| {
-        let (is_over, ready) = (&is_over, &ready);
-        let asking: Vec<_> = (0..threads)
-            .map(|thread| {
-                let (asker, keys) = (Arc::clone(asker), Arc::clone(keys));
-                scope.spawn(move || {
-                    ready.wait();
-                    let (mut decisions, mut from) = (0, thread * USERS / threads);
-                    while !is_over.load(Ordering::Relaxed) {
-                        decisions += asker(&keys, from, 1_000);
-                        from = (from + 1_000) % USERS;
-                    }
-                    decisions
-                })
-            })
-            .collect();
-        ready.wait();
-        let start = Instant::now();
-        thread::sleep(length);
-        is_over.store(true, Ordering::Relaxed);
-        let decisions: usize = asking
-            .into_iter()
-            .map(|thread| thread.join().expect("a thread"))
-            .sum();
-        start.elapsed().as_nanos() as f64 / decisions as f64
-    })
+    let works = (0..threads).map(|thread| -> Work {
+        let (asker, keys) = (Arc::clone(asker), Arc::clone(keys));
+        Box::new(move |turn| {
+            let (mut decisions, mut from) = (0, thread * USERS / threads);
+            while !turn.is_over() {
+                decisions += asker(&keys, from, 1_000) as u64;
+                from = (from + 1_000) % USERS;
+            }
+            decisions
+        })
+    });
+    in_memory::together(works.collect(), length)
 }

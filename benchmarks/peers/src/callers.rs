@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
 use crate::contender::{Contender, Limiter, Quota};
-use crate::cpu;
+use benchmarks::cpu;
 
 /// The first argument of such a process.
 pub const PROCESS: &str = "--callers";

@@ -24,7 +24,7 @@ use trypema::hybrid::HybridRateLimiterProvider;
 use trypema::redis::{RedisKey, RedisRateLimiterProvider};
 use trypema::{RateLimit, RateLimitDecision, RateLimiterBuilder, WindowSize};
 
-use crate::bars::Kind;
+use benchmarks::bars::Kind;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contender {

@@ -1,8 +1,8 @@
 //! What this crate set out to reach beside the others, whether it did in this run, and why not.
 
-use crate::bars::Kind;
 use crate::contender::Contender;
 use crate::speed::{Speed, Workload};
+use benchmarks::bars::Kind;
 
 /// A line for each goal of a workload.
 pub fn lines(workload: &Workload, speeds: &[Speed]) -> String {

@@ -1,17 +1,14 @@
 //! This crate beside other rate limiters on Redis: decisions per second, the CPU time of each, and
 //! what each limiter grants of a limit of 100 a second. The tables are printed and written, with
-//! pictures, into `docs/benchmarks.md`.
+//! pictures, into `docs/benchmarks.md`, in the places that the benchmark `side_by_side` leaves for
+//! them.
 //!
 //! `cargo +1.96 run --release --manifest-path benchmarks/peers/Cargo.toml`. It starts servers of
 //! its own, and processes of its own that make the requests. It takes about seven minutes; with
 //! `-- --quick` two, and then the page is written to `target/`.
 
-#[path = "../../src/bars.rs"]
-mod bars;
 mod callers;
 mod contender;
-#[path = "../../src/cpu.rs"]
-mod cpu;
 mod goals;
 mod grants;
 mod page;
@@ -27,7 +24,7 @@ use servers::Servers;
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub rounds: usize,
-    /// Of the workload whose contenders are closest together.
+    /// Of the workloads whose contenders are closest together.
     pub close_rounds: usize,
     pub round: Duration,
     /// How long the callers of the limit of 100 a second ask.
@@ -58,9 +55,10 @@ fn main() {
             asking: Duration::from_secs(5),
         }
     };
+    let page = page::read();
     let server = Servers::one();
     let cluster = Servers::cluster();
     let speeds = speed::measure(&server, &cluster, plan);
     let granted = grants::measure(&server, plan);
-    page::write(&speeds, &granted, &server, plan, is_quick);
+    page::write(&page, &speeds, &granted, &server, plan, is_quick);
 }

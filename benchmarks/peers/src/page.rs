@@ -4,8 +4,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use benchmarks::bars::{self, Bar, Kind};
+use benchmarks::blocks;
+
 use crate::Plan;
-use crate::bars::{self, Bar, Kind};
 use crate::contender::Contender;
 use crate::goals;
 use crate::grants::{CALLERS, Granted, LIMIT, PROCESSES};
@@ -19,7 +21,6 @@ struct Section {
     picture: &'static str,
     shows: &'static str,
     text: &'static str,
-    shows_median: bool,
 }
 
 const SECTIONS: [Section; 4] = [
@@ -28,21 +29,18 @@ const SECTIONS: [Section; 4] = [
         picture: "benchmarks-users.svg",
         shows: "decisions a second · beside the bare script · CPU of client + server for each",
         text: "256 callers in one process ask for a random one of 10,000 keys, again as soon as they have an answer. All are granted.",
-        shows_median: false,
     },
     Section {
         title: "One hot limiter",
         picture: "benchmarks-hot.svg",
         shows: "decisions a second · beside the bare script · CPU of client + server for each",
         text: "256 callers in one process ask for one key. This crate sends what arrives meanwhile as one call.",
-        shows_median: false,
     },
     Section {
         title: "The latency of one caller",
         picture: "benchmarks-latency.svg",
         shows: "p50 of a decision, shorter is better · beside the bare script",
         text: "One caller asks for one key, so that nothing is shared.",
-        shows_median: true,
     },
     Section {
         title: "Through the HTTP layer",
@@ -50,14 +48,38 @@ const SECTIONS: [Section; 4] = [
         shows: "requests a second · beside the first · CPU of client + server for each",
         text: "Tower layers in front of a handler that answers at once, with the user in a header and the header fields that say what \
                is left: 256 callers, 10,000 users, on Redis.",
-        shows_median: false,
     },
 ];
 
+/// What is written here, in the order of [`write`].
+const BLOCKS: [&str; 3] = ["peers", "grants", "other peers"];
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// The page as it is. Read before anything is measured, as it may lack a place for the figures.
+pub fn read() -> String {
+    let page = fs::read_to_string(docs().join("benchmarks.md")).expect("the page");
+    for name in BLOCKS {
+        let has_block = blocks::text(&page, name).is_some();
+        assert!(
+            has_block,
+            "the page has no block \"{name}\": run the benchmark side_by_side first"
+        );
+    }
+    page
+}
+
 /// Writes the page and the pictures, or what they would be to a folder for temporary files.
-pub fn write(speeds: &Speeds, granted: &[Granted], server: &Servers, plan: Plan, is_quick: bool) {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let page = fs::read_to_string(docs.join("benchmarks.md")).expect("the page");
+pub fn write(
+    page: &str,
+    speeds: &Speeds,
+    granted: &[Granted],
+    server: &Servers,
+    plan: Plan,
+    is_quick: bool,
+) {
     let mut leading = String::new();
     let mut pictures = Vec::new();
     for ((section, workload), speeds) in SECTIONS.iter().zip(&LEADING).zip(&speeds.leading) {
@@ -66,8 +88,8 @@ pub fn write(speeds: &Speeds, granted: &[Granted], server: &Servers, plan: Plan,
             "\n## {}\n\n{}\n\n![{}][{}]\n\n",
             section.title, section.text, section.title, section.picture
         );
-        table(&mut leading, workload, speeds, section.shows_median);
-        pictures.push((section.picture, picture(section, speeds)));
+        table(&mut leading, workload, speeds);
+        pictures.push((section.picture, picture(section, workload, speeds)));
     }
     leading.push('\n');
     for section in &SECTIONS {
@@ -77,17 +99,19 @@ pub fn write(speeds: &Speeds, granted: &[Granted], server: &Servers, plan: Plan,
     let mut others = String::new();
     for (workload, speeds) in OTHERS.iter().zip(&speeds.others) {
         let _ = writeln!(others, "\n{}:\n", workload.name);
-        table(&mut others, workload, speeds, false);
+        table(&mut others, workload, speeds);
     }
     let _ = write!(others, "\n{}", how(server, plan));
     println!("{leading}{grants}{others}");
-    let page = with_block(&page, "peers", &leading);
-    let page = with_block(&page, "grants", &grants);
-    let page = with_block(&page, "other peers", &others);
+    let texts = BLOCKS.iter().zip([leading, grants, others]);
+    let page = texts.fold(page.to_owned(), |page, (name, text)| {
+        blocks::with_text(&page, name, &text).expect("it was there when the page was read")
+    });
     let folder = match is_quick {
         true => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target"),
-        false => docs,
+        false => docs(),
     };
+    fs::create_dir_all(&folder).expect("the folder of the page");
     fs::write(folder.join("benchmarks.md"), page).expect("the page, written");
     for (name, picture) in pictures {
         fs::write(folder.join(name), picture).expect("a picture, written");
@@ -103,7 +127,15 @@ fn base(speeds: &[Speed]) -> Option<&Speed> {
     bare.or(speeds.first())
 }
 
-fn table(text: &mut String, workload: &Workload, speeds: &[Speed], shows_median: bool) {
+fn name(contender: Contender) -> String {
+    match contender.kind() {
+        Kind::Ours => format!("**{}**", contender.name()),
+        _ => contender.name().to_owned(),
+    }
+}
+
+fn table(text: &mut String, workload: &Workload, speeds: &[Speed]) {
+    let shows_median = workload.has_median();
     let (p50, line) = match shows_median {
         true => ("| p50 | ratio ", "|--:|--:"),
         false => ("", ""),
@@ -116,10 +148,7 @@ fn table(text: &mut String, workload: &Workload, speeds: &[Speed], shows_median:
         return;
     };
     for speed in speeds {
-        let name = match speed.contender.kind() {
-            Kind::Ours => format!("**{}**", speed.contender.name()),
-            _ => speed.contender.name().to_owned(),
-        };
+        let name = name(speed.contender);
         let median = match shows_median {
             true => format!(
                 "| {} | {:.2}× ",
@@ -131,7 +160,7 @@ fn table(text: &mut String, workload: &Workload, speeds: &[Speed], shows_median:
         let _ = writeln!(
             text,
             "| {name} | {} | {:.0} % | {:.2}× {median}| {} | {} | {:.2}× |",
-            thousands(speed.per_second),
+            hundreds(speed.per_second),
             speed.spread * 100.0,
             speed.per_second / base.per_second,
             micros(speed.client),
@@ -154,14 +183,14 @@ fn table(text: &mut String, workload: &Workload, speeds: &[Speed], shows_median:
     }
 }
 
-fn picture(section: &Section, speeds: &[Speed]) -> String {
+fn picture(section: &Section, workload: &Workload, speeds: &[Speed]) -> String {
     let Some(base) = base(speeds) else {
         return String::new();
     };
     // What answers without asking the server would leave nothing of the others to be seen.
-    let is_kept = |speed: &&Speed| !(section.shows_median && speed.contender.answers_itself());
+    let is_kept = |speed: &&Speed| !(workload.has_median() && speed.contender.answers_itself());
     let bars = speeds.iter().filter(is_kept).map(|speed| {
-        let (value, text) = match section.shows_median {
+        let (value, text) = match workload.has_median() {
             true => {
                 let ratio = speed.median / base.median;
                 (
@@ -172,7 +201,7 @@ fn picture(section: &Section, speeds: &[Speed]) -> String {
             false => {
                 let text = format!(
                     "{} · {:.2}× · {} + {}",
-                    thousands(speed.per_second),
+                    hundreds(speed.per_second),
                     speed.per_second / base.per_second,
                     micros(speed.client),
                     micros(speed.server)
@@ -201,10 +230,7 @@ fn grants(granted: &[Granted]) -> String {
          | limiter | granted a second, on average | most in any second |\n|---|--:|--:|\n"
     );
     for granted in granted {
-        let name = match granted.contender.kind() {
-            Kind::Ours => format!("**{}**", granted.contender.name()),
-            _ => granted.contender.name().to_owned(),
-        };
+        let name = name(granted.contender);
         let _ = writeln!(
             text,
             "| {name} | {:.0} | {} |",
@@ -221,8 +247,8 @@ fn grants(granted: &[Granted]) -> String {
 fn how(server: &Servers, plan: Plan) -> String {
     format!(
         "The ratio compares with a script that does INCRBY, and PEXPIRE for a new key, called over one connection. CPU is the CPU time \
-         of all client processes and of all servers, divided by the decisions. Medians of {} rounds ({} for one caller and for 10,000 \
-         keys) of {} ms in which the limiters take turns, each on an emptied server, with 100,000,000 a minute to grant, or 1 where most \
+         of all client processes and of all servers, divided by the decisions. Medians of {} rounds ({} for a limit for each user, for \
+         one caller and through the HTTP layer) of {} ms in which the limiters take turns, each on an emptied server, with 100,000,000 a minute to grant, or 1 where most \
          requests are denied; ± is half of the range of the rounds. Redis {}. limitador and trypema have no client for a cluster; trypema \
          asks for Redis 7.2.\n",
         plan.rounds,
@@ -232,29 +258,14 @@ fn how(server: &Servers, plan: Plan) -> String {
     )
 }
 
+/// To the next hundred.
+fn hundreds(number: f64) -> String {
+    benchmarks::thousands((number / 100.0).round() as u64 * 100)
+}
+
 fn micros(micros: f64) -> String {
     match micros {
         ..9.95 => format!("{micros:.1} µs"),
         _ => format!("{micros:.0} µs"),
     }
-}
-
-fn thousands(number: f64) -> String {
-    let digits = format!("{:.0}", (number / 100.0).round() * 100.0);
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// The page with this text between the two comments of this name.
-fn with_block(page: &str, name: &str, text: &str) -> String {
-    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->\n"));
-    let (before, rest) = page.split_once(&begin).expect("where a section begins");
-    let (_, after) = rest.split_once(&end).expect("where a section ends");
-    format!("{before}{begin}{text}{end}{after}")
 }

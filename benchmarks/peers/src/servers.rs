@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::callers::now;
-use crate::cpu;
+use benchmarks::cpu;
 
 /// They stop when this is dropped.
 pub struct Servers {

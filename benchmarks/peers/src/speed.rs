@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use benchmarks::{median, spread};
+
 use crate::Plan;
 use crate::callers::Task;
 use crate::contender::{Contender, Quota};
@@ -27,6 +29,13 @@ pub struct Workload {
     quota: Quota,
     is_on_cluster: bool,
     is_close: bool,
+}
+
+impl Workload {
+    /// Whether the times of single decisions are measured: those of one caller.
+    pub fn has_median(&self) -> bool {
+        self.callers == 1
+    }
 }
 
 const MANY_KEYS: usize = 10_000;
@@ -146,8 +155,8 @@ fn measure_one(workload: &Workload, servers: &Servers, plan: Plan) -> Vec<Speed>
             speeds.extend(once(*contender, workload, servers, plan));
         }
     }
-    let medians = all.into_iter().filter_map(|(_, speeds)| median(&speeds));
-    medians.collect()
+    let each = all.into_iter();
+    each.filter_map(|(_, speeds)| medians(&speeds)).collect()
 }
 
 fn once(contender: Contender, workload: &Workload, servers: &Servers, plan: Plan) -> Option<Speed> {
@@ -173,23 +182,16 @@ fn once(contender: Contender, workload: &Workload, servers: &Servers, plan: Plan
     })
 }
 
-/// Each number of the round that has it in the middle.
-fn median(speeds: &[Speed]) -> Option<Speed> {
-    let sorted = |number: fn(&Speed) -> f64| {
-        let mut numbers: Vec<f64> = speeds.iter().map(number).collect();
-        numbers.sort_by(f64::total_cmp);
-        numbers
-    };
-    let middle = |number| sorted(number)[speeds.len() / 2];
+/// The median of each number.
+fn medians(speeds: &[Speed]) -> Option<Speed> {
+    let all = |number: fn(&Speed) -> f64| speeds.iter().map(number).collect::<Vec<_>>();
     let first = speeds.first()?;
-    let all = sorted(|speed| speed.per_second);
-    let per_second = all[all.len() / 2];
     Some(Speed {
         contender: first.contender,
-        per_second,
-        spread: (all[all.len() - 1] - all[0]) / 2.0 / per_second,
-        median: middle(|speed| speed.median),
-        client: middle(|speed| speed.client),
-        server: middle(|speed| speed.server),
+        per_second: median(all(|speed| speed.per_second)),
+        spread: spread(&all(|speed| speed.per_second)),
+        median: median(all(|speed| speed.median)),
+        client: median(all(|speed| speed.client)),
+        server: median(all(|speed| speed.server)),
     })
 }
