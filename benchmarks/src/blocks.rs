@@ -9,7 +9,7 @@ pub fn empty(name: &str) -> String {
     comments(name).concat()
 }
 
-/// The text before, in and behind a block, with the comments at the edges of the first and the last.
+/// The text before, in and behind a block; its comments end the first and begin the last.
 /// `None` if the page has no such block.
 fn parts<'a>(page: &'a str, name: &str) -> Option<[&'a str; 3]> {
     let [begin, end] = comments(name);
