@@ -38,11 +38,8 @@ enum Source {
 pub(crate) const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// `duration` after `start`, or a time so late that nobody waits for it.
-#[cfg(feature = "redis")]
 pub(crate) fn after(start: Instant, duration: Duration) -> Instant {
-    start
-        .checked_add(duration.min(LATE))
-        .unwrap_or(start + LATE)
+    start + duration.min(LATE)
 }
 
 /// No clock is further than this from the epoch, in ms: with an interval added it is still an exact

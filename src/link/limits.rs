@@ -1,4 +1,4 @@
-//! What an attempt of a call must observe.
+//! Until when an attempt of a call may run, and whether another one may follow.
 
 use tokio::time::Instant;
 

@@ -30,7 +30,7 @@ type OfRefusal = fn(&str, RedisError, bool) -> Error;
 pub(crate) struct Attempts<'a> {
     connection: &'a Connection,
     /// The first key, which leads to the server.
-    name: &'a str,
+    pub(crate) name: &'a str,
     of_refusal: OfRefusal,
     pub(crate) deadline: Instant,
     pauses: Backoff,

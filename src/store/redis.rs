@@ -58,7 +58,7 @@ use tokio::time::Instant;
 
 use super::{GivingBack, LimiterStore, Store};
 use crate::breaker::Breaker;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::link::limits::Repeat;
@@ -103,7 +103,7 @@ impl Store for RedisStore {
 
     async fn ping(&self) -> Result<()> {
         let deadline = self.deadline();
-        let servers = self.connection.servers().map_err(|_| Error::NoRuntime)?;
+        let servers = self.servers()?;
         for server in &servers {
             let ping = redis::cmd("PING");
             self.ask(server, &ping, deadline, Repeat::Safe).await?;

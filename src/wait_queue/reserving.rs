@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::leases::Moment;
 use super::settling::Ended;
 use super::{Queue, WaitQueue};
-use crate::clock::LATE;
+use crate::clock::after;
 use crate::decision::{DecisionSource, check_fits};
 use crate::error::{Error, Result};
 use crate::event::{Reports, RequestResult};
@@ -151,8 +151,8 @@ impl WaitQueue {
             return Ok(Some(Reserved {
                 queue: Arc::clone(queue),
                 grant,
-                usable_at: Instant::now() + until_usable.min(LATE),
-                expires_at: sent.at + until_score.min(LATE),
+                usable_at: after(Instant::now(), until_usable),
+                expires_at: after(sent.at, until_score),
                 sent,
                 lasts: answer.until_score,
             }));

@@ -89,7 +89,7 @@ impl RedisLimiter {
         let mut look_from = None;
         loop {
             let pace = attempts.ready(|| acquire.may_have_run()).await?;
-            let server_now = store.server_now(name, &attempts).await?;
+            let server_now = store.server_now(&attempts).await?;
             let remaining = attempts.remaining();
             let time = AttemptTime::new(pace, store.response_timeout, too_long, remaining);
             let started = Instant::now();
@@ -166,7 +166,9 @@ impl RedisLimiter {
                     self.note_audit(audited_rate, &answer);
                     self.note_clocks(&answer);
                     self.learn_type(rate_type);
-                    store.note_left(name, call.set_up, answer.other_settings);
+                    store
+                        .left_rates
+                        .left(name, call.set_up, answer.other_settings);
                     // The caller may return its permits as soon as it has the answer, and another
                     // attempt would take them again.
                     if let Some(deadline) = acquire.last_deadline_except(attempt) {
@@ -228,32 +230,22 @@ impl RedisLimiter {
     /// unless its meaning is claimed before. Returns how many permits came back.
     pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
         let name = &self.keys.name;
-        let new_attempts = || {
-            let deadline = self.store.deadline();
-            self.store.attempts(name, deadline, Repeat::Safe)
-        };
-        let mut attempts = new_attempts();
+        let mut attempts = self.attempts(Repeat::Safe);
         let (mut look_from, mut is_ours) = (None, false);
         loop {
-            let Some(made) = acquire.attempts_made() else {
-                // No attempt was made, or none that ran. Between two attempts the call is not over:
-                // the claim ends it.
-                if is_ours || !acquire.claim() {
-                    return Ok(0);
+            let made = acquire.attempts_made();
+            if let Some(made) = made {
+                let server_now = self.store.server_now(&attempts).await?;
+                if made.deadline >= server_now {
+                    let wait = (made.deadline - server_now) as u64 + 1;
+                    sleep(Duration::from_millis(wait)).await;
+                    // Waiting for the attempts' own deadlines does not count towards this call's
+                    // time.
+                    attempts = self.attempts(Repeat::Safe);
+                    continue;
                 }
-                is_ours = true;
-                continue; // another attempt may have been noted before the claim
-            };
-            let server_now = self.store.server_now(name, &attempts).await?;
-            if made.deadline >= server_now {
-                sleep(Duration::from_millis(
-                    (made.deadline - server_now) as u64 + 1,
-                ))
-                .await;
-                // Waiting for the attempts' own deadlines does not count towards this call's time.
-                attempts = new_attempts();
-                continue;
             }
+            // Between two attempts the call is not over: the claim ends it.
             if !is_ours {
                 if !acquire.claim() {
                     return Ok(0);
@@ -261,6 +253,9 @@ impl RedisLimiter {
                 is_ours = true;
                 continue; // another attempt may have been noted before the claim
             }
+            let Some(made) = made else {
+                return Ok(0); // no attempt was made, or none that ran
+            };
             let now = self.store.clock.now();
             let call = acquire.audited_at(self.audited_rate());
             let made = retry_after(&call, made, now, look_from.take());

@@ -2,6 +2,7 @@
 //! reply.
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::{iter, slice};
 
 use redis::{RedisError, Value};
@@ -34,7 +35,7 @@ impl RedisStore {
     }
 
     /// `read` returns `None` if the replies are not those to the call.
-    pub(super) async fn run_call<T>(
+    async fn run_call<T>(
         &self,
         call: &Arc<Call>,
         deadline: Instant,
@@ -73,11 +74,8 @@ impl RedisStore {
         let mut part = part.flatten();
         let mut keys = Vec::new(); // of a call that is sent alone
         loop {
-            if let Err(failure) = self.connection.ready(name, attempts.deadline).await {
-                attempts.after::<Value>(Err(failure)).await?;
-                continue;
-            }
-            let deadline = self.server_deadline(name, &attempts).await?;
+            attempts.ready(|| false).await?;
+            let deadline = self.server_deadline(&attempts).await?;
             let now = progress.now.or_else(|| self.clock.now());
             call.note_sent(true);
             let result = if let Some(part) = part.take() {
@@ -121,7 +119,8 @@ impl RedisStore {
                 Reply::Answered { replies, .. } => {
                     for (target, reply) in call.limiters.iter().zip(&replies) {
                         let left = target.model.left_settings(&reply.state);
-                        self.note_left(&target.key, target.model.set_up(), left);
+                        self.left_rates
+                            .left(&target.key, target.model.set_up(), left);
                     }
                     return read(&replies).ok_or_else(bad_state);
                 }
@@ -129,8 +128,7 @@ impl RedisStore {
                 Reply::Unfinished { progress: read, .. } => progress = read,
                 // The server received it after its deadline. If the deadline has not passed here,
                 // the server's clock was misjudged.
-                Reply::DeadlineExceeded { .. } if !attempts.remaining().is_zero() => {}
-                Reply::DeadlineExceeded { .. } => return Err(attempts.indeterminate(None)),
+                Reply::DeadlineExceeded { .. } => attempts.again_after(Duration::ZERO).await?,
             }
         }
     }

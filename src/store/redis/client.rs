@@ -25,7 +25,6 @@ use crate::link::retry::Attempts;
 use crate::link::server_time::{self, ServerTime};
 use crate::link::{Connecting, Connection, Message, Reached, Subscriber, failure};
 use crate::store::left_rates::LeftRates;
-use crate::window::{SetUp, Settings};
 
 /// The most leases that are settled at a time. With the last handle of a limiter for keys end all
 /// of its leases, and the first attempt of each is to have its answer in time.
@@ -115,16 +114,6 @@ impl RedisStore {
         }))
     }
 
-    /// Reports what a request has left of the settings of this limiter.
-    pub(super) fn note_left(&self, name: &str, set_up: Option<SetUp>, left: Option<Settings>) {
-        self.left_rates.left(name, set_up, left);
-    }
-
-    /// Runs work that must not depend on a caller's runtime.
-    pub(crate) fn background(&self) -> &Background {
-        &self.background
-    }
-
     /// Makes a call without a failure policy, by `deadline`.
     pub(super) async fn guarded<T>(
         &self,
@@ -159,7 +148,7 @@ impl RedisStore {
         }
     }
 
-    pub(super) fn noted_by<T>(
+    fn noted_by<T>(
         &self,
         breaker: &Breaker,
         key: &str,
@@ -207,24 +196,24 @@ impl RedisStore {
     }
 
     /// The call's deadline by the server's clock.
-    pub(super) async fn server_deadline(&self, name: &str, attempts: &Attempts<'_>) -> Result<i64> {
-        let now = self.server_now(name, attempts).await?;
+    pub(super) async fn server_deadline(&self, attempts: &Attempts<'_>) -> Result<i64> {
+        let now = self.server_now(attempts).await?;
         Ok(now + attempts.remaining().as_millis() as i64)
     }
 
     /// The server's time, which is requested if no connection knows it.
-    pub(super) async fn server_now(&self, name: &str, attempts: &Attempts<'_>) -> Result<i64> {
+    pub(super) async fn server_now(&self, attempts: &Attempts<'_>) -> Result<i64> {
         match self.server_time.after(Duration::ZERO) {
             Some(now) => Ok(now),
             // In a box of its own: the future of each call has room for it.
-            None => Box::pin(self.ask_server_time(name, attempts)).await,
+            None => Box::pin(self.ask_server_time(attempts)).await,
         }
     }
 
-    async fn ask_server_time(&self, name: &str, attempts: &Attempts<'_>) -> Result<i64> {
+    async fn ask_server_time(&self, attempts: &Attempts<'_>) -> Result<i64> {
         let command = redis::cmd("TIME");
         let message = Message::Command(&command);
-        let mut asking = self.attempts(name, attempts.deadline, Repeat::Safe);
+        let mut asking = self.attempts(attempts.name, attempts.deadline, Repeat::Safe);
         let answer = asking.run(|limits| self.connection.send(message, limits));
         let answer = answer.await.map_err(|error| match error {
             // Nothing of the call itself was sent.
@@ -233,7 +222,7 @@ impl RedisStore {
             }
             error => error,
         })?;
-        let server_millis = server_time::millis(read(name, answer)?);
+        let server_millis = server_time::millis(read(attempts.name, answer)?);
         self.server_time.learn(server_millis);
         Ok(server_millis)
     }

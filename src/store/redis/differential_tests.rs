@@ -91,7 +91,7 @@ async fn compare_case(
     };
     let deadline = sides.redis.deadline();
     let attempts = sides.redis.attempts(NAME, deadline, Repeat::Safe);
-    let asked = sides.redis.server_deadline(NAME, &attempts).await;
+    let asked = sides.redis.server_deadline(&attempts).await;
     asked.unwrap(); // a shared call needs the server's time
     sides.take(&Step::TrySetRate(rate), 0).await;
     let mut is_untouched = true;

@@ -24,12 +24,12 @@ pub(super) fn of_call(name: &str, error: RedisError, sent_before: bool) -> Error
 pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
     let text = error.detail().unwrap_or_default();
     let code = error.code().unwrap_or_default();
-    // Before Redis 7, the code of an error inside a script is in its text.
     if code == "UNINITIALIZED" {
         Error::NotInitialized {
             name: name.to_owned(),
         }
     } else if code == "BADSTATE" || code == "WRONGTYPE" || text.contains("WRONGTYPE") {
+        // Before Redis 7, the code of Redis's own error inside a script is in its text.
         Error::BadState {
             name: name.to_owned(),
             source: Some(Arc::new(error)),

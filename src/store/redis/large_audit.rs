@@ -58,13 +58,13 @@ pub(super) fn start(store: &RedisStore, keys: &Keys, rate_type: RateType) {
     if store.is_auditing.swap(true, Ordering::AcqRel) {
         return;
     }
-    let shared = Arc::downgrade(&store.0);
-    let flag = Auditing(Weak::clone(&shared));
+    let weak = Arc::downgrade(&store.0);
+    let flag = Auditing(Weak::clone(&weak));
     let mut audit = LargeAudit::new(keys, rate_type);
-    store.background().spawn(async move {
+    store.background.spawn(async move {
         let _flag = flag;
         // The store is not kept alive during a pause.
-        while let Some(shared) = shared.upgrade() {
+        while let Some(shared) = weak.upgrade() {
             let step = audit.step(&RedisStore(shared)).await;
             match step {
                 Some(Step::Pause(pause)) => sleep(pause).await,
@@ -179,7 +179,7 @@ impl LargeAudit {
                 .optional(store.clock.now())
                 .number(rest)
                 .optional(None);
-            let (keys, limits) = (self.keys.of_refund(), limits(store, Repeat::Never));
+            let (keys, limits) = (self.keys.of_refund(), limits(store));
             let sending = script::RELEASE.run(&store.connection, &keys, &args, limits);
             rest = from_redis_value(sending.await.ok()?).ok()?;
         }
@@ -191,8 +191,9 @@ fn page() -> u32 {
     crate::window::BOUNDS.most_read as u32
 }
 
-fn limits(store: &RedisStore, repeat: Repeat) -> Limits {
-    Limits::new(store.deadline(), repeat)
+/// A call whose answer was lost is not made again: the changes that it returned are lost with it.
+fn limits(store: &RedisStore) -> Limits {
+    Limits::new(store.deadline(), Repeat::Never)
 }
 
 async fn run(
@@ -201,9 +202,7 @@ async fn run(
     keys: &[&str],
     args: &Args,
 ) -> Option<Vec<Vec<u8>>> {
-    // A call whose answer was lost is not made again: the changes that it returned are lost with
-    // it.
-    let sending = script.run(&store.connection, keys, args, limits(store, Repeat::Never));
+    let sending = script.run(&store.connection, keys, args, limits(store));
     let answer: Value = sending.await.ok()?;
     from_redis_value(answer).ok()
 }

@@ -7,22 +7,20 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 
 use super::audit::Audit;
-use super::client::{RedisStore, read};
+use super::client::RedisStore;
 use super::hints::Hint;
 use super::large_audit;
 use crate::error::Result;
 use crate::escaped::Escaped;
 use crate::event::Event;
-use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::link::Message;
 use crate::link::failure::Failure;
 use crate::link::limits::{Limits, Repeat};
 use crate::link::retry::Attempts;
-use crate::permit::CallId;
 use crate::rate::RateType;
-use crate::store::redis::script::{self, Args, Script};
-use crate::window::{Answer, Settlement};
+use crate::store::redis::script::{Args, Script};
+use crate::window::Answer;
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
@@ -142,89 +140,6 @@ impl RedisLimiter {
         let (name, deadline) = (&self.keys.name, attempts.deadline);
         let call = attempts.run(send);
         self.store.guarded(name, deadline, call).await
-    }
-
-    /// `audited_rate` is the rate at which the grants were last audited; without one they are
-    /// summed now if they are few.
-    pub(super) async fn refund_audited(
-        &self,
-        grant: &Grant,
-        audited_rate: Option<i64>,
-    ) -> Result<u32> {
-        let mut from = (grant.span > 0).then(|| grant.score - grant.span);
-        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
-        loop {
-            let args = Args::new()
-                .optional(self.store.clock.now())
-                .number(grant.score)
-                .bytes(&grant.call_id)
-                .number(grant.permits)
-                .optional(audited_rate)
-                .optional(from);
-            let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
-            match read(&self.keys.name, answer.await?)? {
-                back @ 0.. => return Ok(u32::try_from(back).unwrap_or(grant.permits)),
-                next => from = Some(-next),
-            }
-        }
-    }
-
-    /// Safe to repeat: a lease that is settled has another score.
-    pub(super) async fn settle_audited(
-        &self,
-        lease: &Grant,
-        settlement: Settlement,
-        audited_rate: Option<i64>,
-    ) -> Result<u32> {
-        let args = Args::new()
-            .optional(self.store.clock.now())
-            .number(lease.score)
-            .bytes(&lease.call_id)
-            .number(lease.permits)
-            .number(settlement.used)
-            .number(settlement.early)
-            .number(lease.span)
-            .optional(audited_rate);
-        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
-        let answer = self.run_on(&keys, &script::SETTLE, &args, &mut attempts);
-        read(&self.keys.name, answer.await?)
-    }
-
-    pub(super) async fn release_audited(
-        &self,
-        permits: u32,
-        audited_rate: Option<i64>,
-    ) -> Result<()> {
-        let mut attempts = self.attempts(Repeat::Never);
-        let mut rest = i64::from(permits);
-        while rest > 0 {
-            let args = Args::new()
-                .optional(self.store.clock.now())
-                .number(rest)
-                .optional(audited_rate);
-            let keys = self.keys.of_refund();
-            let answer = self.run_on(&keys, &script::RELEASE, &args, &mut attempts);
-            rest = read(&self.keys.name, answer.await?)?;
-            attempts.sent_before = true; // a part of them is released
-        }
-        Ok(())
-    }
-
-    /// Safe to repeat: a later attempt finds the grant of an earlier one.
-    pub(super) async fn hold_audited(
-        &self,
-        millis: i64,
-        call_id: &CallId,
-        audited_rate: Option<i64>,
-    ) -> Result<bool> {
-        let args = Args::new()
-            .optional(self.store.clock.now())
-            .number(millis)
-            .bytes(call_id)
-            .optional(audited_rate);
-        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
-        let answer = self.run_on(&keys, &script::HOLD, &args, &mut attempts);
-        read(&self.keys.name, answer.await?)
     }
 }
 

@@ -28,11 +28,10 @@ use tokio::time::Instant;
 
 use super::script::{Args, Script};
 use crate::clock::Clock;
-use crate::link::Connection;
-use crate::link::PerRuntime;
 use crate::link::failure::Failure;
 use crate::link::limits::Repeat;
 use crate::link::server_time::ServerTime;
+use crate::link::{Connection, PerRuntime};
 use batch::{PendingPart, RuntimeParts};
 use sender::Sender;
 

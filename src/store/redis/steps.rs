@@ -18,7 +18,7 @@ use crate::escaped::Escaped;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::link::limits::Repeat;
-use crate::permit::new_call_id;
+use crate::permit::{CallId, new_call_id};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::store::{
     AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
@@ -66,7 +66,7 @@ impl LimiterStore for RedisLimiter {
         let (client_id, channel) = (&self.keys.client_id, self.keys.channel());
         let subscriber = &self.store.subscriber;
         if let Some(task) = subscriber.watch(client_id, channel, value, on_freed) {
-            self.store.background().spawn(task);
+            self.store.background.spawn(task);
         }
     }
 
@@ -81,7 +81,7 @@ impl LimiterStore for RedisLimiter {
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
         let limiter = Arc::clone(&self);
-        self.store.background().give_back(async move {
+        self.store.background.give_back(async move {
             let given_back = limiter.refund(&grant).await;
             let missing_for = limiter.missing_for(given_back, Some(grant.permits));
             on_done();
@@ -91,7 +91,7 @@ impl LimiterStore for RedisLimiter {
 
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone) {
         let limiter = Arc::clone(&self);
-        self.store.background().give_back(async move {
+        self.store.background.give_back(async move {
             let given_back = limiter.reclaim_call(&call).await;
             let missing_for = limiter.missing_for(given_back, None);
             on_done();
@@ -100,11 +100,11 @@ impl LimiterStore for RedisLimiter {
     }
 
     fn run_in_background(&self, task: Task) {
-        self.store.background().spawn(task);
+        self.store.background.spawn(task);
     }
 
     fn give_back_in_background(&self, task: GivingBack) {
-        self.store.background().give_back(task);
+        self.store.background.give_back(task);
     }
 
     async fn refund(&self, grant: &Grant) -> Result<u32> {
@@ -244,6 +244,88 @@ impl LimiterStore for RedisLimiter {
 }
 
 impl RedisLimiter {
+    /// `audited_rate` is the rate at which the grants were last audited; without one they are
+    /// summed now if they are few.
+    pub(super) async fn refund_audited(
+        &self,
+        grant: &Grant,
+        audited_rate: Option<i64>,
+    ) -> Result<u32> {
+        let mut from = (grant.span > 0).then(|| grant.score - grant.span);
+        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
+        loop {
+            let args = Args::new()
+                .optional(self.store.clock.now())
+                .number(grant.score)
+                .bytes(&grant.call_id)
+                .number(grant.permits)
+                .optional(audited_rate)
+                .optional(from);
+            let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
+            match read(&self.keys.name, answer.await?)? {
+                back @ 0.. => return Ok(u32::try_from(back).unwrap_or(grant.permits)),
+                next => from = Some(-next),
+            }
+        }
+    }
+
+    /// Safe to repeat: a lease that is settled has another score.
+    pub(super) async fn settle_audited(
+        &self,
+        lease: &Grant,
+        settlement: Settlement,
+        audited_rate: Option<i64>,
+    ) -> Result<u32> {
+        let args = Args::new()
+            .optional(self.store.clock.now())
+            .number(lease.score)
+            .bytes(&lease.call_id)
+            .number(lease.permits)
+            .number(settlement.used)
+            .number(settlement.early)
+            .number(lease.span)
+            .optional(audited_rate);
+        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
+        let answer = self.run_on(&keys, &script::SETTLE, &args, &mut attempts);
+        read(&self.keys.name, answer.await?)
+    }
+
+    pub(super) async fn release_audited(
+        &self,
+        permits: u32,
+        audited_rate: Option<i64>,
+    ) -> Result<()> {
+        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
+        let mut rest = i64::from(permits);
+        while rest > 0 {
+            let args = Args::new()
+                .optional(self.store.clock.now())
+                .number(rest)
+                .optional(audited_rate);
+            let answer = self.run_on(&keys, &script::RELEASE, &args, &mut attempts);
+            rest = read(&self.keys.name, answer.await?)?;
+            attempts.sent_before = true; // a part of them is released
+        }
+        Ok(())
+    }
+
+    /// Safe to repeat: a later attempt finds the grant of an earlier one.
+    pub(super) async fn hold_audited(
+        &self,
+        millis: i64,
+        call_id: &CallId,
+        audited_rate: Option<i64>,
+    ) -> Result<bool> {
+        let args = Args::new()
+            .optional(self.store.clock.now())
+            .number(millis)
+            .bytes(call_id)
+            .optional(audited_rate);
+        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
+        let answer = self.run_on(&keys, &script::HOLD, &args, &mut attempts);
+        read(&self.keys.name, answer.await?)
+    }
+
     /// For how long permits of a cancelled request are missing once they were to be given back.
     fn missing_for(&self, given_back: Result<u32>, permits: Option<u32>) -> Duration {
         let error = match given_back {

@@ -192,7 +192,7 @@ async fn acquire(limiter: &RedisLimiter) -> Result<bool> {
 async fn learn_the_time(limiter: &RedisLimiter) {
     let store = &limiter.store;
     let attempts = store.attempts(NAME, store.deadline(), Repeat::Safe);
-    store.server_now(NAME, &attempts).await.unwrap();
+    store.server_now(&attempts).await.unwrap();
 }
 
 /// What each kind of call ends with, and how long it takes.
