@@ -52,7 +52,7 @@ end
 -- returns the state.
 local algorithms = { shared_rate = shared_rate }
 
-local names -- set by an algorithm that finds further keys of a target
+local names -- nil, but in an algorithm that finds further keys of a target
 
 --! each policy NAME
 algorithms.NAME = function(KEYS, numbers, cost, mark)

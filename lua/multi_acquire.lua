@@ -40,8 +40,8 @@ local function acquire(KEYS, ARGV)
 end
 
 -- KEYS and ARGV of acquire.lua for one limiter after the other: new tables only for another list.
-local keys, args, list = {}, { '', '', '', '', ARGV[2], '' }, nil
-local replies, next_key, key_count = {}, 1, 3
+local keys, args, key_count, list = nil, nil, nil, false -- no list is nil
+local replies, next_key = {}, 1
 for i = 1, limiters do
   if lists[i] ~= list then
     list = lists[i]

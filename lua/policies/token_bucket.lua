@@ -37,12 +37,12 @@ local state = pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
 
 --! part write
 local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0
-local needed = ceil(((limit - tokens + taken) * 1000 + fraction) / rate) + min(refilled_at - now, 0)
+local needed = ceil(((limit - tokens + taken) * period + fraction) / rate) + min(refilled_at - now, 0)
 local extended = needed
 if taken > 0 then
   --! include shared/token_fields.lua
-  needed = max(needed, ceil(2 * limit * 1000 / rate))
-  extended = max(needed, ceil(3 * limit * 1000 / rate))
+  needed = max(needed, ceil(2 * limit * period / rate))
+  extended = max(needed, ceil(3 * limit * period / rate))
 end
 --! include shared/life.lua
 return state

@@ -11,7 +11,7 @@
 local pack = struct.pack
 local name, value_key, permits_key = KEYS[1], KEYS[2], KEYS[3]
 local other_value_key, other_permits_key = KEYS[4], KEYS[5] -- only with the option `setup`
-local member, audited_rate, all, given_now = ARGV[2], ARGV[3], ARGV[4], ARGV[5] or ''
+local member, audited_rate, all = ARGV[2], ARGV[3], ARGV[4]
 local rate_type = ARGV[6] == '1' and '1' or '0'
 
 local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
@@ -345,7 +345,7 @@ if taken == 0 and not reserve then
   until_score = 0
 end
 if taken > 0 then
-  local score_text = given_now
+  local score_text = ARGV[5] or ''
   if until_score > 0 or score_text == '' then
     score_text = string.format('%d', now + until_score)
   end

@@ -1,12 +1,12 @@
 -- Returns permits of one grant: it shrinks or is removed, with the fence of a lease, and the value
 -- rises by as much.
 --
--- Uses    `window`, `limiter`, `now`, `value`, `audit` of shared/open_limiter.lua; `member`, the
---         grant, and its `score`; `number`, the permits to return; `audited_rate`
--- Sets    `returned`, the permits returned, at most what the grant `held`; `failure`, which is nil;
---         `publish_freed`
+-- Uses    `window`, `limiter`, `now`, `value`, `audit`, `failure` of shared/open_limiter.lua;
+--         `member`, the grant, and its `score`; `number`, the permits to return; `audited_rate`
+-- Sets    `returned`, the permits returned, at most what the grant `held`; `publish_freed`
+-- Changes `failure`, which is nil before and behind it
 
-local failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
+failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
 if failure then
   return failure
 end

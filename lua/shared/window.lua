@@ -451,8 +451,8 @@ local function load_window()
   end
 
   -- Writes what comes before a new grant: the settings that `open` was called with, and the grants
-  -- without the excess. Where the limiter is reset, deletes what an earlier one left in its other
-  -- keys, which are the arguments that follow. Where all grants have expired and are many, deletes
+  -- without the excess. Where the limiter is reset, deletes the keys that follow, with what an
+  -- earlier one left in them. Where all grants have expired and are many, deletes
   -- them together: the server frees a deleted key in the background.
   local function prepare(limiter, ...)
     if limiter.changes_settings then
