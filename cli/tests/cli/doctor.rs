@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::proxy::{Fate, Proxy};
+use crate::support::proxy::{Command, Fate, Proxy};
 use crate::support::servers::cluster::Cluster;
 use crate::support::{Cli, Ran, program};
 use crate::watchdog::output;
@@ -10,6 +10,29 @@ use crate::watchdog::output;
 /// A member of Redisson with an id of so many bytes.
 pub fn member(id: &[u8], permits: u32) -> Vec<u8> {
     [&[id.len() as u8], id, &permits.to_le_bytes()].concat()
+}
+
+/// A member of Redisson before 3.17, of four permits.
+pub fn old_member() -> Vec<u8> {
+    [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat()
+}
+
+/// Runs the program behind a proxy that holds each call of a script until `look` has seen it.
+async fn run_held(cli: &Cli, words: &str, mut look: impl FnMut(&Command)) -> Ran {
+    let mut proxy = Proxy::to(cli.server.port()).await;
+    let mut command = program(words);
+    command.env("REDIS_URL", proxy.url());
+    let running = tokio::task::spawn_blocking(move || Ran::from(output(&mut command)));
+    tokio::pin!(running);
+    loop {
+        proxy.next("EVALSHA", Fate::Held);
+        let held = tokio::select! {
+            held = proxy.held() => held,
+            ran = &mut running => return ran.unwrap(),
+        };
+        look(&held.command);
+        held.let_through().await;
+    }
 }
 
 pub fn add(cli: &Cli, key: &str, score: i64, member: &[u8]) {
@@ -255,29 +278,23 @@ fn what_is_taken_back_is_taken_from_thousands_of_grants_in_bounded_calls() {
 async fn a_grant_of_an_old_version_that_is_gone_meanwhile_stays_gone() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");
-    let old = [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat();
+    let old = old_member();
     add(&cli, "{orders}:permits", cli.now(), &old);
     cli.redis(&["SET", "{orders}:value", "6"]);
-    let mut proxy = Proxy::to(cli.server.port()).await;
-    let mut command = program("doctor orders --fix --yes --legacy migrate");
-    command.env("REDIS_URL", proxy.url());
-    let running = tokio::task::spawn_blocking(move || Ran::from(output(&mut command)));
-    tokio::pin!(running);
     let mut is_gone = false;
-    let ran = loop {
-        proxy.next("EVALSHA", Fate::Held);
-        let held = tokio::select! {
-            held = proxy.held() => held,
-            ran = &mut running => break ran.unwrap(),
-        };
-        // What rewrites members has the permits as its only key.
-        if held.command.0[2] == b"1" {
-            is_gone = true;
-            let words: [&[u8]; 3] = [b"ZREM", b"{orders}:permits", &old];
-            cli.redis(&words);
-        }
-        held.let_through().await;
-    };
+    let ran = run_held(
+        &cli,
+        "doctor orders --fix --yes --legacy migrate",
+        |command| {
+            // What rewrites members has the permits as its only key.
+            if command.0[2] == b"1" {
+                is_gone = true;
+                let words: [&[u8]; 3] = [b"ZREM", b"{orders}:permits", &old];
+                cli.redis(&words);
+            }
+        },
+    )
+    .await;
     assert!(is_gone, "{ran:?}");
     let grants = cli.redis(&["ZCARD", "{orders}:permits"]);
     assert_eq!(grants, redis::Value::Int(0), "{ran:?}");
@@ -288,7 +305,7 @@ async fn a_grant_of_an_old_version_that_is_gone_meanwhile_stays_gone() {
 fn keys_with_a_grant_of_old_versions_are_not_proven_to_be_a_limiters() {
     let cli = Cli::start();
     left_behind(&cli, "{gone}:value", "{gone}:permits");
-    let old = [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat();
+    let old = old_member();
     add(&cli, "{gone}:permits", cli.now(), &old);
     let ran = cli.run("doctor gone --json --fix --yes");
     let expected = ("gone".to_owned(), "not-proven".to_owned(), false);
@@ -315,19 +332,9 @@ async fn a_large_limiter_that_changes_while_it_is_read_is_not_mended_wrongly() {
         let drift = |cli: &Cli| cli.json("show orders")["permits"][0]["drift"].clone();
         assert_eq!(drift(&cli), json!(-3));
 
-        let mut proxy = Proxy::to(cli.server.port()).await;
-        let mut command = program("doctor orders --json --fix --yes");
-        command.env("REDIS_URL", proxy.url());
-        let running = tokio::task::spawn_blocking(move || Ran::from(output(&mut command)));
-        tokio::pin!(running);
         let (mut readings, mut swapped) = (0, 1); // the first is looked at again
-        let ran = loop {
-            proxy.next("EVALSHA", Fate::Held);
-            let held = tokio::select! {
-                held = proxy.held() => held,
-                ran = &mut running => break ran.unwrap(),
-            };
-            let is_second_page = held.command.script_argument(1) == b"500";
+        let ran = run_held(&cli, "doctor orders --json --fix --yes", |command| {
+            let is_second_page = command.script_argument(1) == b"500";
             readings += usize::from(is_second_page);
             if is_second_page && readings > undisturbed && swapped < SPARE {
                 let words = ["ZREM".as_bytes(), b"{orders}:permits", &spare(swapped, 1)];
@@ -335,8 +342,8 @@ async fn a_large_limiter_that_changes_while_it_is_read_is_not_mended_wrongly() {
                 add(&cli, "{orders}:permits", now, &spare(swapped, 2));
                 swapped += 1;
             }
-            held.let_through().await;
-        };
+        })
+        .await;
         assert!((2..SPARE).contains(&swapped), "{swapped}");
         let expected = ("orders".to_owned(), expected.to_owned(), false);
         assert_eq!(found(&ran), [expected], "{ran:?}");
@@ -421,7 +428,7 @@ fn grants_of_old_versions_are_counted_migrated_or_removed_as_asked() {
     for (legacy, available, grants) in [("migrate", "3", 2), ("remove", "10", 0)] {
         let cli = Cli::start();
         cli.run("set orders 10/1h");
-        let old = [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat();
+        let old = old_member();
         add(&cli, "{orders}:permits", cli.now(), &old);
         let older = [&0.7f32.to_le_bytes()[..], &[3, 0, 0, 0]].concat();
         add(&cli, "{orders}:permits", cli.now(), &older);
@@ -750,7 +757,7 @@ fn the_fence_of_a_lease_stays_where_malformed_members_are_removed() {
 fn a_value_beside_old_grants_that_are_only_counted_is_not_set() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");
-    let old = [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat();
+    let old = old_member();
     for (value, code) in [
         ("6", None),
         ("2", Some("permits-lost")),
@@ -786,20 +793,10 @@ async fn a_limiter_that_changes_after_it_was_read_is_read_again() {
             add(&cli, "{orders}:permits", now - age, &member(&[id; 16], 10));
         }
         cli.redis(&["SET", "{orders}:value", "60"]); // 10 of 100 are lost
-        let mut proxy = Proxy::to(cli.server.port()).await;
-        let mut command = program("doctor orders --json --fix --yes");
-        command.env("REDIS_URL", proxy.url());
-        let running = tokio::task::spawn_blocking(move || Ran::from(output(&mut command)));
-        tokio::pin!(running);
         let mut changes = 0;
-        let ran = loop {
-            proxy.next("EVALSHA", Fate::Held);
-            let held = tokio::select! {
-                held = proxy.held() => held,
-                ran = &mut running => break ran.unwrap(),
-            };
+        let ran = run_held(&cli, "doctor orders --json --fix --yes", |command| {
             // What settles has the value and the permits as its keys.
-            if held.command.0[2] == b"2" && changes == 0 {
+            if command.0[2] == b"2" && changes == 0 {
                 changes += 1;
                 match change {
                     // Half of it is no more than what was lost.
@@ -819,8 +816,8 @@ async fn a_limiter_that_changes_after_it_was_read_is_read_again() {
                     _ => unreachable!(),
                 }
             }
-            held.let_through().await;
-        };
+        })
+        .await;
         assert_eq!(changes, 1, "{change}: {ran:?}");
         assert_eq!(
             cli.json("show orders")["permits"][0]["drift"],

@@ -1,12 +1,8 @@
 use serde_json::json;
 
+use crate::doctor::{member, old_member};
 use crate::support::{Cli, Ran};
 use crate::watchdog::output;
-
-/// A member of Redisson with an id of so many bytes.
-fn member(id: &[u8], permits: u32) -> Vec<u8> {
-    [&[id.len() as u8], id, &permits.to_le_bytes()].concat()
-}
 
 #[test]
 fn a_limiter_is_shown_with_its_window_and_its_times_to_live() {
@@ -155,10 +151,7 @@ fn members_of_each_generation_and_what_does_not_add_up_are_shown() {
     for (score, bytes) in [
         (now, member(&[1; 16], 2)),
         (now, member(&[2; 8], 3)),
-        (
-            now + 60_000,
-            [&8u64.to_le_bytes()[..], &[3; 8], &[4, 0, 0, 0]].concat(),
-        ),
+        (now + 60_000, old_member()),
         (now, b"junk".to_vec()),
     ] {
         let score = score.to_string();
