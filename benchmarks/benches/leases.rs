@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use benchmarks::median;
 use compat_tests::Server;
 use compat_tests::redisson::{self, Version};
-use redisson_rate_limiter::{KeyedRateLimiter, Lease, Rate, RateLimiter, RedissonClient};
+use redisson_rate_limiter::{Lease, Rate, RateLimiter, RedissonClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +33,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// What nobody reaches.
 const PLENTY: u64 = 1 << 40;
 const LEASE: Duration = Duration::from_millis(100);
+/// A twentieth of the interval.
+const ZIPF_LEASE: Duration = Duration::from_millis(500);
 
 /// Set for a child process: its work, the server and the length of its leases in ms.
 const CHILD: &str = "LEASES_CHILD";
@@ -57,10 +59,6 @@ fn main() {
         println!("two threads");
         for lease in [Duration::ZERO, LEASE] {
             two_threads(&server, lease).await;
-        }
-        println!("1,000 keys");
-        for lease in [Duration::ZERO, LEASE] {
-            keys(&server, lease).await;
         }
         println!("32 processes of 16 callers");
         for lease in [Duration::ZERO, LEASE] {
@@ -134,35 +132,13 @@ async fn take(limiter: &RateLimiter) -> u64 {
     taken
 }
 
-/// One caller who asks for the keys in turn.
-async fn keys(server: &Server, lease: Duration) {
-    let client = RedissonClient::connect(&server.url()).await.unwrap();
-    let limiter = client.keyed_rate_limiter("keys:", Rate::overall(PLENTY, SECOND));
-    let limiter = limiter.unwrap().leased(Lease::up_to(lease));
-    let names: Vec<String> = (0..1_000).map(|name| format!("user {name}")).collect();
-    round(&limiter, &names, SECOND).await; // until they are hot
-    let a_second = round(&limiter, &names, RUN).await as f64 / RUN.as_secs_f64();
-    println!("  leases of {lease:?}: {a_second:.0} decisions a second");
-}
-
-async fn round(limiter: &KeyedRateLimiter, names: &[String], time: Duration) -> u64 {
-    let (start, mut taken) = (Instant::now(), 0);
-    while start.elapsed() < time {
-        for name in names {
-            taken += u64::from(limiter.try_acquire(name, 1).await.unwrap());
-        }
-        yield_now().await;
-    }
-    taken
-}
-
 /// Rounds without leases and with them take turns.
 async fn by_zipf(server: &Server, exponent: f64) {
     const ROUNDS: usize = 5;
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
         let without = zipf_round(server, exponent, None).await;
-        let with = zipf_round(server, exponent, Some(LEASE)).await;
+        let with = zipf_round(server, exponent, Some(ZIPF_LEASE)).await;
         rounds.push([without, with, with / without]);
     }
     let of = |place: usize| rounds.iter().map(move |round| round[place]).collect();
@@ -173,7 +149,7 @@ async fn by_zipf(server: &Server, exponent: f64) {
         .fold(f64::MAX, f64::min);
     let most = rounds.iter().map(|[.., times]| *times).fold(0.0, f64::max);
     println!(
-        "  without leases {without:.0} decisions a second, with leases of {LEASE:?} {with:.0}: \
+        "  without leases {without:.0} decisions a second, with leases of {ZIPF_LEASE:?} {with:.0}: \
          {times:.2} times, {least:.2} to {most:.2} in {ROUNDS} rounds"
     );
 }
@@ -191,12 +167,12 @@ async fn zipf_round(server: &Server, exponent: f64, lease: Option<Duration>) -> 
     });
     let sums: Arc<[f64]> = sums.collect();
     let client = RedissonClient::connect(&server.url()).await.unwrap();
-    let limiter = client.keyed_rate_limiter("zipf:", Rate::overall(PLENTY, SECOND));
+    let limiter = client.keyed_rate_limiter("zipf:", Rate::overall(PLENTY, 20 * ZIPF_LEASE));
     let mut limiter = limiter.unwrap();
     if let Some(lease) = lease {
         limiter = limiter.leased(Lease::up_to(lease));
     }
-    let begin = Instant::now() + SECOND; // until the keys are hot
+    let begin = Instant::now() + 6 * ZIPF_LEASE; // until the keys are hot
     let mut callers = JoinSet::new();
     for seed in 0..CALLERS {
         let (limiter, names, sums) = (limiter.clone(), Arc::clone(&names), Arc::clone(&sums));

@@ -185,8 +185,8 @@ impl GuardedQueue {
     }
 
     /// See [`WaitQueue::hold_lease`].
-    pub(crate) fn hold_lease(&self, up_to: Duration) -> Option<LeaseHold> {
-        let hold = self.queue.hold_lease(up_to);
+    pub(crate) fn hold_lease(&self, up_to: Duration, fewest_uses: u64) -> Option<LeaseHold> {
+        let hold = self.queue.hold_lease(up_to, fewest_uses);
         if self.client.is_closed() {
             self.queue.close_leases(); // the client may have found none to close
         }

@@ -77,9 +77,16 @@ fn beyond(held: &Held) -> i64 {
     held.last().map_or(0, |last| last.terms.beyond)
 }
 
+/// What a handle wants: leases of up to this length, where there were this many uses in the time of
+/// two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hold {
+    pub(super) up_to: Duration,
+    pub(super) fewest_uses: u64,
+}
+
 struct Book {
-    /// How long the leases may be that the handles want.
-    holds: Vec<Duration>,
+    holds: Vec<Hold>,
     /// How often the leases were ended before their time.
     ended: u64,
     is_closed: bool,
@@ -147,15 +154,15 @@ impl Leases {
         *self.calls.borrow() > 0
     }
 
-    /// One more handle wants leases, of up to this length.
-    pub(super) fn hold(&self, up_to: Duration) {
-        self.book.lock().holds.push(up_to);
+    /// One more handle wants leases.
+    pub(super) fn hold(&self, hold: Hold) {
+        self.book.lock().holds.push(hold);
     }
 
-    /// A handle no longer wants leases of up to this length.
-    pub(super) fn release(&self, up_to: Duration) -> Todo {
+    /// A handle no longer wants leases.
+    pub(super) fn release(&self, hold: Hold) -> Todo {
         let mut book = self.book.lock();
-        if let Some(place) = book.holds.iter().position(|it| *it == up_to) {
+        if let Some(place) = book.holds.iter().position(|it| *it == hold) {
             book.holds.swap_remove(place);
         }
         match book.holds.is_empty() {
@@ -379,9 +386,8 @@ impl Book {
     /// How long a lease is: as short as each handle wants it, and within half of the interval.
     fn lasts(&self) -> Duration {
         let interval = self.known.map_or(Duration::MAX, |(interval, _)| interval);
-        self.holds
-            .iter()
-            .fold(interval / 2, |shortest, it| shortest.min(*it))
+        let holds = self.holds.iter();
+        holds.fold(interval / 2, |shortest, it| shortest.min(it.up_to))
     }
 
     fn plan(&mut self, live: &Held, now: Instant) -> Option<Plan> {
@@ -392,7 +398,9 @@ impl Book {
         }
         let (_, set_up) = self.known?;
         let lasts = i64::try_from(self.lasts().as_millis()).ok()?;
-        let permits = self.demand.wanted(now).filter(|_| lasts > 0)?;
+        let fewest_uses = self.holds.iter().map(|it| it.fewest_uses).min()?;
+        let permits = self.demand.wanted(fewest_uses, now);
+        let permits = permits.filter(|_| lasts > 0)?;
         self.is_asking = true;
         Some(Plan {
             permits,

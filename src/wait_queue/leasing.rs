@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::leases::{Calls, Leases, Moment, Plan, Todo, UnderWay};
+use super::leases::{Calls, Hold, Leases, Moment, Plan, Todo, UnderWay};
 use super::state::State;
 use super::{Queue, WaitQueue};
 use crate::error::Result;
@@ -27,7 +27,7 @@ const PART: i64 = 500;
 /// While it lives, the limiter may be leased.
 pub(crate) struct LeaseHold {
     queue: Arc<Queue>,
-    up_to: Duration,
+    hold: Hold,
 }
 
 impl fmt::Debug for LeaseHold {
@@ -38,7 +38,7 @@ impl fmt::Debug for LeaseHold {
 
 impl Drop for LeaseHold {
     fn drop(&mut self) {
-        self.queue.step_leases(|leases| leases.release(self.up_to));
+        self.queue.step_leases(|leases| leases.release(self.hold));
     }
 }
 
@@ -79,19 +79,20 @@ impl Drop for LeaseStop {
 }
 
 impl WaitQueue {
-    /// Permits may be leased for up to this long, while the result lives. `None` if the store
-    /// decides at once.
-    pub(crate) fn hold_lease(&self, up_to: Duration) -> Option<LeaseHold> {
+    /// Permits may be leased for up to this long, where there were this many uses in the time of two
+    /// leases, while the result lives. `None` if the store decides at once.
+    pub(crate) fn hold_lease(&self, up_to: Duration, fewest_uses: u64) -> Option<LeaseHold> {
         let queue = &self.queue;
         if queue.store.decides_at_once() {
             return None;
         }
         let leases = || Box::new(Leases::new(Instant::now()));
-        queue.leases.get_or_init(leases).hold(up_to);
+        let hold = Hold { up_to, fewest_uses };
+        queue.leases.get_or_init(leases).hold(hold);
         fence(Ordering::SeqCst); // a change that has found no leases to end is seen by each later plan
         Some(LeaseHold {
             queue: Arc::clone(queue),
-            up_to,
+            hold,
         })
     }
 

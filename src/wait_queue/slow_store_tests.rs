@@ -515,7 +515,7 @@ async fn is_leased_within(queue: &WaitQueue, seconds: u32) -> bool {
 async fn nothing_is_leased_while_the_client_changes_the_limiter() {
     let store = SlowStore::with_response_timeout(Duration::from_secs(20));
     let queue = store.queue(Rate::overall(1_000_000, HOUR)).await;
-    let _hold = queue.hold_lease(Duration::from_secs(60)).unwrap();
+    let _hold = queue.hold_lease(Duration::from_secs(60), 2).unwrap();
     assert!(is_leased_within(&queue, 5).await);
     let changing = queue.stop_leases().unwrap();
     assert_eq!(queue.leased(), 0);

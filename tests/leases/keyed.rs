@@ -240,7 +240,7 @@ async fn a_hot_key_that_is_reset_has_no_lease() {
 
 /// Asks for a key until a lease of it is asked for.
 async fn make_hot(limiter: &KeyedRateLimiter, key: &str) {
-    for _ in 0..3 {
+    for _ in 0..17 {
         assert!(limiter.check(key, 1).await.unwrap().is_granted());
     }
 }
@@ -277,7 +277,7 @@ async fn a_hot_key_that_is_being_leased_keeps_the_rate_that_is_set() {
         let limiter = peer.rate_limiter(&format!("{{api}}:{key}"));
         let config = limiter.config().await.unwrap().unwrap();
         assert_eq!(config.permits(), 500);
-        assert_eq!(limiter.available_permits().await.unwrap(), 496);
+        assert_eq!(limiter.available_permits().await.unwrap(), 482);
     }
 }
 
@@ -288,7 +288,7 @@ async fn after_a_lowered_rate_a_request_waits_for_what_was_leased_before() {
     let leased = keyed(&client, 1_000).leased(minute());
     for key in (0..200).map(|number| number.to_string()) {
         make_hot(&leased, &key).await;
-        leased.set_rate(per_hour(10)).unwrap();
+        leased.set_rate(per_hour(20)).unwrap();
         assert!(leased.check(&key, 1).await.unwrap().is_granted(), "{key}");
         leased.set_rate(per_hour(1_000)).unwrap();
     }

@@ -14,6 +14,10 @@ use crate::permit::CallId;
 use crate::wait_queue::{HotKeys, Kept};
 use crate::window::{Answer, SetUp};
 
+/// A key is leased that has this many requests in the time of two leases. A lease costs two calls
+/// of its own, while requests of different keys share one.
+const FEWEST_USES: u64 = 16;
+
 /// By the limiter's name, after the name mapper. The leases end when it is dropped.
 pub(super) struct HotLimiters {
     lease: Lease,
@@ -92,7 +96,7 @@ impl HotLimiters {
             remembered: slice.saturating_mul(2),
         };
         let new = || HotLimiter {
-            leased: limiter.clone().leased(self.lease),
+            leased: limiter.clone().leased_from(FEWEST_USES, self.lease),
             demand: Lock::new(demand),
         };
         if let Some(hot) = self.by_name.ask(limiter.name(), new) {

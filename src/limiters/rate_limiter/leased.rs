@@ -98,8 +98,13 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn leased(self, lease: Lease) -> Self {
+        self.leased_from(2, lease) // one request may have been the only one
+    }
+
+    /// Leased where there were this many requests in the time of two leases.
+    pub(crate) fn leased_from(self, fewest_uses: u64, lease: Lease) -> Self {
         let is_long_enough = lease.up_to >= Duration::from_millis(1);
-        let hold = is_long_enough.then(|| self.queue.hold_lease(lease.up_to));
+        let hold = is_long_enough.then(|| self.queue.hold_lease(lease.up_to, fewest_uses));
         Self {
             _lease: hold.flatten().map(Arc::new),
             ..self

@@ -60,14 +60,15 @@ impl Demand {
         self.paused_until = self.paused_until.max(now.checked_add(pause));
     }
 
-    /// How many permits a lease that begins now is to have.
-    pub(super) fn wanted(&mut self, now: Instant) -> Option<u32> {
+    /// How many permits a lease that begins now is to have. None is wanted after fewer uses than
+    /// these in the last two slices.
+    pub(super) fn wanted(&mut self, fewest_uses: u64, now: Instant) -> Option<u32> {
         self.roll(now);
         if self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
-        if self.before.times + self.current.times < 2 {
-            return None; // it may have been the only one
+        if self.before.times + self.current.times < fewest_uses {
+            return None;
         }
         let passed = now.saturating_duration_since(self.started).as_secs_f64();
         let part = (passed / self.slice.as_secs_f64()).clamp(SHORTEST_PART, 1.0);
@@ -107,11 +108,11 @@ mod tests {
     fn a_request_that_comes_alone_wants_no_lease() {
         let (mut demand, start) = demand();
         demand.note(1_000, 1, start);
-        assert_eq!(demand.wanted(start), None);
+        assert_eq!(demand.wanted(2, start), None);
         // The next one comes when the first is forgotten.
         demand.note(1_000, 1, start + 2 * SLICE);
-        assert_eq!(demand.wanted(start + 2 * SLICE), None);
-        assert_eq!(demand.wanted(start + 5 * SLICE), None);
+        assert_eq!(demand.wanted(2, start + 2 * SLICE), None);
+        assert_eq!(demand.wanted(2, start + 5 * SLICE), None);
     }
 
     #[test]
@@ -120,9 +121,9 @@ mod tests {
         for i in 0..10 {
             demand.note(1, 1, start + i * SLICE / 10);
         }
-        assert_eq!(demand.wanted(start + SLICE), Some(13));
-        assert_eq!(demand.wanted(start + SLICE + SLICE / 2), Some(13));
-        assert_eq!(demand.wanted(start + 2 * SLICE), None);
+        assert_eq!(demand.wanted(2, start + SLICE), Some(13));
+        assert_eq!(demand.wanted(2, start + SLICE + SLICE / 2), Some(13));
+        assert_eq!(demand.wanted(2, start + 2 * SLICE), None);
     }
 
     #[test]
@@ -130,8 +131,18 @@ mod tests {
         let (mut demand, start) = demand();
         demand.note(1, 1, start);
         demand.note(7, 1, start);
-        assert_eq!(demand.wanted(start), Some(40));
-        assert_eq!(demand.wanted(start + SLICE / 2), Some(20));
+        assert_eq!(demand.wanted(2, start), Some(40));
+        assert_eq!(demand.wanted(2, start + SLICE / 2), Some(20));
+    }
+
+    #[test]
+    fn after_fewer_uses_than_a_lease_is_worth_none_is_wanted() {
+        let (mut demand, start) = demand();
+        demand.note(7, 7, start);
+        demand.note(8, 8, start + SLICE);
+        assert_eq!(demand.wanted(16, start + SLICE), None);
+        demand.note(1, 1, start + SLICE);
+        assert_eq!(demand.wanted(16, start + SLICE), Some(45));
     }
 
     #[test]
@@ -140,9 +151,9 @@ mod tests {
         demand.note(8, 2, start);
         demand.pause(SLICE / 2, start);
         demand.pause(SLICE / 4, start);
-        assert_eq!(demand.wanted(start + SLICE * 2 / 5), None);
-        assert_eq!(demand.wanted(start + SLICE / 2), Some(20));
+        assert_eq!(demand.wanted(2, start + SLICE * 2 / 5), None);
+        assert_eq!(demand.wanted(2, start + SLICE / 2), Some(20));
         demand.pause(Duration::MAX, start); // beyond what the clock counts it is no pause
-        assert_eq!(demand.wanted(start + SLICE / 2), Some(20));
+        assert_eq!(demand.wanted(2, start + SLICE / 2), Some(20));
     }
 }

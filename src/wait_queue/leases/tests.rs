@@ -20,11 +20,18 @@ fn ms(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap())
 }
 
+fn hold(millis: i64) -> Hold {
+    Hold {
+        up_to: ms(millis),
+        fewest_uses: 2,
+    }
+}
+
 impl Process {
     fn new() -> Self {
         let start = Instant::now();
         let leases = Leases::new(start);
-        leases.hold(ms(LASTS));
+        leases.hold(hold(LASTS));
         Self {
             start,
             leases,
@@ -118,8 +125,8 @@ fn the_second_request_asks_for_a_lease_and_only_one() {
 #[test]
 fn a_lease_is_at_most_half_of_the_interval() {
     let process = Process::new();
-    process.leases.hold(ms(700));
-    process.leases.release(ms(LASTS));
+    process.leases.hold(hold(700));
+    process.leases.release(hold(LASTS));
     process.note(1);
     assert_eq!(process.note(1).ask.unwrap().lasts, 500);
 }
@@ -322,7 +329,7 @@ fn a_denial_ends_the_leases_and_none_is_taken_while_permits_are_scarce() {
 fn a_lease_that_arrives_after_the_leases_were_ended_is_given_back() {
     let end_all: [fn(&Process); 2] = [
         |process| drop(process.leases.end()),
-        |process| drop(process.leases.release(ms(LASTS))),
+        |process| drop(process.leases.release(hold(LASTS))),
     ];
     for end in end_all {
         let process = Process::new();
@@ -340,16 +347,16 @@ fn once_the_leases_are_closed_none_is_taken() {
     assert_eq!(settlements(&process.leases.close()), [(0, LASTS)]);
     // A call that was under way is answered.
     assert!(process.note(5).ask.is_none());
-    process.leases.hold(ms(LASTS));
+    process.leases.hold(hold(LASTS));
     assert!(process.note(5).ask.is_none());
 }
 
 #[test]
 fn the_last_handle_ends_the_leases_and_none_is_taken_without_one() {
     let process = Process::with_lease(10);
-    process.leases.hold(ms(LASTS));
-    assert!(process.leases.release(ms(LASTS)).settle.is_empty());
-    let todo = process.leases.release(ms(LASTS));
+    process.leases.hold(hold(LASTS));
+    assert!(process.leases.release(hold(LASTS)).settle.is_empty());
+    let todo = process.leases.release(hold(LASTS));
     assert_eq!(settlements(&todo), [(0, LASTS)]);
     process.note(1);
     assert!(process.note(1).ask.is_none());
@@ -384,12 +391,12 @@ fn a_grant_goes_back_to_its_lease_until_that_ends() {
 #[test]
 fn leases_are_as_short_as_each_handle_wants_them() {
     let process = Process::new();
-    process.leases.hold(ms(30));
-    process.leases.hold(ms(70));
+    process.leases.hold(hold(30));
+    process.leases.hold(hold(70));
     process.note(1);
     assert_eq!(process.note(1).ask.unwrap().lasts, 30);
     process.leases.failed(process.now().at);
-    assert!(process.leases.release(ms(30)).settle.is_empty());
+    assert!(process.leases.release(hold(30)).settle.is_empty());
     let mut process = process;
     process.millis = 2_000;
     process.note(1);

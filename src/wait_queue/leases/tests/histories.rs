@@ -108,7 +108,7 @@ fn steps(clones: bool) -> impl Strategy<Value = Vec<Step>> {
 impl Machine {
     fn new(start: Instant) -> Self {
         let leases = Leases::new(start);
-        leases.hold(ms(LASTS));
+        leases.hold(hold(LASTS));
         Self {
             start,
             leases,
