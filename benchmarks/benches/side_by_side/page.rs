@@ -78,7 +78,7 @@ pub fn with_peers(page: &str, earlier: &str) -> String {
 fn goal_line(page: &mut String, goal: &Goal) {
     let (met, why) = match goal.is_met {
         true => ("yes", ""),
-        false => ("**no**", goal.why),
+        false => ("**no**", &*goal.why),
     };
     line(page, &[&goal.text, met, &goal.measured, why]);
 }

@@ -173,7 +173,7 @@ fn table(text: &mut String, workload: &Workload, speeds: &[Speed]) {
     for contender in missing {
         let _ = writeln!(
             text,
-            "\n{} left requests without an answer for three seconds.",
+            "\n{} left requests without an answer.",
             contender.name()
         );
     }

@@ -171,6 +171,9 @@ fn once(contender: Contender, workload: &Workload, servers: &Servers, plan: Plan
         tells_times: false,
     };
     let told = processes::run(&task, workload.processes, plan.round, servers)?;
+    if told.decisions == 0 {
+        return None;
+    }
     let micros = |nanos: u64| nanos as f64 / told.decisions as f64 / 1_000.0;
     Some(Speed {
         contender,
