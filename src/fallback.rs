@@ -36,7 +36,7 @@ use crate::store::Store;
 const RETRY_AFTER: Duration = Duration::from_millis(400);
 
 /// How a request to the store ended.
-enum Asked<T> {
+enum StoreAnswer<T> {
     Answered(T),
     /// Why the policy decides.
     Unanswered(Error),
@@ -48,7 +48,7 @@ async fn over_store<T>(
     key: &str,
     is_error: bool,
     call: impl Future<Output = Result<T>>,
-) -> Result<Asked<T>> {
+) -> Result<StoreAnswer<T>> {
     let patience = match is_error {
         true => Patience::ResponseTimeout,
         false => Patience::None,
@@ -71,10 +71,10 @@ fn named<T>(store: &dyn Store, key: &str, result: Result<T>) -> Result<T> {
     })
 }
 
-fn asked<T>(result: Result<T>) -> Result<Asked<T>> {
+fn asked<T>(result: Result<T>) -> Result<StoreAnswer<T>> {
     match result {
-        Ok(answer) => Ok(Asked::Answered(answer)),
-        Err(error) if error.is_unavailable() => Ok(Asked::Unanswered(error)),
+        Ok(answer) => Ok(StoreAnswer::Answered(answer)),
+        Err(error) if error.is_unavailable() => Ok(StoreAnswer::Unanswered(error)),
         Err(error) => Err(error),
     }
 }

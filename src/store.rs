@@ -27,7 +27,7 @@ use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::policies::call::{Answers, Call};
 use crate::rate::{Rate, ValidRate};
-use crate::window::{Answer, Condition, Expiry, SetUp, Settlement};
+use crate::window::{Acquired, Condition, Expiry, SetUp, Settlement};
 
 /// What happens to the permits in use when the rate changes. An argument of
 /// [`set_rate_with`](crate::RateLimiter::set_rate_with) and
@@ -236,7 +236,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     /// Decides a call, by `deadline`. A call may be passed again, after an error or at the same
     /// time, and is granted at most once.
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer>;
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Acquired>;
 
     /// Whether it decides a call when it is first polled, also outside of a runtime.
     fn decides_at_once(&self) -> bool {
@@ -249,7 +249,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         &self,
         _permits: u32,
         _set_up: Option<SetUp>,
-    ) -> Result<Option<(CallId, Answer)>> {
+    ) -> Result<Option<(CallId, Acquired)>> {
         Ok(None)
     }
 

@@ -66,7 +66,7 @@ use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::same_runtime::SameRuntime;
 use crate::store::{AcquireCall, LimiterStore, OnDone};
-use crate::window::{Ahead, Answer, Requests, SetUp};
+use crate::window::{Acquired, Ahead, Requests, SetUp};
 use bounds::Arrival;
 use driver::Driver;
 use first_try::Tried;
@@ -164,7 +164,7 @@ impl WaitQueue {
 
     /// What an answer to one request says.
     #[inline]
-    pub(crate) fn decided(&self, id: CallId, permits: u32, answer: &Answer) -> Result<Decision> {
+    pub(crate) fn decided(&self, id: CallId, permits: u32, answer: &Acquired) -> Result<Decision> {
         let decided = decision_alone(self.queue.name(), id, permits, answer);
         // A lease's permits were counted when it was taken.
         if !answer.found && matches!(&decided, Ok(decision) if decision.is_granted()) {
@@ -355,7 +355,7 @@ impl Queue {
         self.own.load(Ordering::Relaxed)
     }
 
-    async fn call(self: &Arc<Self>, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+    async fn call(self: &Arc<Self>, call: &AcquireCall, deadline: Instant) -> Result<Acquired> {
         let change = self.denials.set_up(call.set_up, deadline);
         let mut sent = self.sent();
         let answer = self.store.acquire(call, deadline).await?;
@@ -395,7 +395,7 @@ impl Queue {
     }
 
     /// Tells what a call was granted. Permits that are ahead of now may be used until then.
-    fn tell_granted(&self, call: &AcquireCall, answer: &Answer, set_up: Option<SetUp>) {
+    fn tell_granted(&self, call: &AcquireCall, answer: &Acquired, set_up: Option<SetUp>) {
         let now = Instant::now();
         let ahead = Duration::from_millis(answer.until_score.max(0).unsigned_abs());
         let until = call.ahead.and_then(|_| now.checked_add(ahead));

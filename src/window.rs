@@ -40,7 +40,7 @@ use crate::rate::{Rate, RateType};
 use pool::{Reconciled, Removal};
 
 pub(crate) use acquire::{Acquire, Ahead};
-pub(crate) use answer::Answer;
+pub(crate) use answer::Acquired;
 pub(crate) use bounds::BOUNDS;
 #[cfg(all(test, feature = "redis"))]
 pub(crate) use bounds::Bounds;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::permit::CallId;
-use crate::window::{Answer, Requests};
+use crate::window::{Acquired, Requests};
 
 /// Whether a request that was the only one of its call was granted.
 #[inline]
-pub(crate) fn is_granted(name: &str, permits: u32, answer: &Answer) -> Result<bool> {
+pub(crate) fn is_granted(name: &str, permits: u32, answer: &Acquired) -> Result<bool> {
     if !answer.found {
         check_fits(name, permits, answer.rate)?;
     }
@@ -34,7 +34,7 @@ pub(crate) fn decision_alone(
     name: &str,
     id: CallId,
     permits: u32,
-    answer: &Answer,
+    answer: &Acquired,
 ) -> Result<Decision> {
     let is_granted = is_granted(name, permits, answer)?;
     let taken = if is_granted { i64::from(permits) } else { 0 };
@@ -51,7 +51,7 @@ pub(crate) fn decision(
     (run, permits): (usize, u32),
     is_granted: bool,
     left: i64,
-    answer: &Answer,
+    answer: &Acquired,
 ) -> Result<Decision> {
     if !is_granted {
         check_fits(name, permits, answer.rate)?;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Sent;
 use crate::decision::{Decision, DecisionSource, Denied};
-use crate::window::{Answer, Requests, SetUp};
+use crate::window::{Acquired, Requests, SetUp};
 
 /// The store counts whole milliseconds, so what it says may end this much earlier.
 const TICK: Duration = Duration::from_millis(1);
@@ -67,7 +67,7 @@ impl Denial {
     /// What the answer to a call says that was received now; `None` if it denied nothing, or does
     /// not say exactly what is available.
     pub(crate) fn by_answer(
-        answer: &Answer,
+        answer: &Acquired,
         requests: &Requests,
         set_up: Option<SetUp>,
         sent: Sent,

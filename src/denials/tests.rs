@@ -1,13 +1,13 @@
 use super::*;
 use crate::rate::Rate;
-use crate::window::{Answer, Existing, Requests, Settings};
+use crate::window::{Acquired, Existing, Requests, Settings};
 
 const RATE: i64 = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The denial of a request for a permit of which none is left.
 fn denial(sent: Sent, set_up: Option<SetUp>) -> Denial {
-    let answer = Answer::new(0, RATE, 0, 60_000, 60_000);
+    let answer = Acquired::new(0, RATE, 0, 60_000, 60_000);
     Denial::by_answer(&answer, &Requests::one(1), set_up, sent).unwrap()
 }
 
@@ -96,18 +96,18 @@ async fn an_answer_with_more_permits_or_a_counted_change_ends_a_denial() {
 
 #[tokio::test(start_paused = true)]
 async fn only_an_answer_that_says_exactly_what_is_left_is_a_denial() {
-    let exact = Answer::new(0, RATE, 0, 60_000, 60_000);
+    let exact = Acquired::new(0, RATE, 0, 60_000, 60_000);
     let mut inexact = std::array::from_fn::<_, 3, _>(|_| exact.clone());
     inexact[0].has_more = true;
     inexact[1].audit_due = true;
     inexact[2].found = true;
     let sent = Denials::default().sent(0);
-    let says = |answer: &Answer, permits| {
+    let says = |answer: &Acquired, permits| {
         Denial::by_answer(answer, &Requests::one(permits), None, sent).is_some()
     };
     assert!(says(&exact, 1));
     assert!(!says(&exact, RATE as u32 + 1));
-    assert!(!says(&Answer::new(0, RATE, 1, 60_000, 60_000), 1));
+    assert!(!says(&Acquired::new(0, RATE, 1, 60_000, 60_000), 1));
     for answer in &inexact {
         assert!(!says(answer, 1), "{answer:?}");
     }

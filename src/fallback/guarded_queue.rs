@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::local_limiter::LocalLimiter;
-use super::{Asked, LocalStore, RecentDenials, allowed, denied, named, over_store};
+use super::{LocalStore, RecentDenials, StoreAnswer, allowed, denied, named, over_store};
 use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
 use crate::error::{Error, Result};
@@ -150,13 +150,13 @@ impl GuardedQueue {
             false => asking.await,
         };
         match asked? {
-            Asked::Answered(Checked { decision, .. }) => {
+            StoreAnswer::Answered(Checked { decision, .. }) => {
                 if !is_error {
                     self.local.learn_limit(decision.limit());
                 }
                 Ok(decision)
             }
-            Asked::Unanswered(error) => {
+            StoreAnswer::Unanswered(error) => {
                 self.check_fits(permits, set_up)?;
                 let quota = self
                     .settings(set_up)
@@ -230,8 +230,8 @@ impl GuardedQueue {
         self.local.store().note_use(policy);
         let reserving = self.queue.reserve(permits, within, set_up);
         match over_store(&*self.client_store, self.name(), true, reserving).await? {
-            Asked::Answered(reserved) => Ok(reserved),
-            Asked::Unanswered(error) => Err(error),
+            StoreAnswer::Answered(reserved) => Ok(reserved),
+            StoreAnswer::Unanswered(error) => Err(error),
         }
     }
 
@@ -290,7 +290,7 @@ impl GuardedQueue {
             let is_error = false; // the policy is `Local`
             let read = over_store(&*self.client_store, self.name(), is_error, call).await;
             // If it fails, the request finds out what is wrong.
-            if let Ok(Asked::Answered(rate)) = read {
+            if let Ok(StoreAnswer::Answered(rate)) = read {
                 started.learn(rate);
             }
         };

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Asked, GuardedQueue, LocalStore, allowed, asked, denied, over_store};
+use super::{GuardedQueue, LocalStore, StoreAnswer, allowed, asked, denied, over_store};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
@@ -46,8 +46,8 @@ pub(crate) async fn check_target(
 ) -> Result<Decision> {
     let key = &request.target.key;
     match over_store(store, key, request.policy.is_error(), call).await? {
-        Asked::Answered(decision) => Ok(decision),
-        Asked::Unanswered(error) => {
+        StoreAnswer::Answered(decision) => Ok(decision),
+        StoreAnswer::Unanswered(error) => {
             let requests = slice::from_ref(request);
             let mut decisions = without_store(local, requests, Purpose::Decide, error)?;
             // There is one for each request.
@@ -93,8 +93,8 @@ pub(crate) async fn check_together<G: Send + 'static>(
     let answer = wherever_polled(store.call_deadline(), false, asking).await;
     let answer = answer.unwrap_or_else(|moved| asked(Err(moved.error(|| call.may_have_run()))));
     match answer? {
-        Asked::Answered((decisions, beside)) => Ok((decisions, Some(beside))),
-        Asked::Unanswered(error) => {
+        StoreAnswer::Answered((decisions, beside)) => Ok((decisions, Some(beside))),
+        StoreAnswer::Unanswered(error) => {
             let decisions = without_store(local, requests, call.purpose, error)?;
             Ok((decisions, None))
         }
@@ -130,8 +130,8 @@ async fn undo(store: &dyn Store, call: &Arc<Call>) -> Result<u32> {
     let asking = over_store(store, key, true, store.undo(call, deadline));
     let answer = wherever_polled(deadline, false, asking).await;
     match answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run()))) {
-        Ok(Asked::Answered(undone)) => Ok(undone),
-        Ok(Asked::Unanswered(error)) | Err(error) => Err(error),
+        Ok(StoreAnswer::Answered(undone)) => Ok(undone),
+        Ok(StoreAnswer::Unanswered(error)) | Err(error) => Err(error),
     }
 }
 

@@ -32,7 +32,7 @@ use crate::policies::Policy;
 use crate::policies::algorithm::Algorithm;
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
-use crate::window::{Answer as Acquired, SetUp};
+use crate::window::{Acquired, SetUp};
 use combining::TargetCalls;
 use hot_limiters::HotLimiters;
 use policies::Policies;

@@ -29,7 +29,7 @@ use super::given::{Cloned, Given};
 use super::known_scripts::KnownScripts;
 use super::limits::{Limits, Repeat};
 use super::one_server::OneServer;
-use super::request::Request;
+use super::request::Outgoing;
 use super::round_trip::RoundTrip;
 use super::settings::OnPush;
 use super::traffic::Traffic;
@@ -225,7 +225,7 @@ impl Open {
     /// Sends a command and waits for its answer until the deadline.
     pub(super) async fn call(
         &self,
-        request: Request<'_>,
+        request: Outgoing<'_>,
         limits: Limits,
         round_trip: &RoundTrip,
     ) -> Result<Value, Failure> {
@@ -369,7 +369,7 @@ pub(super) mod tests {
     /// Why a call fails.
     async fn failure_of_a_call(open: &Open, limits: Limits) -> Failure {
         let command = cmd("INCR").arg("key").take();
-        let request = Request {
+        let request = Outgoing {
             command: &command,
             asking: false,
         };
@@ -429,7 +429,7 @@ pub(super) mod tests {
     async fn a_process_that_stood_still_keeps_its_connection() {
         let (open, mut server) = open(sink()).await;
         let command = cmd("INCR").arg("key").take();
-        let request = Request {
+        let request = Outgoing {
             command: &command,
             asking: false,
         };

@@ -5,13 +5,13 @@ use redis::{Cmd, RedisError, Value};
 
 /// A command on its way to a server.
 #[derive(Clone, Copy)]
-pub(super) struct Request<'a> {
+pub(super) struct Outgoing<'a> {
     pub(super) command: &'a Cmd,
     /// Sent to a node of a cluster that the command's slot is moving to.
     pub(super) asking: bool,
 }
 
-impl Request<'_> {
+impl Outgoing<'_> {
     pub(super) async fn send(
         self,
         connection: &mut MultiplexedConnection,

@@ -17,7 +17,7 @@ use super::address::Endpoint;
 use super::failure::{Failure, closed, of_connecting, timed_out};
 use super::limits::Limits;
 use super::open::{Open, Retired};
-use super::request::{Message, Request};
+use super::request::{Message, Outgoing};
 use super::resolver::Resolver;
 use super::round_trip::{Pace, RoundTrip};
 use super::settings::Settings;
@@ -150,7 +150,7 @@ impl Link {
         }
         let script = match message {
             Message::Command(command) => {
-                let request = Request { command, asking };
+                let request = Outgoing { command, asking };
                 return open.call(request, limits, round_trip).await;
             }
             Message::Script(script) => script,
@@ -160,7 +160,7 @@ impl Link {
         loop {
             let text = sending.text();
             let command = text.as_ref().unwrap_or(script.by_hash);
-            let request = Request { command, asking };
+            let request = Outgoing { command, asking };
             let result = open.call(request, limits, round_trip).await;
             let fits = round_trip.fits(limits.valid_until, self.response_timeout);
             if let Some(result) = sending.after(result, fits) {

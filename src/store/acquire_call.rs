@@ -20,7 +20,7 @@ use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::permit::new_call_id;
 #[cfg(any(feature = "test-util", test))]
-use crate::window::Answer;
+use crate::window::Acquired;
 use crate::window::{Acquire, Ahead, Requests, SetUp};
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct AcquireCall {
     made: AtomicUsize,
     /// The answer of a store in this process that has granted it: later attempts find it.
     #[cfg(any(feature = "test-util", test))]
-    pub(crate) granted: Lock<Option<Answer>>,
+    pub(crate) granted: Lock<Option<Acquired>>,
     /// The score of the grant that was delivered.
     granted_at: OnceLock<i64>,
     is_claimed: AtomicBool,

@@ -40,6 +40,6 @@ pub use faults::Faults;
 pub(crate) use faults::FaultyStore;
 #[cfg(test)]
 pub(crate) use faults::Loss;
-use limiter::{Held, Limiter};
+use limiter::{Held, StoredLimiter};
 use shard::Slot;
 pub use store::MemoryStore;

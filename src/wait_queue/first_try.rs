@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::bounds::Arrival;
 use super::leaving::within;
 use super::outage::WhileAway;
-use super::plain::{Checked, Request};
+use super::plain::{Checked, PlainRequest};
 use super::state::{Availability, Waits, time_to_join};
 use super::waiter::PlaceInQueue;
 use super::{Queue, WaitQueue};
@@ -97,7 +97,7 @@ impl WaitQueue {
         } = request;
         let queue = &self.queue;
         let is_bounded = until.is_some() || stays || self.store().unhealthy_breaker().is_some();
-        let request = Request::of_first_try(permits, set_up, queue_time);
+        let request = PlainRequest::of_first_try(permits, set_up, queue_time);
         let mut direct = self.plain.direct(&request)?;
         let asked = if is_bounded {
             let asking = async { direct.await.transpose() };

@@ -25,7 +25,7 @@ use super::settling::Ended;
 use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::permit::CallId;
-use crate::window::{Answer, SetUp, Settlement};
+use crate::window::{Acquired, SetUp, Settlement};
 use demand::Demand;
 pub(super) use lease::Moment;
 use lease::{Lease, Terms};
@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1_500);
 
 pub(super) struct Leases {
     /// The oldest first.
-    held: ArcSwap<Held>,
+    held: ArcSwap<HeldLeases>,
     book: Lock<Book>,
     /// How many calls for leases are under way: they lease permits, or give them back.
     calls: watch::Sender<usize>,
@@ -55,9 +55,9 @@ impl Drop for UnderWay {
 }
 
 /// The calls for leases since it was made.
-pub(crate) struct Calls(watch::Receiver<usize>);
+pub(crate) struct LeaseCalls(watch::Receiver<usize>);
 
-impl Calls {
+impl LeaseCalls {
     /// Whether any is under way, or has been. They have ended if nobody counts them any more.
     pub(super) fn were_made(&self) -> bool {
         *self.0.borrow() > 0 || self.0.has_changed().unwrap_or(true)
@@ -69,11 +69,11 @@ impl Calls {
     }
 }
 
-type Held = SmallVec<[Arc<Lease>; MOST_HELD]>;
+type HeldLeases = SmallVec<[Arc<Lease>; MOST_HELD]>;
 
 /// The permits that the store had left when the last lease was taken: those of the leases before
 /// were in use then.
-fn beyond(held: &Held) -> i64 {
+fn beyond(held: &HeldLeases) -> i64 {
     held.last().map_or(0, |last| last.terms.beyond)
 }
 
@@ -100,7 +100,7 @@ struct Book {
 
 /// The next lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct LeasePlan {
     pub(super) permits: u32,
     pub(super) lasts: i64,
     pub(super) set_up: Option<SetUp>,
@@ -111,13 +111,13 @@ pub(super) struct Plan {
 #[derive(Default)]
 pub(super) struct Todo {
     pub(super) settle: SmallVec<[Ended; MOST_HELD]>,
-    pub(super) ask: Option<Plan>,
+    pub(super) ask: Option<LeasePlan>,
 }
 
 /// A request that a lease has granted.
-pub(super) struct Taken {
+pub(super) struct LeaseGrant {
     pub(super) id: CallId,
-    pub(super) answer: Answer,
+    pub(super) answer: Acquired,
     /// Whether a step is due.
     pub(super) is_attention_due: bool,
 }
@@ -125,7 +125,7 @@ pub(super) struct Taken {
 impl Leases {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            held: ArcSwap::from_pointee(Held::new()),
+            held: ArcSwap::from_pointee(HeldLeases::new()),
             book: Lock::new(Book {
                 holds: Vec::new(),
                 ended: 0,
@@ -145,8 +145,8 @@ impl Leases {
     }
 
     /// The calls for leases from now on.
-    pub(super) fn calls(&self) -> Calls {
-        Calls(self.calls.subscribe())
+    pub(super) fn calls(&self) -> LeaseCalls {
+        LeaseCalls(self.calls.subscribe())
     }
 
     /// Whether a call for a lease is under way.
@@ -190,7 +190,7 @@ impl Leases {
         permits: u32,
         set_up: Option<SetUp>,
         clock: impl Fn() -> Moment,
-    ) -> Option<Taken> {
+    ) -> Option<LeaseGrant> {
         let held = self.held.load();
         let (lease, is_attention_due) = held.iter().find_map(|lease| {
             let taken = lease
@@ -200,7 +200,7 @@ impl Leases {
         })?;
         let left = held.iter().map(|lease| i64::from(lease.left()));
         let left = left.sum::<i64>() + beyond(&held);
-        Some(Taken {
+        Some(LeaseGrant {
             id: lease.terms.id,
             answer: lease.answer_of(left + i64::from(permits)),
             is_attention_due,
@@ -213,7 +213,7 @@ impl Leases {
         permits: u32,
         set_up: Option<SetUp>,
         now: Moment,
-    ) -> Option<(CallId, Answer)> {
+    ) -> Option<(CallId, Acquired)> {
         let held = self.held.load();
         let live = held.iter().filter(|it| it.terms.lasts_from(now) > 0);
         let left: i64 = live.clone().map(|it| i64::from(it.left())).sum();
@@ -269,7 +269,7 @@ impl Leases {
     fn step(&self, book: &mut Book, now: Moment) -> Todo {
         let held = self.held.load_full();
         let mut todo = Todo::default();
-        let mut live = Held::new();
+        let mut live = HeldLeases::new();
         for lease in held.iter() {
             book.note_use(lease, now.at);
             if lease.left() == 0 || lease.terms.lasts_from(now) == 0 {
@@ -322,9 +322,9 @@ impl Leases {
     /// when it ends.
     pub(super) fn granted(
         &self,
-        plan: &Plan,
+        plan: &LeasePlan,
         (id, sent): (CallId, Moment),
-        (answer, permits): (&Answer, u32),
+        (answer, permits): (&Acquired, u32),
         now: Moment,
     ) -> (Todo, Option<Instant>) {
         let mut book = self.book.lock();
@@ -368,7 +368,7 @@ impl Leases {
             return (Todo { settle, ask: None }, None);
         }
         let ends = lease.terms.ends();
-        let mut held = Held::clone(&self.held.load());
+        let mut held = HeldLeases::clone(&self.held.load());
         held.push(lease);
         self.held.store(Arc::new(held));
         (Todo::default(), Some(ends))
@@ -390,7 +390,7 @@ impl Book {
         holds.fold(interval / 2, |shortest, it| shortest.min(it.up_to))
     }
 
-    fn plan(&mut self, live: &Held, now: Instant) -> Option<Plan> {
+    fn plan(&mut self, live: &HeldLeases, now: Instant) -> Option<LeasePlan> {
         let is_due = live.last().is_none_or(|last| last.is_due());
         let may_hold = !self.holds.is_empty() && !self.is_closed && live.len() < MOST_HELD;
         if self.is_asking || !may_hold || !is_due {
@@ -402,7 +402,7 @@ impl Book {
         let permits = self.demand.wanted(fewest_uses, now);
         let permits = permits.filter(|_| lasts > 0)?;
         self.is_asking = true;
-        Some(Plan {
+        Some(LeasePlan {
             permits,
             lasts,
             set_up,

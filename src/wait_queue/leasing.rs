@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::leases::{Calls, Hold, Leases, Moment, Plan, Todo, UnderWay};
+use super::leases::{Hold, LeaseCalls, LeasePlan, Leases, Moment, Todo, UnderWay};
 use super::state::State;
 use super::{Queue, WaitQueue};
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::permit::CallId;
 use crate::store::AcquireCall;
-use crate::window::{Ahead, Answer, Requests, SetUp};
+use crate::window::{Acquired, Ahead, Requests, SetUp};
 
 /// A lease takes this part of what is available, in thousandths: the others find as much.
 const PART: i64 = 500;
@@ -118,7 +118,7 @@ impl WaitQueue {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Result<Option<(CallId, Answer)>> {
+    ) -> Result<Option<(CallId, Acquired)>> {
         if let Some(leases) = self.queue.leases.get()
             && let Some(taken) = leases.acquire(permits, set_up, || self.queue.moment())
         {
@@ -135,7 +135,7 @@ impl WaitQueue {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Option<(CallId, Answer)> {
+    ) -> Option<(CallId, Acquired)> {
         let leases = self.queue.leases.get()?;
         leases.peek(permits, set_up, self.queue.moment())
     }
@@ -208,7 +208,7 @@ impl Queue {
     }
 
     /// The calls for leases from now on.
-    pub(super) fn lease_calls(&self) -> Option<Calls> {
+    pub(super) fn lease_calls(&self) -> Option<LeaseCalls> {
         Some(self.leases.get()?.calls())
     }
 
@@ -248,7 +248,7 @@ impl Queue {
     }
 
     /// Learns from the store's answer to requests.
-    pub(super) fn note_for_leases(self: &Arc<Self>, call: &AcquireCall, answer: &Answer) {
+    pub(super) fn note_for_leases(self: &Arc<Self>, call: &AcquireCall, answer: &Acquired) {
         if call.ahead.is_some() || call.requests.debt {
             return;
         }
@@ -263,7 +263,7 @@ impl Queue {
         });
     }
 
-    fn ask_in_background(self: &Arc<Self>, plan: Plan, call: UnderWay) {
+    fn ask_in_background(self: &Arc<Self>, plan: LeasePlan, call: UnderWay) {
         let asking = Asking {
             queue: Arc::clone(self),
             plan,
@@ -293,14 +293,14 @@ impl Queue {
 /// The call for the next lease.
 struct Asking {
     queue: Arc<Queue>,
-    plan: Plan,
+    plan: LeasePlan,
     is_over: bool,
     _call: UnderWay,
 }
 
 impl Asking {
     async fn ask(mut self) {
-        let Plan { permits, lasts, .. } = self.plan;
+        let LeasePlan { permits, lasts, .. } = self.plan;
         let (queue, plan) = (Arc::clone(&self.queue), self.plan);
         let Some(leases) = queue.leases.get() else {
             return;

@@ -3,7 +3,7 @@
 
 use crate::grant::Grant;
 use crate::store::AcquireCall;
-use crate::window::Answer;
+use crate::window::Acquired;
 
 pub(super) const RATE: i64 = 6;
 
@@ -44,11 +44,11 @@ impl Ledger {
         self.members.iter().any(|it| it.id == call.id)
     }
 
-    pub(super) fn execute(&mut self, call: &AcquireCall, now: i64) -> Answer {
+    pub(super) fn execute(&mut self, call: &AcquireCall, now: i64) -> Acquired {
         let free = self.free(now);
         if let Some(member) = self.members.iter().find(|it| it.id == call.id) {
             let granted = i64::from(member.granted);
-            let mut answer = Answer::new(member.score, RATE, granted, self.window, self.window);
+            let mut answer = Acquired::new(member.score, RATE, granted, self.window, self.window);
             answer.found = true;
             return answer;
         }
@@ -58,7 +58,7 @@ impl Ledger {
             let newer = self.members.iter().filter(|it| it.score > score);
             newer.map(|it| i64::from(it.in_use)).sum()
         });
-        let mut answer = Answer::new(now, RATE, free, until_first, self.window);
+        let mut answer = Acquired::new(now, RATE, free, until_first, self.window);
         answer.newer = newer;
         let granted = call.requests.taken(&answer) as u32;
         if granted > 0 {

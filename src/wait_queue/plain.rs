@@ -12,14 +12,14 @@ use crate::denials::Deniable;
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
 use crate::store::AcquireCall;
-use crate::window::{Answer, Requests, SetUp};
+use crate::window::{Acquired, Requests, SetUp};
 
 pub(super) struct Plain {
     queue: Arc<Queue>,
 }
 
 #[derive(Clone)]
-pub(super) struct Request {
+pub(super) struct PlainRequest {
     pub(super) permits: u32,
     pub(super) set_up: Option<SetUp>,
     /// The greatest age of an answer that may deny the request. Zero leaves every decision to the
@@ -31,7 +31,7 @@ pub(super) struct Request {
     pub(super) queue_time: QueueTime,
 }
 
-impl Request {
+impl PlainRequest {
     /// A waiter's request, which the store decides.
     pub(super) fn of_first_try(permits: u32, set_up: Option<SetUp>, queue_time: QueueTime) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Plain {
 
 impl Calls for Plain {
     type Key = ();
-    type Request = Request;
+    type Request = PlainRequest;
     type Answer = Checked;
     type Call = PlainCall;
 
@@ -84,11 +84,11 @@ impl Calls for Plain {
     // An acquire call is granted once, and what it took is given back if its caller is gone.
     const IS_REPEATABLE: bool = true;
 
-    fn may_go_alone(request: &Request) -> bool {
+    fn may_go_alone(request: &PlainRequest) -> bool {
         !request.is_shared
     }
 
-    fn cost(request: &Request) -> u32 {
+    fn cost(request: &PlainRequest) -> u32 {
         request.permits
     }
 
@@ -96,13 +96,13 @@ impl Calls for Plain {
         self.queue.store.call_deadline()
     }
 
-    fn call<'a>(&self, requests: impl Iterator<Item = &'a Request> + Clone) -> PlainCall {
+    fn call<'a>(&self, requests: impl Iterator<Item = &'a PlainRequest> + Clone) -> PlainCall {
         for request in requests.clone() {
             request.queue_time.ends_now();
         }
         let permits = requests.clone().map(|request| request.permits);
         let set_up = SetUp::of_all(requests.clone().filter_map(|request| request.set_up));
-        let deniable = requests.clone().map(Request::deniable);
+        let deniable = requests.clone().map(PlainRequest::deniable);
         PlainCall {
             deniable: deniable.reduce(|one, other| one?.and(other?)).flatten(),
             count: requests.count(),
@@ -192,7 +192,7 @@ impl Queue {
 }
 
 /// The decision on each request, in order.
-fn decisions(name: &str, call: &AcquireCall, answer: &Answer) -> CallAnswers<Plain> {
+fn decisions(name: &str, call: &AcquireCall, answer: &Acquired) -> CallAnswers<Plain> {
     let wait = answer.wait();
     let mut left = answer.available;
     let mut decisions = CallAnswers::<Plain>::new();

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::plain::{Checked, Request};
+use super::plain::{Checked, PlainRequest};
 use super::{Queue, WaitQueue};
 use crate::decision::Decision;
 use crate::denials::{Change, Deniable, Denial, Sent};
 use crate::error::Result;
 use crate::event::QueueTime;
-use crate::window::{Answer, Requests, SetUp};
+use crate::window::{Acquired, Requests, SetUp};
 
 impl WaitQueue {
     /// A call of this client that may free permits or change the limiter is about to be made. Until
@@ -53,7 +53,7 @@ impl WaitQueue {
             let changes = self.store().changes();
             self.queue.denials.would_deny(&request, changes)
         };
-        let request = Request {
+        let request = PlainRequest {
             permits,
             set_up,
             at_most,
@@ -97,7 +97,7 @@ impl Queue {
         &self,
         requests: &Requests,
         set_up: Option<SetUp>,
-        answer: &Answer,
+        answer: &Acquired,
         sent: Sent,
     ) {
         match Denial::by_answer(answer, requests, set_up, sent) {

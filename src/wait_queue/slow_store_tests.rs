@@ -25,7 +25,7 @@ use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
 };
-use crate::window::{Answer, Condition, Expiry, Settlement};
+use crate::window::{Acquired, Condition, Expiry, Settlement};
 
 const TRAVEL: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -106,7 +106,7 @@ impl LimiterStore for SlowStore {
         self.may_have_peers.load(Ordering::Relaxed)
     }
 
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Acquired> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let unanswered = |_| Error::Indeterminate { source: None };
         let answered = timeout_at(deadline, async {

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::{
-    Answer, At, BOUNDS, NotInitialized, Open, Reconciled, Removal, Requests, SetUp, Settings,
+    Acquired, At, BOUNDS, NotInitialized, Open, Reconciled, Removal, Requests, SetUp, Settings,
     Window,
 };
 #[cfg(feature = "redis")]
@@ -104,7 +104,7 @@ impl Window {
         at: At,
         client: &str,
         call: &Acquire,
-    ) -> Result<Answer, NotInitialized> {
+    ) -> Result<Acquired, NotInitialized> {
         self.drop_expired(client, at.server);
         let stored = self.settings.get().copied();
         let other_settings = call.set_up.and_then(|set_up| set_up.leaves(stored?));
@@ -112,7 +112,7 @@ impl Window {
             Some(answer) => answer,
             None => self.acquire_in_full(at, client, call)?,
         };
-        Ok(Answer {
+        Ok(Acquired {
             other_settings,
             ..answer
         })
@@ -122,7 +122,7 @@ impl Window {
     /// and none of its grants has expired. Then nothing is summed and nothing removed. Otherwise
     /// `None`, and nothing is changed. The caller has dropped what is expired.
     #[inline]
-    fn grant_common(&mut self, at: At, call: &Acquire) -> Option<Answer> {
+    fn grant_common(&mut self, at: At, call: &Acquire) -> Option<Acquired> {
         let permits = call.requests.single()?;
         let settings = *self.settings.get()?;
         let Settings { rate, interval, .. } = settings;
@@ -151,7 +151,13 @@ impl Window {
         *open.pool.value.get_mut()? -= i64::from(permits);
         open.renew_for(call.set_up, at.server);
         let until_first = interval - at.now + oldest;
-        Some(Answer::new(at.now, rate, available, until_first, interval))
+        Some(Acquired::new(
+            at.now,
+            rate,
+            available,
+            until_first,
+            interval,
+        ))
     }
 
     fn acquire_in_full(
@@ -159,7 +165,7 @@ impl Window {
         at: At,
         client: &str,
         call: &Acquire,
-    ) -> Result<Answer, NotInitialized> {
+    ) -> Result<Acquired, NotInitialized> {
         let (mut sets_rate, mut stored_rate) = (false, None);
         if call.set_up.is_some() {
             stored_rate = self.settings.get().map(|settings| settings.rate);
@@ -167,7 +173,7 @@ impl Window {
             if let SettingsChange::Settings(new) | SettingsChange::Afresh(new) = change {
                 if !call.requests.any_fits(new.rate) {
                     let interval = new.interval;
-                    return Ok(Answer::new(at.now, new.rate, 0, interval, interval));
+                    return Ok(Acquired::new(at.now, new.rate, 0, interval, interval));
                 }
                 sets_rate = true;
                 self.apply(&change, at, client);
@@ -181,7 +187,7 @@ impl Window {
             ..
         } = open.settings;
         if !call.requests.any_fits(rate) {
-            return Ok(Answer::new(at.now, rate, 0, interval, interval));
+            return Ok(Acquired::new(at.now, rate, 0, interval, interval));
         }
 
         let wanted = call.requests.wanted(rate);
@@ -200,9 +206,9 @@ impl Window {
             .map_or(interval, |oldest| interval - at.now + oldest);
         let newer = call.newer_than.map(|score| open.pool.grants().newer(score));
         let (available, until_score) = open.scored(call, at, &reconciled);
-        let answer = Answer {
+        let answer = Acquired {
             newer,
-            ..Answer::new(at.now, rate, available, until_first, interval)
+            ..Acquired::new(at.now, rate, available, until_first, interval)
         };
         let taken = call.requests.taken(&answer);
         let newest = reconciled.oldest.and_then(|_| open.pool.grants().newest());
@@ -251,7 +257,7 @@ impl Window {
             _ => Box::default(),
         };
 
-        let answer = Answer {
+        let answer = Acquired {
             score: at.now + until_score,
             until_score,
             clock_ahead,
@@ -309,9 +315,9 @@ impl Open<'_> {
         }
     }
 
-    /// [`Answer::until_back`] of an answer by which not all are granted.
-    fn until_back(&self, requests: &Requests, answer: &Answer, now: i64) -> Box<[i64]> {
-        let Answer { rate, interval, .. } = *answer;
+    /// [`Acquired::until_back`] of an answer by which not all are granted.
+    fn until_back(&self, requests: &Requests, answer: &Acquired, now: i64) -> Box<[i64]> {
+        let Acquired { rate, interval, .. } = *answer;
         let (grants, most) = (self.pool.grants(), BOUNDS.most_walked);
         let more = (requests.taken(answer) - answer.available).max(0) + 1;
         let mut left = answer.available;

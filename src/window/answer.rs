@@ -8,7 +8,7 @@ use crate::permit::CallId;
 
 /// The answer to the list of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Acquired {
     /// Score of the grants made.
     pub(crate) score: i64,
     /// By how many ms that is ahead of the time of the call; 0 unless it asked for it.
@@ -53,7 +53,7 @@ pub(crate) struct Answer {
 /// A queue waits this many ms longer than until the permits in use are back, as in Redisson.
 const SLACK: i64 = 3;
 
-impl Answer {
+impl Acquired {
     /// The answer to a list of which all are granted: nothing is in use after an interval.
     pub(crate) fn new(
         score: i64,
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_slack_of_a_queue_is_no_part_of_what_callers_see() {
-        let answer = Answer::new(0, 10, 0, 40, 1_000);
+        let answer = Acquired::new(0, 10, 0, 40, 1_000);
         assert_eq!(answer.retry_after(0), Duration::from_millis(40));
         assert_eq!(answer.wait(), Duration::from_millis(43));
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_queue_asks_again_before_more_than_half_of_the_keep_alive_has_passed() {
         let waits = |keep_alive| {
-            let answer = Answer::new(0, 10, 0, 997, 1_000).with_life(keep_alive);
+            let answer = Acquired::new(0, 10, 0, 997, 1_000).with_life(keep_alive);
             (answer.wait().as_millis(), answer.lives)
         };
         assert_eq!(waits(0), (1_000, None));

@@ -8,7 +8,7 @@
 
 use smallvec::SmallVec;
 
-use super::Answer;
+use super::Acquired;
 
 /// `count` consecutive requests, each for `permits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +180,7 @@ impl Requests {
 
     /// Each run and how many of its requests are granted.
     #[inline]
-    pub(crate) fn served(&self, answer: &Answer) -> impl Iterator<Item = (Run, u32)> {
+    pub(crate) fn served(&self, answer: &Acquired) -> impl Iterator<Item = (Run, u32)> {
         let mut serving = self.serving(answer);
         let one_more = if answer.found {
             self.one_more(answer)
@@ -195,7 +195,7 @@ impl Requests {
     }
 
     #[inline]
-    fn serving(&self, answer: &Answer) -> Serving {
+    fn serving(&self, answer: &Acquired) -> Serving {
         let (rate, left) = match self.share {
             // The rate may have been lowered since it was granted.
             _ if answer.found => (answer.rate.max(answer.available), answer.available),
@@ -214,7 +214,7 @@ impl Requests {
     /// A release may have taken permits out of the grant that was found. If the rest does not fit
     /// the requests exactly, one more request counts as granted, so that each permit has an owner:
     /// in a FIFO list the next one, else the smallest that holds the rest. Returns its run.
-    fn one_more(&self, answer: &Answer) -> Option<usize> {
+    fn one_more(&self, answer: &Acquired) -> Option<usize> {
         if self.debt {
             return None; // all are granted
         }
@@ -239,7 +239,7 @@ impl Requests {
 
     /// The permits that the list takes.
     #[inline]
-    pub(crate) fn taken(&self, answer: &Answer) -> i64 {
+    pub(crate) fn taken(&self, answer: &Acquired) -> i64 {
         self.served(answer)
             .map(|(run, granted)| i64::from(run.permits) * i64::from(granted))
             .sum()
@@ -273,18 +273,18 @@ mod tests {
         }
     }
 
-    fn answer(available: i64) -> Answer {
-        Answer::new(0, 10, available, 0, 0)
+    fn answer(available: i64) -> Acquired {
+        Acquired::new(0, 10, available, 0, 0)
     }
 
-    fn found(held: i64) -> Answer {
-        Answer {
+    fn found(held: i64) -> Acquired {
+        Acquired {
             found: true,
             ..answer(held)
         }
     }
 
-    fn granted(requests: &Requests, answer: &Answer) -> Vec<u32> {
+    fn granted(requests: &Requests, answer: &Acquired) -> Vec<u32> {
         requests
             .served(answer)
             .map(|(_, granted)| granted)
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_grant_made_before_the_rate_was_lowered_is_a_grant() {
-        let lowered = Answer {
+        let lowered = Acquired {
             rate: 2,
             ..found(5)
         };
@@ -428,7 +428,7 @@ mod tests {
             granted(&requests(&[(3, 1), (2, 1)], true), &lowered),
             [1, 1]
         );
-        let shrunk = Answer {
+        let shrunk = Acquired {
             available: 3,
             ..lowered
         };

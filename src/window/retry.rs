@@ -4,7 +4,7 @@
 use super::grants::Found;
 use super::pool::Removal;
 use super::{
-    Acquire, Ahead, Answer, At, Grants, NotInitialized, Pool, Retry, SetUp, Settings, Window,
+    Acquire, Acquired, Ahead, At, Grants, NotInitialized, Pool, Retry, SetUp, Settings, Window,
 };
 use crate::rate::RateType;
 
@@ -20,7 +20,7 @@ impl Window {
         client: &str,
         call: &Acquire,
         retry: &Retry,
-    ) -> Result<Result<Answer, Early>, NotInitialized> {
+    ) -> Result<Result<Acquired, Early>, NotInitialized> {
         self.drop_expired(client, at.server);
         let settings = self.settings.get().copied();
         let wait = retry.previous_deadline - at.server + 1;
@@ -46,7 +46,7 @@ impl Window {
         at: At,
         client: &str,
         call: &Acquire,
-    ) -> Result<Answer, NotInitialized> {
+    ) -> Result<Acquired, NotInitialized> {
         self.drop_expired(client, at.server);
         let settings = self.settings.get().copied();
         let replacing = call.set_up.and_then(SetUp::replacing);
@@ -67,7 +67,7 @@ impl Window {
         client: &str,
         call: &Acquire,
         found: Found,
-    ) -> Answer {
+    ) -> Acquired {
         let (permits, mut interval) = (i64::from(found.permits), settings.interval);
         let grants = self.grants(settings, client);
         let left = self.pool(settings, client).map_or(settings.rate, |pool| {
@@ -88,11 +88,11 @@ impl Window {
             let usable_at = grants.and_then(|grants| grants.fence(&call.id));
             interval = usable_at.map_or(0, |usable_at| (found.score - usable_at).max(0));
         }
-        Answer {
+        Acquired {
             found: true,
             left_now: Some(left.max(0)),
             until_score: (found.score - at.now).max(0),
-            ..Answer::new(found.score, settings.rate, permits, until_first, interval)
+            ..Acquired::new(found.score, settings.rate, permits, until_first, interval)
         }
     }
 

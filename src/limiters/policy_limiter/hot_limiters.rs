@@ -12,7 +12,7 @@ use crate::limiters::{Lease, RateLimiter};
 use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::wait_queue::{HotKeys, Kept};
-use crate::window::{Answer, SetUp};
+use crate::window::{Acquired, SetUp};
 
 /// A key is leased that has this many requests in the time of two leases. A lease costs two calls
 /// of its own, while requests of different keys share one.
@@ -27,12 +27,12 @@ pub(super) struct HotLimiters {
 /// A limiter that may be leased while this lives.
 struct HotLimiter {
     leased: RateLimiter,
-    demand: Lock<Demand>,
+    last: Lock<LastRequest>,
 }
 
 /// The last request that went to Redis.
 #[derive(Clone, Copy)]
-struct Demand {
+struct LastRequest {
     at: Instant,
     /// For how long it keeps the limiter its place.
     remembered: Duration,
@@ -70,7 +70,7 @@ impl HotLimiters {
         name: &str,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Result<Option<(CallId, Answer)>> {
+    ) -> Result<Option<(CallId, Acquired)>> {
         match self.get(name) {
             Some(hot) => hot.leased.acquire_now(permits, set_up),
             None => Ok(None),
@@ -91,23 +91,23 @@ impl HotLimiters {
     pub(super) fn ask(&self, limiter: &RateLimiter, set_up: Option<SetUp>) {
         let interval = set_up.map_or(Duration::MAX, |it| it.settings.quota().window);
         let slice = self.lease.longest().min(interval / 2);
-        let demand = Demand {
+        let last = LastRequest {
             at: Instant::now(),
             remembered: slice.saturating_mul(2),
         };
         let new = || HotLimiter {
             leased: limiter.clone().leased_from(FEWEST_USES, self.lease),
-            demand: Lock::new(demand),
+            last: Lock::new(last),
         };
         if let Some(hot) = self.by_name.ask(limiter.name(), new) {
-            *hot.demand.lock() = demand;
+            *hot.last.lock() = last;
         }
     }
 }
 
 impl Kept for HotLimiter {
     fn is_idle(&self, now: Instant) -> bool {
-        let Demand { at, remembered } = *self.demand.lock();
+        let LastRequest { at, remembered } = *self.last.lock();
         now.saturating_duration_since(at) >= remembered && !self.leased.is_leased()
     }
 }

@@ -12,7 +12,7 @@ use crate::limiters::{Lease, RateLimiter};
 use crate::permit::CallId;
 use crate::policies::Policy;
 use crate::rate::Rate;
-use crate::window::{Answer as Acquired, SetUp};
+use crate::window::{Acquired, SetUp};
 
 impl PolicyLimiter<Rate> {
     pub(in crate::limiters) fn with_leases(self, lease: Lease) -> Self {

@@ -10,8 +10,8 @@ use crate::policies::algorithm::Algorithm;
 /// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so
 /// that reading the first takes no lock.
 pub(super) struct Policies<P> {
-    first: InForce<P>,
-    later: OnceLock<RwLock<InForce<P>>>,
+    first: CurrentPolicy<P>,
+    later: OnceLock<RwLock<CurrentPolicy<P>>>,
     /// Their leases end when the policy is replaced: else the next one would be asked for with the
     /// settings before.
     leased: Lock<Vec<Weak<HotLimiters>>>,
@@ -19,7 +19,7 @@ pub(super) struct Policies<P> {
 
 /// The policy in force.
 #[derive(Clone)]
-pub(super) struct InForce<P> {
+pub(super) struct CurrentPolicy<P> {
     pub(super) policy: P,
     pub(super) algorithm: Arc<Algorithm>,
 }
@@ -28,7 +28,7 @@ impl<P: Clone> Policies<P> {
     pub(super) fn new(policy: P, algorithm: Algorithm) -> Self {
         let algorithm = Arc::new(algorithm);
         Self {
-            first: InForce { policy, algorithm },
+            first: CurrentPolicy { policy, algorithm },
             later: OnceLock::new(),
             leased: Lock::default(),
         }
@@ -46,7 +46,8 @@ impl<P: Clone> Policies<P> {
         let algorithm = Arc::new(algorithm);
         let later = self.later.get_or_init(|| RwLock::new(self.first.clone()));
         // A panic leaves the policy whole.
-        *later.write().unwrap_or_else(PoisonError::into_inner) = InForce { policy, algorithm };
+        *later.write().unwrap_or_else(PoisonError::into_inner) =
+            CurrentPolicy { policy, algorithm };
         // Ending leases runs foreign code, which must not wait for this lock.
         let limiters: Vec<_> = self
             .leased
@@ -65,7 +66,7 @@ impl<P: Clone> Policies<P> {
     }
 
     #[inline]
-    pub(super) fn read<T>(&self, read: impl FnOnce(&InForce<P>) -> T) -> T {
+    pub(super) fn read<T>(&self, read: impl FnOnce(&CurrentPolicy<P>) -> T) -> T {
         match self.later.get() {
             None => read(&self.first),
             Some(later) => read(&later.read().unwrap_or_else(PoisonError::into_inner)),

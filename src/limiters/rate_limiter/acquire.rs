@@ -17,7 +17,7 @@ use crate::limiters::Limiter;
 use crate::limiters::joint::peek;
 use crate::permit::CallId;
 use crate::wait_queue::ReadSetUp;
-use crate::window::{Answer, SetUp};
+use crate::window::{Acquired, SetUp};
 
 impl RateLimiter {
     /// Takes permits if they are available now, and returns whether it did.
@@ -493,7 +493,7 @@ impl RateLimiter {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Result<Option<(CallId, Answer)>> {
+    ) -> Result<Option<(CallId, Acquired)>> {
         let queue = self.requested(permits)?;
         queue.unguarded().acquire_now(permits, set_up)
     }

@@ -22,7 +22,7 @@ use crate::policies::model::{Charge, Model, State};
 use crate::policies::reply;
 use crate::policies::reply::TargetReply;
 use crate::policies::shared_rate::SharedRate;
-use crate::store::redis::check::{Progress, Reply, joint_args, read_reply, script_and_args};
+use crate::store::redis::check::{CheckReply, Progress, joint_args, read_reply, script_and_args};
 use crate::store::redis::multi_check::CheckPart;
 use crate::store::redis::script;
 use crate::store::redis::shared_calls::Part as _;
@@ -446,8 +446,8 @@ impl Fixture {
                 reply => reply,
             };
             match read_reply(&reply).unwrap() {
-                Reply::Unfinished { progress: read, .. } => progress = read,
-                Reply::Answered { replies, .. } => return Ok(replies.into_vec()),
+                CheckReply::Unfinished { progress: read, .. } => progress = read,
+                CheckReply::Answered { replies, .. } => return Ok(replies.into_vec()),
                 other => panic!("{other:?}"),
             }
         }

@@ -19,7 +19,7 @@ use crate::permit::CallId;
 use crate::policies::call::{Answers, Call};
 use crate::store::left_rates::LeftRates;
 use crate::store::{LimiterStore, Store};
-use crate::window::{Answer, At, SetUp};
+use crate::window::{Acquired, At, SetUp};
 
 /// A store as one client uses it, with the client's clock.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl MemoryClient {
         client_id: &str,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Result<Option<(CallId, Answer)>> {
+    ) -> Result<Option<(CallId, Acquired)>> {
         let passed = self.clock.now();
         let read = self.store.0.request_time();
         let acquired = self.store.with_limiter(name, read, |limiter| {

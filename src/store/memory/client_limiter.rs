@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::limiter::{Held, Limiter, not_initialized};
+use super::limiter::{Held, StoredLimiter, not_initialized};
 use super::store::MemoryStore;
 use crate::clock::Clock;
 use crate::decision::is_granted;
@@ -22,14 +22,14 @@ use crate::store::{
     TimeToLive, give_back_at_once,
 };
 use crate::window::{
-    Answer, At, Condition, Expiry, NotInitialized, SetUp, Settings, Settlement, Window,
+    Acquired, At, Condition, Expiry, NotInitialized, SetUp, Settings, Settlement, Window,
 };
 
 #[derive(Debug)]
 pub(super) struct MemoryLimiter {
     store: MemoryStore,
     clock: Clock,
-    limiter: Arc<Limiter>,
+    limiter: Arc<StoredLimiter>,
     keys: Arc<Keys>,
     reports: Arc<LeftRates>,
     /// The drivers of this client.
@@ -66,7 +66,7 @@ impl MemoryLimiter {
         self.with(|held, at| Ok(step(&mut held.window, at)))
     }
 
-    pub(super) fn acquire_call(&self, call: &AcquireCall) -> Result<Answer> {
+    pub(super) fn acquire_call(&self, call: &AcquireCall) -> Result<Acquired> {
         let answer = self.with(|held, at| {
             let answer = held.acquire_call(at, &self.keys.client_id, call);
             answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
@@ -156,7 +156,7 @@ impl LimiterStore for MemoryLimiter {
         self.limiter.drivers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
+    async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Acquired> {
         self.acquire_call(call)
     }
 
@@ -164,7 +164,11 @@ impl LimiterStore for MemoryLimiter {
         true
     }
 
-    fn acquire_now(&self, permits: u32, set_up: Option<SetUp>) -> Result<Option<(CallId, Answer)>> {
+    fn acquire_now(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<(CallId, Acquired)>> {
         let Keys {
             name, client_id, ..
         } = &*self.keys;

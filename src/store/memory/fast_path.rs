@@ -20,7 +20,7 @@ const STRIPES: usize = 4;
 
 /// What was reserved: a time, and the permits in each stripe at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reserved {
+pub(super) struct StripeShare {
     pub(super) millis: i64,
     each: u32,
 }
@@ -30,7 +30,7 @@ const PERMITS_BITS: u32 = 20;
 const MOST: u32 = (1 << PERMITS_BITS) - 1;
 const NOTHING: u64 = 0;
 
-impl Reserved {
+impl StripeShare {
     /// What can be reserved of the permits left at a time; `None` if they are too few, or if a word
     /// cannot hold the time.
     pub(super) fn new(millis: i64, left: i64) -> Option<Self> {
@@ -132,7 +132,7 @@ impl FastPath {
     }
 
     /// Opens the fast path, which is closed. Under the lock.
-    pub(super) fn open(&self, reserved: Reserved) {
+    pub(super) fn open(&self, reserved: StripeShare) {
         let left = PermitsLeft {
             millis: reserved.millis,
             permits: reserved.each,
@@ -146,7 +146,7 @@ impl FastPath {
     }
 
     /// Closes the fast path and returns how many permits were taken. Under the lock.
-    pub(super) fn close(&self, reserved: Reserved) -> u32 {
+    pub(super) fn close(&self, reserved: StripeShare) -> u32 {
         let stripes = self.0.get().into_iter().flat_map(|stripes| stripes.iter());
         let left = stripes
             .filter_map(|stripe| PermitsLeft::from_word(stripe.0.swap(NOTHING, Ordering::Relaxed)));
@@ -162,9 +162,9 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000_000;
 
-    fn fast_path(left: i64) -> (FastPath, Reserved) {
+    fn fast_path(left: i64) -> (FastPath, StripeShare) {
         let fast_path = FastPath::default();
-        let reserved = Reserved::new(NOW, left).unwrap();
+        let reserved = StripeShare::new(NOW, left).unwrap();
         fast_path.open(reserved);
         (fast_path, reserved)
     }
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn too_few_permits_for_the_stripes_are_not_reserved() {
         for left in 1..STRIPES as i64 {
-            assert_eq!(Reserved::new(NOW, left), None);
+            assert_eq!(StripeShare::new(NOW, left), None);
         }
-        assert!(Reserved::new(NOW, STRIPES as i64).is_some());
+        assert!(StripeShare::new(NOW, STRIPES as i64).is_some());
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn at_a_time_that_no_word_holds_nothing_is_reserved() {
         for millis in [i64::MIN, -1, 0, 1 << 44, i64::MAX] {
-            assert_eq!(Reserved::new(millis, 40), None);
+            assert_eq!(StripeShare::new(millis, 40), None);
         }
         assert_eq!(FastPath::default().take(1, || -1), None);
     }
@@ -245,7 +245,7 @@ mod tests {
             };
             let threads = [(); 3].map(|()| scope.spawn(take));
             while threads_at_work.load(Ordering::Acquire) > 0 {
-                let reserved = Reserved::new(NOW, 4_000).unwrap();
+                let reserved = StripeShare::new(NOW, 4_000).unwrap();
                 fast_path.open(reserved);
                 std::thread::yield_now();
                 counted += fast_path.close(reserved) as usize;

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::fast_path::{FastPath, Reserved};
+use super::fast_path::{FastPath, StripeShare};
 use super::lock::lock;
 use crate::error::{Error, Result};
 use crate::permit::{CallId, Names};
@@ -20,12 +20,12 @@ use crate::policies::stored_target::{Closed, Name};
 use crate::policies::target_keys::TargetKeys;
 use crate::rate::RateType;
 use crate::store::{AcquireCall, OnFreed};
-use crate::window::{Acquire, Answer, At, NotInitialized, Requests, SetUp, Timed, Window};
+use crate::window::{Acquire, Acquired, At, NotInitialized, Requests, SetUp, Timed, Window};
 
 /// One limiter, whether it exists or not. Handles reach it without the map, and the map keeps it
 /// while a handle exists, so that a name never has two.
 #[derive(Debug)]
-pub(super) struct Limiter {
+pub(super) struct StoredLimiter {
     pub(super) name: Name,
     pub(super) fast_path: FastPath,
     /// The number of drivers with waiters, of all clients.
@@ -67,7 +67,7 @@ pub(super) struct Held {
     /// The latest time of a step, by the store's clock.
     pub(super) latest: i64,
     /// What the open fast path has reserved.
-    pub(super) reserved: Option<Reserved>,
+    pub(super) reserved: Option<StripeShare>,
     /// How often the lock was taken.
     times: u32,
     /// The value of `times`, and the time, when a request was last decided that the fast path could
@@ -75,7 +75,7 @@ pub(super) struct Held {
     last_plain: (u32, i64),
 }
 
-impl Limiter {
+impl StoredLimiter {
     pub(super) fn new(name: Name) -> Self {
         Self {
             name,
@@ -196,7 +196,7 @@ impl Held {
         call_id: CallId,
         requests: Requests,
         set_up: Option<SetUp>,
-    ) -> Result<Answer, NotInitialized> {
+    ) -> Result<Acquired, NotInitialized> {
         self.acquire(
             at,
             client,
@@ -216,7 +216,7 @@ impl Held {
         at: At,
         client: &str,
         call: &AcquireCall,
-    ) -> Result<Answer, NotInitialized> {
+    ) -> Result<Acquired, NotInitialized> {
         let call = call.audited_at(self.audited_rate());
         self.acquire(at, client, call)
     }
@@ -241,7 +241,7 @@ impl Held {
     }
 
     #[inline]
-    fn acquire(&mut self, at: At, client: &str, call: Acquire) -> Result<Answer, NotInitialized> {
+    fn acquire(&mut self, at: At, client: &str, call: Acquire) -> Result<Acquired, NotInitialized> {
         let answer = self.window.acquire(at, client, &call)?;
         if answer.counted > 0 || answer.audit_due {
             self.audited_rate = answer.rate;
@@ -257,7 +257,7 @@ impl Held {
         client: &str,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Result<(CallId, Answer)> {
+    ) -> Result<(CallId, Acquired)> {
         let call_id = self.names.next();
         let requests = Requests::one(permits);
         let answer = self.acquire_requests(at, client, call_id, requests, set_up);
@@ -268,7 +268,7 @@ impl Held {
     /// Reserves what a request left, if all clients share it and the time is the store's. The
     /// request was decided for a bool, like the one before it in the same millisecond: opening the
     /// fast path takes as long as deciding, and pays off when more follow.
-    pub(super) fn reserve(&mut self, at: At, permits: u32, answer: &Answer) {
+    pub(super) fn reserve(&mut self, at: At, permits: u32, answer: &Acquired) {
         let this = (self.times, at.now);
         let last = std::mem::replace(&mut self.last_plain, this);
         if last != (self.times.wrapping_sub(1), at.now) {
@@ -281,7 +281,7 @@ impl Held {
         let is_exact = !answer.has_more && i64::from(permits) <= answer.rate;
         if is_shared && at.now == at.server && is_exact {
             let taken = Requests::one(permits).taken(answer);
-            self.reserved = Reserved::new(at.now, answer.available - taken);
+            self.reserved = StripeShare::new(at.now, answer.available - taken);
         }
     }
 

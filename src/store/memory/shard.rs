@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::limiter::Limiter;
+use super::limiter::StoredLimiter;
 use crate::policies::stored_target::StoredTarget;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) enum Slot {
     Target(StoredTarget),
     /// An RRateLimiter, or what several limiters have used at once, or several kinds one after
     /// another.
-    Limiter(Arc<Limiter>),
+    Limiter(Arc<StoredLimiter>),
 }
 
 /// A table with room for more than this many times its limiters shrinks.
@@ -43,9 +43,9 @@ impl Slot {
     }
 
     /// The limiter of this name. A target becomes one, with what it holds.
-    pub(super) fn limiter(&mut self) -> &mut Arc<Limiter> {
+    pub(super) fn limiter(&mut self) -> &mut Arc<StoredLimiter> {
         if let Self::Target(target) = self {
-            let limiter = Limiter::of_target(target.name().clone(), target.close_target());
+            let limiter = StoredLimiter::of_target(target.name().clone(), target.close_target());
             *self = Self::Limiter(Arc::new(limiter));
         }
         match self {

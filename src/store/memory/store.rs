@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::limiter::Limiter;
+use super::limiter::StoredLimiter;
 use super::lock::lock;
 use super::shard::{Shard, Slot, hash_of};
 use super::sweep::{Part, Sweep};
@@ -140,7 +140,7 @@ impl MemoryStore {
         is_empty
     }
 
-    pub(super) fn limiter(&self, name: &str) -> Arc<Limiter> {
+    pub(super) fn limiter(&self, name: &str) -> Arc<StoredLimiter> {
         self.with_limiter(name, self.0.clock.now(), |limiter| Arc::clone(limiter))
     }
 
@@ -150,10 +150,10 @@ impl MemoryStore {
         &self,
         name: &str,
         now: i64,
-        step: impl FnOnce(&mut Arc<Limiter>) -> T,
+        step: impl FnOnce(&mut Arc<StoredLimiter>) -> T,
     ) -> T {
         let (mut shard, hash) = self.0.shard_of(name);
-        let new = || Slot::Limiter(Arc::new(Limiter::new(name.into())));
+        let new = || Slot::Limiter(Arc::new(StoredLimiter::new(name.into())));
         step(shard.slot(name, hash, now, new).limiter())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 use smallvec::SmallVec;
 
 use super::limiter::not_initialized;
-use super::{Held, Limiter, MemoryClient, Slot};
+use super::{Held, MemoryClient, Slot, StoredLimiter};
 use crate::error::{Error, Result};
 use crate::permit::CallId;
 use crate::policies::algorithm::{Algorithm, AnyState, Paired};
@@ -29,7 +29,7 @@ impl MemoryClient {
         let (mut shard, hash) = self.store.0.shard_of(target.key);
         let new = || match StoredTarget::of(target.model, target.key) {
             Some(target) => Slot::Target(target),
-            None => Slot::Limiter(Arc::new(Limiter::new(target.key.into()))),
+            None => Slot::Limiter(Arc::new(StoredLimiter::new(target.key.into()))),
         };
         let slot = shard.slot(target.key, hash, read, new);
         let checked = match slot {
@@ -60,7 +60,7 @@ impl MemoryClient {
             self.store
                 .with_limiter(&target.key, read, |limiter| Arc::clone(limiter))
         });
-        let found: SmallVec<[Arc<Limiter>; FEW]> = found.collect();
+        let found: SmallVec<[Arc<StoredLimiter>; FEW]> = found.collect();
         // In the order of their names, as everywhere, so that no two decisions wait for each other.
         let mut order: SmallVec<[usize; FEW]> = (0..found.len()).collect();
         order.sort_unstable_by_key(|&place| &call.limiters[place].key);

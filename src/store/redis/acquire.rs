@@ -29,7 +29,7 @@ use crate::rate::RateType;
 use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
 use crate::store::redis::script;
-use crate::window::{Acquire, Ahead, Answer, Retry, SetUp};
+use crate::window::{Acquire, Acquired, Ahead, Retry, SetUp};
 
 /// How far the server's clock may be set back within a call, or be behind when another server takes
 /// over: the search for what an attempt was granted starts this long before the attempt was sent.
@@ -74,7 +74,7 @@ impl RedisLimiter {
         &self,
         acquire: &AcquireCall,
         deadline: Instant,
-    ) -> Result<Answer> {
+    ) -> Result<Acquired> {
         let (store, name) = (&self.store, &self.keys.name);
         let audited_rate = self.audited_rate();
         let mut attempts = store.attempts(name, deadline, Repeat::Safe);

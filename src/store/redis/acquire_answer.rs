@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 use super::client::read;
 use crate::error::{Error, Result};
 use crate::rate::RateType;
-use crate::window::{Answer, Settings};
+use crate::window::{Acquired, Settings};
 
 /// A script's reply, and the time at which the server sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct AcquireAnswer<T = Answer> {
+pub(super) struct AcquireAnswer<T = Acquired> {
     pub(super) server_millis: i64,
     pub(super) meaning: Meaning<T>,
 }
@@ -110,7 +110,7 @@ impl AcquireAnswer {
             return bad_state(name);
         }
         let now = passed.unwrap_or(server_millis);
-        let mut answer = Answer::new(now, rate, available, until_first, interval);
+        let mut answer = Acquired::new(now, rate, available, until_first, interval);
         answer.until_all = more.first().copied().unwrap_or(interval);
         match *more {
             [] | [_] | [_, _] => {}
@@ -156,7 +156,7 @@ impl AcquireAnswer {
 }
 
 /// How many grants were summed, as `lua/acquire.lua` returns it.
-fn note_counted(answer: &mut Answer, counted: i64) {
+fn note_counted(answer: &mut Acquired, counted: i64) {
     answer.counted = counted.max(0).unsigned_abs();
     answer.audit_due = matches!(counted, -1 | -3);
     answer.has_more = matches!(counted, -2 | -3);
@@ -194,7 +194,7 @@ mod tests {
         Value::BulkString(bytes.chain(word.bytes()).collect())
     }
 
-    fn meaning(value: Value) -> Option<Meaning<Answer>> {
+    fn meaning(value: Value) -> Option<Meaning<Acquired>> {
         let answer = AcquireAnswer::read("limiter", value, None, Some(5), RateType::Overall);
         answer.ok().map(|answer| answer.meaning)
     }

@@ -24,7 +24,7 @@ use crate::store::AcquireCall;
 use crate::store::acquire_call::Attempt;
 use crate::store::redis::script;
 use crate::support::Server;
-use crate::window::{Acquire, Answer, Existing, Requests, Retry, SetUp, Settings};
+use crate::window::{Acquire, Acquired, Existing, Requests, Retry, SetUp, Settings};
 use redis::{Value, from_redis_value};
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl OnServer {
         .await;
     }
 
-    async fn acquire(&self, call: &AcquireCall) -> Result<Answer> {
+    async fn acquire(&self, call: &AcquireCall) -> Result<Acquired> {
         let deadline = Instant::now() + Duration::from_secs(10);
         self.limiter.acquire_call(call, deadline).await
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::audit_budget::AuditBudget;
-use crate::window::Answer;
+use crate::window::Acquired;
 
 /// Summing a grant takes the server less than a microsecond, so a client's audits cost it a
 /// two-thousandth of its time.
@@ -64,7 +64,7 @@ impl Audit {
         time.saturating_duration_since(self.start).as_nanos() as u64
     }
 
-    pub(super) fn note(&self, audited_rate: Option<i64>, answer: &Answer) {
+    pub(super) fn note(&self, audited_rate: Option<i64>, answer: &Acquired) {
         if let Some(pause) = pause_after(audited_rate, answer) {
             let due = self.nanos(Instant::now() + pause);
             self.due.store(due, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Audit {
 
 /// How long the grants are not summed after this answer; `None` if the call did not ask for their
 /// sum.
-pub(super) fn pause_after(audited_rate: Option<i64>, answer: &Answer) -> Option<Duration> {
+pub(super) fn pause_after(audited_rate: Option<i64>, answer: &Acquired) -> Option<Duration> {
     if answer.found || audited_rate == Some(answer.rate) {
         return None;
     }

@@ -116,7 +116,7 @@ impl RedisStore {
             let reply = read_reply(&reply).ok_or_else(bad_state)?;
             self.server_time.learn(reply.server_millis());
             match reply {
-                Reply::Answered { replies, .. } => {
+                CheckReply::Answered { replies, .. } => {
                     for (target, reply) in call.limiters.iter().zip(&replies) {
                         let left = target.model.left_settings(&reply.state);
                         self.left_rates
@@ -125,10 +125,10 @@ impl RedisStore {
                     return read(&replies).ok_or_else(bad_state);
                 }
                 // Its permits are counted in several calls. What was done so far stays.
-                Reply::Unfinished { progress: read, .. } => progress = read,
+                CheckReply::Unfinished { progress: read, .. } => progress = read,
                 // The server received it after its deadline. If the deadline has not passed here,
                 // the server's clock was misjudged.
-                Reply::DeadlineExceeded { .. } => attempts.again_after(Duration::ZERO).await?,
+                CheckReply::DeadlineExceeded { .. } => attempts.again_after(Duration::ZERO).await?,
             }
         }
     }
@@ -143,7 +143,7 @@ fn culprit<'a>(call: &'a Call, error: &RedisError) -> Option<&'a Target> {
 
 /// What a script returned, with the server's clock in ms.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum CheckReply {
     Answered {
         server_millis: i64,
         replies: SmallVec<[TargetReply; 1]>,
@@ -166,7 +166,7 @@ pub(crate) struct Progress {
     pub(crate) read: Vec<Vec<u8>>,
 }
 
-impl Reply {
+impl CheckReply {
     fn server_millis(&self) -> i64 {
         match *self {
             Self::Answered { server_millis, .. }
@@ -245,7 +245,7 @@ pub(crate) fn joint_args(
 }
 
 /// Reads what the script of a call returned; `None` if no script returns that.
-pub(crate) fn read_reply(reply: &Value) -> Option<Reply> {
+pub(crate) fn read_reply(reply: &Value) -> Option<CheckReply> {
     let values = match reply {
         Value::Array(each) => each,
         one => slice::from_ref(one),
@@ -254,8 +254,8 @@ pub(crate) fn read_reply(reply: &Value) -> Option<Reply> {
     let first = numbers(first)?;
     let server_millis = *first.first()?;
     Some(match first[..] {
-        [_] => Reply::DeadlineExceeded { server_millis },
-        [_, now] => Reply::Unfinished {
+        [_] => CheckReply::DeadlineExceeded { server_millis },
+        [_, now] => CheckReply::Unfinished {
             server_millis,
             progress: Progress {
                 now: (!others.is_empty()).then_some(now),
@@ -266,7 +266,7 @@ pub(crate) fn read_reply(reply: &Value) -> Option<Reply> {
             let others = others.iter().map(numbers);
             let each = iter::once(Some(first)).chain(others);
             let replies = each.map(|numbers| TargetReply::new(&numbers?));
-            Reply::Answered {
+            CheckReply::Answered {
                 server_millis,
                 replies: replies.collect::<Option<_>>()?,
             }

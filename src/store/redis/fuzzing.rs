@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::acquire_answer::{AcquireAnswer, Meaning};
-use super::check::{Reply, read_reply};
+use super::check::{CheckReply, read_reply};
 use super::steps::read_config;
 use crate::decision::decision_alone;
 pub use crate::link::fuzzing::read_url;
@@ -37,7 +37,7 @@ pub fn read_answer(answer: Value) {
     }
     let _ = AcquireAnswer::read_reclaim(NAME, answer.clone());
     for call in decisions() {
-        if let Some(Reply::Answered { replies, .. }) = read_reply(&answer)
+        if let Some(CheckReply::Answered { replies, .. }) = read_reply(&answer)
             && let Some(answers) = answers(&call, &replies)
         {
             let _ = answers.decision(&call, 0);

@@ -58,11 +58,11 @@ impl HintCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::Answer;
+    use crate::window::Acquired;
 
     fn hint(rate: i64) -> Hint {
         let audit = Audit::default();
-        audit.note(None, &Answer::new(0, rate, 0, 0, 0));
+        audit.note(None, &Acquired::new(0, rate, 0, 0, 0));
         Hint {
             audit,
             rate_type: RateType::PerClient,

@@ -20,7 +20,7 @@ use crate::link::limits::{Limits, Repeat};
 use crate::link::retry::Attempts;
 use crate::rate::RateType;
 use crate::store::redis::script::{Args, Script};
-use crate::window::Answer;
+use crate::window::Acquired;
 
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
@@ -69,7 +69,7 @@ impl RedisLimiter {
         self.audit.audited_rate(&self.store.audit_budget)
     }
 
-    pub(super) fn note_audit(&self, audited_rate: Option<i64>, answer: &Answer) {
+    pub(super) fn note_audit(&self, audited_rate: Option<i64>, answer: &Acquired) {
         self.audit.note(audited_rate, answer);
         if answer.audit_due {
             large_audit::start(&self.store, &self.keys, self.rate_type());
@@ -77,7 +77,7 @@ impl RedisLimiter {
     }
 
     /// Tells of a grant whose time is ahead of the clock.
-    pub(super) fn note_clocks(&self, answer: &Answer) {
+    pub(super) fn note_clocks(&self, answer: &Acquired) {
         let Ok(ahead @ 1..) = u64::try_from(answer.clock_ahead) else {
             return;
         };

@@ -24,7 +24,7 @@ use crate::store::{
     AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
     TimeToLive,
 };
-use crate::window::{Answer, Condition, Expiry, Settlement};
+use crate::window::{Acquired, Condition, Expiry, Settlement};
 
 #[async_trait]
 impl LimiterStore for RedisLimiter {
@@ -74,7 +74,7 @@ impl LimiterStore for RedisLimiter {
         self.store.response_timeout
     }
 
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Acquired> {
         let result = self.acquire_call(call, deadline).await;
         self.store.noted(&self.keys.name, result, deadline)
     }

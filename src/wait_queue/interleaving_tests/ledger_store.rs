@@ -18,7 +18,7 @@ use crate::permit::CallId;
 use crate::rate::{Rate, ValidRate};
 use crate::store::acquire_call::Attempt;
 use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
-use crate::window::{Answer, Condition, Expiry, Settlement};
+use crate::window::{Acquired, Condition, Expiry, Settlement};
 
 /// When the test begins. By the clock of the callers, time stands still.
 const START: i64 = 0;
@@ -135,7 +135,7 @@ impl LimiterStore for LedgerStore {
         false
     }
 
-    async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Answer> {
+    async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Acquired> {
         call.note_attempt(Attempt {
             deadline: START,
             from: START,

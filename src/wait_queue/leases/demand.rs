@@ -9,14 +9,14 @@ use tokio::time::Instant;
 pub(super) struct Demand {
     slice: Duration,
     started: Instant,
-    current: Granted,
-    before: Granted,
+    current: Uses,
+    before: Uses,
     /// No lease is wanted before.
     paused_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Granted {
+struct Uses {
     permits: u64,
     /// By how many calls, or out of leases.
     times: u64,
@@ -37,8 +37,8 @@ impl Demand {
         Self {
             slice: Duration::from_millis(1),
             started: now,
-            current: Granted::default(),
-            before: Granted::default(),
+            current: Uses::default(),
+            before: Uses::default(),
             paused_until: None,
         }
     }
@@ -86,7 +86,7 @@ impl Demand {
         (self.before, self.started) = if passed < self.slice * 2 {
             (current, self.started + self.slice)
         } else {
-            (Granted::default(), now)
+            (Uses::default(), now)
         };
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::lock::number_of_thread;
 use crate::permit::CallId;
-use crate::window::{Answer, SetUp};
+use crate::window::{Acquired, SetUp};
 
 const STRIPES: usize = 4;
 
@@ -255,7 +255,7 @@ impl Lease {
     }
 
     /// What a request finds that takes permits of it now.
-    pub(super) fn answer_of(&self, available: i64) -> Answer {
+    pub(super) fn answer_of(&self, available: i64) -> Acquired {
         let Terms {
             score,
             rate,
@@ -263,7 +263,7 @@ impl Lease {
             ..
         } = self.terms;
         // It may have been taken under a lower rate than the last one.
-        let mut answer = Answer::new(score, rate, available.min(rate), interval, interval);
+        let mut answer = Acquired::new(score, rate, available.min(rate), interval, interval);
         answer.until_score = self.terms.lasts;
         // Nothing was decided by the store.
         answer.found = true;

@@ -66,23 +66,23 @@ impl Process {
     }
 
     /// The answer to a call that was sent so many ms ago.
-    fn granted(&self, plan: &Plan, permits: u32, took: i64) -> Todo {
+    fn granted(&self, plan: &LeasePlan, permits: u32, took: i64) -> Todo {
         self.answered(plan, permits, took, LASTS)
     }
 
-    fn answered(&self, plan: &Plan, permits: u32, took: i64, lasts: i64) -> Todo {
+    fn answered(&self, plan: &LeasePlan, permits: u32, took: i64, lasts: i64) -> Todo {
         let interval = INTERVAL.max(2 * lasts);
-        let answer = Answer::new(self.millis + lasts, 1_000, 500, interval, interval);
+        let answer = Acquired::new(self.millis + lasts, 1_000, 500, interval, interval);
         self.heard(plan, permits, took, (answer, lasts))
     }
 
     /// The same with this answer, of a lease that lasts for so long.
     fn heard(
         &self,
-        plan: &Plan,
+        plan: &LeasePlan,
         permits: u32,
         took: i64,
-        (mut answer, lasts): (Answer, i64),
+        (mut answer, lasts): (Acquired, i64),
     ) -> Todo {
         let sent = Moment {
             at: self.start + ms(self.millis - took),
@@ -256,7 +256,7 @@ fn after_a_lease_that_came_too_late_leasing_goes_on_soon() {
     };
     note(0);
     let plan = note(0).unwrap();
-    let mut answer = Answer::new(LASTS, 1_000, 500, 3_600_000, 3_600_000);
+    let mut answer = Acquired::new(LASTS, 1_000, 500, 3_600_000, 3_600_000);
     answer.until_score = LASTS;
     let (sent, now) = (process.now(), LASTS + 1);
     process.millis = now;
@@ -423,7 +423,7 @@ fn beside_two_leases_remains_what_was_left_when_the_last_one_was_taken() {
     // Each finds what the one before has left.
     let answer = |available| {
         (
-            Answer::new(LASTS, 1_000, available, INTERVAL, INTERVAL),
+            Acquired::new(LASTS, 1_000, available, INTERVAL, INTERVAL),
             LASTS,
         )
     };
@@ -444,7 +444,7 @@ fn a_lease_under_a_lower_rate_than_the_next_one_leaves_no_more_than_that() {
     process.note(1);
     let mut plan = process.note(40).ask.unwrap();
     plan.permits = 50; // all that is wanted
-    let answer = |rate| (Answer::new(LASTS, rate, rate, INTERVAL, INTERVAL), LASTS);
+    let answer = |rate| (Acquired::new(LASTS, rate, rate, INTERVAL, INTERVAL), LASTS);
     process.heard(&plan, 50, 0, answer(100));
     process.takes(48);
     let plan = process.leases.attend(process.now()).ask.unwrap();
@@ -460,7 +460,7 @@ fn where_others_have_shortened_the_interval_leases_are_at_most_half_of_it() {
     process.takes(9);
     let plan = process.leases.attend(process.now()).ask.unwrap();
     assert_eq!(plan.lasts, LASTS);
-    let answer = Answer::new(LASTS, 1_000, 500, LASTS, LASTS);
+    let answer = Acquired::new(LASTS, 1_000, 500, LASTS, LASTS);
     let todo = process.heard(&plan, 10, 0, (answer, LASTS));
     assert_eq!(settlements(&todo), [(0, LASTS)]);
     // No request has asked the store meanwhile.
@@ -498,7 +498,7 @@ fn a_lease_of_a_limiter_with_other_settings_is_given_back() {
     };
     // The limiter has 1,000 permits.
     for (set_up, given_back) in [(of_rate(1_000), vec![]), (of_rate(5), vec![(0, LASTS)])] {
-        let plan = Plan {
+        let plan = LeasePlan {
             permits: 10,
             lasts: LASTS,
             set_up,

@@ -1,7 +1,7 @@
 //! Processes with endless backlogs on one limiter, simulated: what each of them gets.
 
 use super::*;
-use crate::window::{Answer, Requests};
+use crate::window::{Acquired, Requests};
 
 /// Times are in µs.
 const INTERVAL: i64 = 1_000_000;
@@ -80,7 +80,7 @@ impl Limiter {
             std::iter::repeat_n(process.permits, 2 * self.rate as usize),
             ask.share,
         );
-        let taken = requests.taken(&Answer::new(now, self.rate, available, 0, 0));
+        let taken = requests.taken(&Acquired::new(now, self.rate, available, 0, 0));
         let newer = ask.newer_than.map(|score| self.newer_than(score));
         self.take(now, taken);
         process.own += taken as u64;

@@ -12,12 +12,12 @@ use crate::decision::check_fits;
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::store::AcquireCall;
-use crate::window::{Answer, SetUp};
+use crate::window::{Acquired, SetUp};
 
 /// A call's answer, and what is known about it.
 pub(in crate::wait_queue) struct Answered<'a> {
     pub(in crate::wait_queue) call: &'a Arc<AcquireCall>,
-    pub(in crate::wait_queue) answer: &'a Answer,
+    pub(in crate::wait_queue) answer: &'a Acquired,
     pub(in crate::wait_queue) sent_at: Instant,
     /// All permits granted to this process, including those of this call.
     pub(in crate::wait_queue) own: u64,
@@ -149,7 +149,7 @@ impl State {
         &mut self,
         spare: u32,
         call: &AcquireCall,
-        answer: &Answer,
+        answer: &Acquired,
         sent_at: Instant,
     ) -> u32 {
         let mut used = 0;

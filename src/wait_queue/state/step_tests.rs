@@ -22,7 +22,7 @@ use crate::batch::LONGEST_HOLD_UP;
 use crate::denials::{Denial, Denials, Sent};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
-use crate::window::Answer;
+use crate::window::Acquired;
 
 const RATE: i64 = 10;
 
@@ -116,7 +116,7 @@ impl Queue {
     }
 
     /// Notes the answer to requests.
-    fn note(&self, answer: &Answer, requests: &Requests, sent: Sent) {
+    fn note(&self, answer: &Acquired, requests: &Requests, sent: Sent) {
         let denial = Denial::by_answer(answer, requests, None, sent);
         if let Some(denial) = denial.filter(|_| !self.state.is_left()) {
             self.denials.remember(denial);
@@ -133,7 +133,7 @@ impl Queue {
     }
 
     fn answer(&mut self, call: &Arc<AcquireCall>, score: i64, available: i64) -> Rest {
-        let answer = &Answer::new(score, RATE, available, 60_000, 60_000);
+        let answer = &Acquired::new(score, RATE, available, 60_000, 60_000);
         if let Some(sent) = self.sent {
             self.note(answer, &call.requests, sent);
         }

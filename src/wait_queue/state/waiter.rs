@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::event::QueueTime;
 use crate::grant::Grant;
 use crate::store::AcquireCall;
-use crate::window::Answer;
+use crate::window::Acquired;
 
 /// Whatever holds up a waiter ends this long before the waiter gives up.
 pub(super) const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
@@ -109,7 +109,7 @@ impl Waiter {
     }
 
     /// Gives the waiter its part of a call's grant.
-    pub(super) fn grant(self, call: &AcquireCall, answer: &Answer, outbox: &mut Outbox) {
+    pub(super) fn grant(self, call: &AcquireCall, answer: &Acquired, outbox: &mut Outbox) {
         let grant = answer.grant(call.id, self.permits);
         outbox.answer(self, Ok(grant));
     }

@@ -10,11 +10,11 @@ use super::super::client_limiter::MemoryLimiter;
 use super::super::limiter::not_initialized;
 use crate::error::Result;
 use crate::policies::FixedWindow;
-use crate::policies::answer::{Answer as TargetAnswer, Outcome};
+use crate::policies::answer::{Answer, Outcome};
 use crate::policies::call::{Answers, Call, Purpose, Target};
 use crate::store::memory::MemoryClient;
 use crate::store::{AcquireCall, LimiterStore};
-use crate::window::{Answer, SetUp};
+use crate::window::{Acquired, SetUp};
 
 /// Which requests are denied, and until when.
 pub(super) struct Denial {
@@ -71,11 +71,11 @@ impl Denial {
         Ok(Answers { score, answers })
     }
 
-    fn denied(&self, answer: TargetAnswer) -> TargetAnswer {
+    fn denied(&self, answer: Answer) -> Answer {
         if answer.outcome == Outcome::Never {
             return answer;
         }
-        TargetAnswer {
+        Answer {
             outcome: Outcome::Denied,
             remaining: 0,
             retry_after: self.retry_after.max(answer.retry_after),
@@ -87,14 +87,14 @@ impl Denial {
     }
 
     /// The answer to a call for permits of a limiter that is denied.
-    pub(super) fn answer(&self, limiter: &MemoryLimiter, call: &AcquireCall) -> Result<Answer> {
+    pub(super) fn answer(&self, limiter: &MemoryLimiter, call: &AcquireCall) -> Result<Acquired> {
         let (stored, now) = limiter.step(|window, at| (window.config(at.server), at.now))?;
         let replacing = call.set_up.and_then(SetUp::replacing);
         let given = call.set_up.map(|it| it.settings);
         let settings = replacing.map(|it| it.settings).or(stored).or(given);
         let settings = settings.ok_or_else(|| not_initialized(&limiter.keys().name))?;
         let (rate, interval) = (settings.rate, settings.interval);
-        let mut answer = Answer::new(now, rate, 0, self.retry_after, interval);
+        let mut answer = Acquired::new(now, rate, 0, self.retry_after, interval);
         answer.until_all = self.retry_after.max(interval);
         Ok(answer)
     }

@@ -18,7 +18,7 @@ use crate::store::acquire_call::Attempt;
 use crate::store::{
     AcquireCall, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Store, Task, TimeToLive,
 };
-use crate::window::{Answer, Condition, Expiry, Settlement};
+use crate::window::{Acquired, Condition, Expiry, Settlement};
 
 #[derive(Debug)]
 pub(super) struct FaultyLimiter {
@@ -47,7 +47,7 @@ impl FaultyLimiter {
 
     /// Executes an attempt of a call, which is granted once, and not after its outcome was claimed
     /// by who gives back what it took.
-    fn execute(&self, call: &AcquireCall) -> Result<Answer> {
+    fn execute(&self, call: &AcquireCall) -> Result<Acquired> {
         let mut granted = call.granted.lock();
         if let Some(mut answer) = granted.clone() {
             answer.available = call.requests.taken(&answer);
@@ -115,7 +115,7 @@ impl LimiterStore for FaultyLimiter {
         self.memory.driver_ended();
     }
 
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Answer> {
+    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Acquired> {
         let acquiring = async { self.execute(call) };
         self.store.answer(deadline, acquiring).await
     }

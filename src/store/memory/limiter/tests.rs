@@ -10,13 +10,13 @@ use crate::{
 
 #[test]
 fn a_request_that_read_the_clock_early_has_the_time_of_the_one_before() {
-    let limiter = Limiter::new("limiter".into());
+    let limiter = StoredLimiter::new("limiter".into());
     let times = [1_000, 999, 1_001].map(|read| limiter.held().time(read));
     assert_eq!(times, [1_000, 1_000, 1_001]);
 }
 
 /// A limiter whose clock stands still, and its state.
-async fn limiter(rate: Rate) -> (RateLimiter, Arc<Limiter>) {
+async fn limiter(rate: Rate) -> (RateLimiter, Arc<StoredLimiter>) {
     let store = MemoryStore::new();
     let client = RedissonClient::builder().in_memory(&store);
     let limiter = client.rate_limiter("limiter");
@@ -25,7 +25,7 @@ async fn limiter(rate: Rate) -> (RateLimiter, Arc<Limiter>) {
 }
 
 /// The permits of each grant that is recorded.
-fn entries(limiter: &Limiter) -> Vec<u32> {
+fn entries(limiter: &StoredLimiter) -> Vec<u32> {
     let held = limiter.held();
     let grants = held.window.overall.grants();
     grants

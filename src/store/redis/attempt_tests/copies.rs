@@ -19,7 +19,7 @@ impl OnServer {
     }
 
     /// Delivers an attempt as it was sent, now or again.
-    async fn deliver(&self, call: &Acquire, retry: Option<Retry>, deadline: i64) -> Answer {
+    async fn deliver(&self, call: &Acquire, retry: Option<Retry>, deadline: i64) -> Acquired {
         let limiter = &self.limiter;
         let rate_type = RateType::Overall;
         let of_call = call_key(&limiter.keys, call);

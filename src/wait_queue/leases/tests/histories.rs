@@ -63,7 +63,7 @@ struct Machine {
 
 /// A call for a lease, which the store may have executed.
 struct Asked {
-    plan: Plan,
+    plan: LeasePlan,
     sent: Moment,
     granted: Option<Member>,
 }
@@ -81,7 +81,7 @@ enum Step {
     /// The store executes the call for a lease.
     Execute(usize),
     /// Its answer arrives, or is lost.
-    Answer(usize, bool),
+    Acquired(usize, bool),
     Settle(usize, bool),
     End(usize),
     /// Another client takes what is there.
@@ -97,7 +97,7 @@ fn steps(clones: bool) -> impl Strategy<Value = Vec<Step>> {
         u32::from(clones) => process.clone().prop_map(Step::Clone),
         20 => (process.clone(), 1..3_u32).prop_map(|(i, permits)| Step::Request(i, permits)),
         6 => process.clone().prop_map(Step::Execute),
-        6 => (process.clone(), prop::bool::weighted(0.9)).prop_map(|(i, it)| Step::Answer(i, it)),
+        6 => (process.clone(), prop::bool::weighted(0.9)).prop_map(|(i, it)| Step::Acquired(i, it)),
         6 => (process.clone(), prop::bool::weighted(0.8)).prop_map(|(i, it)| Step::Settle(i, it)),
         1 => process.prop_map(Step::End),
         1 => (1..10_u32).prop_map(Step::Other),
@@ -204,7 +204,7 @@ impl Machine {
         let Some(member) = asked.granted.filter(|_| arrives) else {
             return self.leases.failed(self.now(time).at);
         };
-        let mut answer = Answer::new(member.score, i64::from(RATE), 99, INTERVAL, INTERVAL);
+        let mut answer = Acquired::new(member.score, i64::from(RATE), 99, INTERVAL, INTERVAL);
         answer.until_score = asked.plan.lasts;
         let granted = (&answer, member.permits);
         let (call, now) = ((member.id, asked.sent), self.now(time));
@@ -256,7 +256,7 @@ impl History {
                     }
                 }
                 Step::Execute(i) => machines[i % count].execute(&mut store, time),
-                Step::Answer(i, arrives) => machines[i % count].answer(arrives, time),
+                Step::Acquired(i, arrives) => machines[i % count].answer(arrives, time),
                 Step::Settle(i, arrives) => machines[i % count].settle(arrives, &mut store),
                 Step::End(i) => {
                     let machine = &mut machines[i % count];

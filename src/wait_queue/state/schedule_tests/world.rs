@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::store::AcquireCall;
 use crate::store::acquire_call;
-use crate::window::{Answer, Requests};
+use crate::window::{Acquired, Requests};
 use attempts::Attempt;
 
 /// What happens, and a number to choose by.
@@ -109,7 +109,7 @@ enum Place {
     FirstTry {
         call: Arc<AcquireCall>,
         sent_at: Instant,
-        answer: Option<Answer>,
+        answer: Option<Acquired>,
     },
     InLine {
         runtime: usize,

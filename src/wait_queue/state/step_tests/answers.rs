@@ -134,7 +134,7 @@ fn an_answer_about_an_earlier_attempts_grant_puts_nothing_off() {
     let _granted = queue.join(1, 1, None);
     let _denied = queue.join(2, 1, None);
     let call = queue.call();
-    let mut answer = Answer::new(0, RATE, 1, 60_000, 60_000);
+    let mut answer = Acquired::new(0, RATE, 1, 60_000, 60_000);
     answer.found = true;
     queue.state.answered(&Answered {
         call: &call,

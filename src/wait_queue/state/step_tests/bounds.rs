@@ -55,7 +55,7 @@ fn waiters_whose_permits_an_answer_may_count_are_not_counted_again() {
     queue.now += LONGEST_SLEEP;
     let call = queue.call();
     // The first one's call is under way; a plain request is answered meanwhile.
-    let answer = Answer::new(0, RATE, 0, 60_000, 60_000);
+    let answer = Acquired::new(0, RATE, 0, 60_000, 60_000);
     let denial = Denial::by_answer(&answer, &Requests::one(1), None, queue.sent()).unwrap();
     let later = queue.now + Duration::from_millis(1);
     queue.denials.remember(denial.received_at(later));
@@ -77,7 +77,7 @@ fn while_a_waiter_has_left_a_call_in_flight_nothing_is_known() {
     assert!(matches!(queue.leave(1), Left::Unwatched));
     queue.denials.drop_last();
     // What a plain request finds taken may be taken for the first one.
-    let (sent, answer) = (queue.sent(), Answer::new(0, RATE, 0, 60_000, 60_000));
+    let (sent, answer) = (queue.sent(), Acquired::new(0, RATE, 0, 60_000, 60_000));
     queue.note(&answer, &Requests::one(1), sent);
     assert_eq!(wait(&queue, 1, None), None);
     queue.answer(&call, 0, RATE);

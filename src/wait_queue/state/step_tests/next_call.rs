@@ -27,7 +27,7 @@ fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, An
         panic!("it is asked for");
     };
     assert!(call.requests.share.is_some());
-    let answer = Answer::new(0, 1, 1, 900, 900);
+    let answer = Acquired::new(0, 1, 1, 900, 900);
     queue.state.answered(&Answered {
         call: &call,
         answer: &answer,

@@ -11,7 +11,7 @@ pub(super) struct Attempt {
     /// It decides only after this time: until then, earlier attempts may arrive.
     pub(super) not_before: Option<i64>,
     /// `None` until the store has executed it; an error if the answer is lost.
-    pub(super) result: Option<Result<Answer>>,
+    pub(super) result: Option<Result<Acquired>>,
 }
 
 impl Attempt {

@@ -59,7 +59,7 @@ impl World {
         &mut self,
         call: &Arc<AcquireCall>,
         sent_at: Instant,
-        result: Result<Answer>,
+        result: Result<Acquired>,
     ) {
         match result {
             Ok(answer) => {

@@ -60,7 +60,7 @@ impl World {
 
     pub(super) fn read_first_try(&mut self, choice: u16) {
         let is_answered = |waiter: &SimulatedWaiter| {
-            let answered = |answer: &Option<Answer>| answer.is_some();
+            let answered = |answer: &Option<Acquired>| answer.is_some();
             matches!(&waiter.place, Place::FirstTry { answer, .. } if answered(answer))
         };
         let Some(waiter) = self.choose_waiter(choice, is_answered) else {
@@ -168,7 +168,7 @@ impl World {
         false
     }
 
-    pub(super) fn refund_taken(&mut self, call: &AcquireCall, answer: &Answer) {
+    pub(super) fn refund_taken(&mut self, call: &AcquireCall, answer: &Acquired) {
         let permits = call.requests.taken(answer) as u32;
         if permits > 0 {
             self.refunds
