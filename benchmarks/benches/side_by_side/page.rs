@@ -29,8 +29,9 @@ pub fn write(
          each user, one hot limiter, the latency of one caller, the HTTP layer, decisions in memory, and what each limiter grants. \
          Then the rest. `cargo bench -p benchmarks --bench side_by_side` writes the page, and \
          `cargo +1.96 run --release --manifest-path benchmarks/peers/Cargo.toml` what concerns other limiters on Redis.\n\n\
-         In all pictures orange is this crate, blue another one, and grey a script alone, sent without the rest of its client. An \
-         arrow leaves the scale: the limiter answers from what it has taken before.\n\n",
+         In all pictures orange is this crate, blue another one, and grey a script alone, sent without the rest of its client. A \
+         pale one does not ask the server each time, and may exceed its limit. An arrow leaves the scale: the limiter answers from \
+         what it has taken before.\n\n",
     );
     page += &blocks::empty("peers");
     in_memory_users(&mut page, results);
