@@ -296,4 +296,29 @@ mod tests {
         assert!(file.reload().is_err());
         assert_eq!(file.shown().rules.len(), 1);
     }
+
+    #[test]
+    fn a_refused_file_changes_neither_what_is_shown_nor_since_when() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rules.toml");
+        let good = format!("shadow = true\n{RULE}");
+        fs::write(&path, &good).unwrap();
+        let client = RedissonClient::in_memory();
+        let file = RulesFile::open(&client, path.clone()).unwrap();
+        let refused = |text: &str| {
+            fs::write(&path, text).unwrap();
+            let error = file.reload().unwrap_err();
+            let shown = file.shown();
+            assert!(shown.is_shadow && shown.rules.len() == 1, "{shown:?}");
+            let refused = shown.refused.clone().unwrap();
+            assert_eq!(refused.cause, error);
+            refused
+        };
+        let (first, second) = (refused("rules = 1"), refused("rules = ["));
+        assert_ne!(first.cause, second.cause);
+        assert_eq!(first.since, second.since);
+        fs::write(&path, good).unwrap();
+        file.reload().unwrap();
+        assert!(file.shown().refused.is_none());
+    }
 }
