@@ -238,6 +238,8 @@ async fn no_path_but_those_of_probes_is_answered_without_a_token() {
         "/v1",
         "/v1/",
         "/v1/auth-request",
+        "/v1/auth-request/",
+        "/v1/auth-request/shop/cart",
         "/v1/other",
         "/metrics",
         "/status.json",
