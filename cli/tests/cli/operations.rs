@@ -80,7 +80,12 @@ fn an_update_keeps_what_it_is_not_told() {
     assert_eq!(cli.run("update mails 20/1h --keep-alive 3h").code, 0);
     let rate = &cli.json("config mails")["rate"];
     assert_eq!(rate["keep_alive_ms"], json!(10_800_000));
-    assert_eq!(cli.run("update mails 20/4h").code, 2, "it lives for less");
+    for command in ["update mails 20/4h", "set mails 20/4h --yes"] {
+        let refused = cli.run(command);
+        assert_eq!(refused.code, 2, "it lives for less");
+        let kept = "the limiter, 20 per 1h per client, keep alive 3h, would be gone before";
+        assert!(refused.err.contains(kept), "{refused:?}");
+    }
 }
 
 #[test]
