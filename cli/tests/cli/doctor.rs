@@ -353,6 +353,34 @@ async fn a_large_limiter_that_changes_while_it_is_read_is_not_mended_wrongly() {
     }
 }
 
+#[tokio::test]
+async fn keys_that_change_while_they_are_read_are_not_removed() {
+    let cli = Cli::start();
+    let now = cli.now();
+    cli.fill_orders(600, 1);
+    let grant = |id: u8| member(&[id; 16], 5);
+    // The oldest stays, as do the newest, their number and the value.
+    add(&cli, "{orders}:permits", now - 10_000, &grant(0));
+    add(&cli, "{orders}:permits", now - 9_000, &grant(1));
+    let mut id = 1;
+    let ran = run_held(&cli, "doctor ord* --json --fix --yes", |command| {
+        let is_second_page = command.script_argument(1) == b"500";
+        if is_second_page {
+            let words = ["ZREM".as_bytes(), b"{orders}:permits", &grant(id)];
+            cli.redis(&words);
+            id += 1;
+            add(&cli, "{orders}:permits", now - 9_000, &grant(id));
+        }
+    })
+    .await;
+    assert!(id > 1, "{ran:?}");
+    let expected = ("orders".to_owned(), "keys-left-behind".to_owned(), false);
+    assert_eq!(found(&ran), [expected], "{ran:?}");
+    let keys = cli.redis(&["EXISTS", "{orders}:value", "{orders}:permits"]);
+    assert_eq!(keys, redis::Value::Int(2), "{ran:?}");
+    assert_found_and_fixed(&cli, "ord*", "keys-left-behind");
+}
+
 #[test]
 fn a_value_that_is_lost_or_no_number_is_set_anew() {
     let cli = Cli::start();
@@ -851,6 +879,7 @@ fn a_keep_alive_below_the_interval_is_told_and_makes_nothing_vanish() {
     let expected = ["keep-alive-too-short", "no-time-to-live"];
     let expected = expected.map(|code| ("orders".to_owned(), code.to_owned(), false));
     assert_eq!(codes, expected);
+    assert!(!ran.out.contains("\"is_fixable\":true"), "{ran:?}");
     for key in ["orders", "{orders}:value", "{orders}:permits"] {
         assert_eq!(cli.redis(&["PTTL", key]), redis::Value::Int(-1), "{key}");
     }
