@@ -250,35 +250,22 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
 }
 
 /// Whether a request asks for more than limiters ever grant at once, be it the limit of one, what
-/// one call can do, or more limits.
+/// one call can do, or more limits. That a server does not have the database of the URL, or refuses
+/// the name of a rule, is not its fault.
 pub(super) fn costs_too_much(error: &Error) -> bool {
     match error {
+        Error::InvalidArgument { argument, .. } => *argument != "url",
         Error::ExceedsLimit { .. } => true,
-        Error::InvalidArgument { argument, .. } => ["cost", "charges"].contains(argument),
         // More rules apply to it than decide together.
         Error::InvalidRule { .. } => true,
         _ => false,
     }
 }
 
-/// Whether a request failed because it is wrong itself. That a server does not have the database of
-/// the URL is not its fault.
-pub(super) fn is_wrong_request(error: &Error) -> bool {
-    match error {
-        Error::InvalidArgument { argument, .. } => *argument != "url",
-        error => error.kind() == ErrorKind::InvalidName,
-    }
-}
-
 /// Whether a request failed because of what it holds, such as the name of a key where something
 /// else is stored.
 pub(super) fn is_caused_by_request(error: &Error) -> bool {
-    let kinds = [
-        ErrorKind::ExceedsLimit,
-        ErrorKind::InvalidRule,
-        ErrorKind::BadState,
-    ];
-    is_wrong_request(error) || kinds.contains(&error.kind())
+    costs_too_much(error) || error.kind() == ErrorKind::BadState
 }
 
 /// Why a request could not be decided that may be later, for clients: without the address of the

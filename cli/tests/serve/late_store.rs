@@ -2,12 +2,13 @@
 
 use reqwest::StatusCode;
 use serde_json::json;
-use tonic::Code::Unavailable;
+use tonic::Code::{Internal, Unavailable};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::http::RULES;
 use crate::support::messages::Code;
+use crate::support::servers::cluster::Cluster;
 use crate::support::servers::{Server, ports};
 use crate::support::{Serve, command, envoy};
 
@@ -144,4 +145,21 @@ async fn a_later_store_that_lacks_the_database_is_no_fault_of_requests() {
     assert!(!is_ready(&serve).await);
     serve.signal(rustix::process::Signal::TERM);
     serve.line_with("ended");
+}
+
+#[tokio::test]
+async fn a_later_cluster_that_refuses_a_name_is_no_fault_of_requests() {
+    let ports = [(); 3].map(|()| ports::reserve_for_node());
+    let rules = RULES.replace("orders:all", "{}orders");
+    let serve = before_its_store(&at(ports[0]), &rules, &[]);
+    let _cluster = Cluster::start_at(ports);
+    let check = async || {
+        let asked = json!({ "domain": "shop", "entries": {} });
+        serve.post("/v1/check", asked).await.status()
+    };
+    // Until it is known to be a cluster.
+    while check().await == StatusCode::SERVICE_UNAVAILABLE {}
+    assert_eq!(check().await, StatusCode::INTERNAL_SERVER_ERROR);
+    let failed = serve.ask(envoy("shop", &[&[("user", "alice")]])).await;
+    assert_eq!(failed.unwrap_err().code(), Internal);
 }

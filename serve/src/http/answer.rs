@@ -11,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::joint::{denies, state_limit, state_limits, strictest_first};
-use crate::service::{costs_too_much, is_wrong_request, unavailable};
+use crate::service::{costs_too_much, unavailable};
 
 /// A request that was granted.
 #[derive(Debug, Serialize, ToSchema)]
@@ -159,11 +159,7 @@ impl Answer {
             }
             return answer;
         }
-        let status = match is_wrong_request(error) {
-            true => StatusCode::BAD_REQUEST,
-            false => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::problem(status, &detail)
+        Self::problem(StatusCode::INTERNAL_SERVER_ERROR, &detail)
     }
 
     /// A request that was not decided.
@@ -186,7 +182,7 @@ impl Answer {
     /// For nginx, which answers 500 to what is neither granted nor forbidden.
     pub(super) fn or_forbidden(mut self) -> Self {
         let status = self.0.status_mut();
-        if [StatusCode::TOO_MANY_REQUESTS, StatusCode::BAD_REQUEST].contains(status) {
+        if *status == StatusCode::TOO_MANY_REQUESTS {
             *status = StatusCode::FORBIDDEN;
         }
         self
