@@ -16,7 +16,7 @@ use crate::http::RULES;
 use crate::support::{Serve, ask, command, envoy};
 
 /// How a connection ends on which these bytes were sent and no more.
-fn answer_to(address: &str, bytes: &[u8]) -> String {
+pub fn answer_to(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     // The server may end it while it is written.
     let _ = stream.write_all(bytes);

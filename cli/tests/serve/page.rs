@@ -6,6 +6,7 @@ use reqwest::StatusCode;
 use serde_json::json;
 
 use self::browser::{Report, View, chromium, see};
+use crate::clients::answer_to;
 use crate::http::RULES;
 use crate::support::servers::Server;
 use crate::support::{Serve, envoy};
@@ -323,6 +324,7 @@ async fn the_page_only_reads_and_allows_nothing_from_elsewhere() {
             "localhost.attacker.example",
             "localhost:8082.attacker.example",
             "localhosts",
+            "attacker.localhost",
             "[localhost]",
             "",
         ];
@@ -334,6 +336,8 @@ async fn the_page_only_reads_and_allows_nothing_from_elsewhere() {
             }
         }
     }
+    let nameless = answer_to(&serve.admin, b"GET /status.json HTTP/1.0\r\n\r\n");
+    assert!(nameless.starts_with("HTTP/1.0 421 "), "{nameless}");
     // It is not on the public port.
     for path in ["/", "/status.json", "/page.js"] {
         assert_eq!(

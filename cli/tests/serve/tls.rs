@@ -18,6 +18,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tonic::Request;
 use tonic::transport::Endpoint;
 
+use crate::clients::answer_to;
 use crate::http::RULES;
 use crate::support::{Serve, envoy, try_ask};
 
@@ -55,12 +56,18 @@ impl Certificates {
     }
 
     fn serve(&self, files: &[(&str, &str)]) -> Serve {
+        self.serve_with(files, &[])
+    }
+
+    /// The server, with further arguments.
+    fn serve_with(&self, files: &[(&str, &str)], more: &[&str]) -> Serve {
         let files = files.iter().map(|(option, file)| {
             let path = self.folder.path().join(file);
             [(*option).to_owned(), path.to_str().unwrap().to_owned()]
         });
         let files: Vec<_> = files.flatten().collect();
-        let arguments: Vec<_> = files.iter().map(|it| &**it).collect();
+        let arguments = files.iter().map(|it| &**it).chain(more.iter().copied());
+        let arguments: Vec<_> = arguments.collect();
         Serve::start_with(RULES, &arguments, |_| {})
     }
 
@@ -174,6 +181,17 @@ async fn clients_need_a_certificate_if_an_authority_is_named() {
     let answer = certificates.healthz(&serve, true).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert!(certificates.healthz(&serve, false).await.is_err());
+}
+
+#[test]
+fn a_client_that_does_not_agree_on_encryption_is_cut_off() {
+    let certificates = Certificates::new();
+    let serve = certificates.serve_with(&TLS, &["--client-timeout", "300ms"]);
+    for address in [&serve.http, &serve.grpc] {
+        for bytes in [&b""[..], b"\x16\x03\x01"] {
+            assert_eq!(answer_to(address, bytes), "");
+        }
+    }
 }
 
 #[tokio::test]
