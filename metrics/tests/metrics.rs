@@ -317,6 +317,10 @@ async fn calls_are_counted_with_their_requests_retries_and_durations() {
     for _ in 0..3 {
         assert!(orders.try_acquire(2).await.unwrap());
     }
+    // One call has those that come while another is on its way.
+    let [one, two, three] = [(); 3].map(|()| orders.try_acquire(1));
+    let (one, two, three) = tokio::join!(one, two, three);
+    assert!(one.unwrap() && two.unwrap() && three.unwrap());
     server.signal("STOP");
     let goes_on = async {
         losses.recv().await;
@@ -330,6 +334,8 @@ async fn calls_are_counted_with_their_requests_retries_and_durations() {
     let acquire = &told["acquire"];
     assert!(acquire.answered > 3 && acquire.requests > 4, "{acquire:?}");
     assert!(acquire.retries > 0 && acquire.unanswered > 0, "{acquire:?}");
+    let calls = acquire.answered + acquire.unanswered;
+    assert!(acquire.requests > calls, "{acquire:?}");
     for (script, told) in &*told {
         let value = |metric: &str, answered: &str| {
             let labels = format!("{answered}script={script}");
