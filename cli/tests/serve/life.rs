@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::http::RULES;
+use crate::support::proxy::{Fate, Proxy};
 use crate::support::servers::Server;
-use crate::support::{Serve, command, envoy};
+use crate::support::{Serve, command, command_at, envoy};
 
 #[test]
 fn rules_that_cannot_be_read_are_an_error_of_usage() {
@@ -249,6 +251,34 @@ async fn a_shutdown_answers_those_who_wait_for_their_turn() {
     assert!(lines.last().unwrap().ends_with(" rratelimiter: ended"));
 }
 
+/// The proxy goes on while the test waits for a line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_gives_back_what_those_who_are_gone_were_granted() {
+    let server = Server::start();
+    let mut proxy = Proxy::to(server.port()).await;
+    let mut serve = Serve::start_with(RULES, &[], |command| {
+        command.env("REDIS_URL", proxy.url());
+    });
+    assert_eq!(serve.check(json!({ "user": "bob" })).await, StatusCode::OK);
+    let alice = json!({ "user": "alice" });
+    proxy.next("EVALSHA", Fate::Held);
+    let held = tokio::select! {
+        status = serve.check(alice.clone()) => panic!("{status}"),
+        held = proxy.held() => held,
+    };
+    let is_gone = "rate_limiter_requests_total{limiter=\"per-user\",result=\"cancelled\"";
+    while !serve.metrics().await.contains(is_gone) {}
+    serve.signal(Signal::TERM);
+    serve.line_with("ending");
+    held.let_through().await;
+    let (lines, _) = serve.ended();
+    assert!(lines.last().unwrap().ends_with(" rratelimiter: ended"));
+    let serve = Serve::on(&server, RULES, &[]);
+    for _ in 0..2 {
+        assert_eq!(serve.check(alice.clone()).await, StatusCode::OK);
+    }
+}
+
 #[tokio::test]
 async fn it_is_not_ready_while_it_shuts_down() {
     let mut serve = Serve::start(RULES);
@@ -325,6 +355,26 @@ async fn clients_are_not_told_where_the_store_is() {
     }
     let failed = serve.ask(envoy("shop", &[&[("user", "alice")]])).await;
     assert_eq!(failed.unwrap_err().message(), "the store is away");
+}
+
+#[test]
+fn an_address_that_anyone_reaches_is_warned_of() {
+    let warnings = |address: &str, token: Option<&str>| {
+        let serve = Serve::start_with(RULES, &[], |command| {
+            let rules = PathBuf::from(command.get_args().nth(2).unwrap());
+            *command = command_at(address, &rules);
+            if let Some(token) = token {
+                command.env("RRATELIMITER_TOKEN", token);
+            }
+        });
+        let said = serve.all_said().join("\n");
+        let asking = "anyone who reaches it may ask: there is neither a token nor --client-ca";
+        let reading = "anyone who reaches the admin address sees the keys";
+        [asking, reading].map(|it| said.contains(it))
+    };
+    assert_eq!(warnings("127.0.0.1:0", None), [false, false]);
+    assert_eq!(warnings("0.0.0.0:0", None), [true, true]);
+    assert_eq!(warnings("0.0.0.0:0", Some("token")), [false, true]);
 }
 
 #[test]

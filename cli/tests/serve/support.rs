@@ -18,6 +18,8 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
+#[path = "../../../tests/support/proxy.rs"]
+pub mod proxy;
 #[path = "../../../tests/support/mod.rs"]
 #[allow(clippy::duplicate_mod, reason = "each test binary has its own")]
 pub mod servers;
@@ -236,8 +238,13 @@ pub fn envoy(domain: &str, descriptors: &[&[(&str, &str)]]) -> RateLimitRequest 
 
 /// The program, at free ports.
 pub fn command(rules: &Path) -> Command {
+    command_at("127.0.0.1:0", rules)
+}
+
+/// The program, at an address.
+pub fn command_at(address: &str, rules: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rratelimiter"));
-    let addresses = ["--http", "--grpc", "--admin"].map(|it| [it, "127.0.0.1:0"]);
+    let addresses = ["--http", "--grpc", "--admin"].map(|it| [it, address]);
     command.arg("serve").arg("--rules").arg(rules);
     command.args(addresses.as_flattened());
     for variable in ["REDIS_URL", "REDIS_PASSWORD_FILE", "RRATELIMITER_TOKEN"] {
