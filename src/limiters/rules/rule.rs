@@ -432,8 +432,8 @@ impl Rule {
     }
 
     /// Where this rule applies, the rules of these names do not: for exceptions, bans, and rules
-    /// for something more specific. A rule in [shadow mode](Self::in_shadow) replaces only others
-    /// in shadow mode.
+    /// for something more specific. It replaces them also where it is replaced itself. A rule in
+    /// [shadow mode](Self::in_shadow) replaces only others in shadow mode.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
