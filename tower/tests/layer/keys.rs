@@ -1,5 +1,6 @@
 //! Keys of requests, and what a client can forge.
 
+use std::future::ready;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -431,11 +432,18 @@ async fn rules_see_the_attributes_of_http() {
         }
     }
     // One of the application is instead of that of the layer, and an empty one is none.
-    for (path, status) in [("/login", 403), ("", 200)] {
+    for (path, status) in [(Some("/login"), 403), (Some(""), 200), (None, 200)] {
         let rule = Rule::block("seen").when("path", ["*"]);
         let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
-        let layer = layer.attribute("path", move |_: &Parts| Some(path.to_owned()));
-        assert_eq!(ask(&layer, request()).await.status(), status);
+        let path = path.map(str::to_owned);
+        let later = path.clone();
+        let at_once = layer
+            .clone()
+            .attribute("path", move |_: &Parts| path.clone());
+        let later = layer.async_attribute("path", move |_| Box::pin(ready(later.clone())));
+        for layer in [at_once, later] {
+            assert_eq!(ask(&layer, request()).await.status(), status);
+        }
     }
 }
 
