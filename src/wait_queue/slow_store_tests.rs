@@ -4,8 +4,8 @@
 mod call_counts;
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::settling::Ended;
 use super::{WaitQueue, WhileAway};
+use crate::breaker::Breaker;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -39,6 +40,8 @@ struct SlowStore {
     response_timeout: Duration,
     /// How late requests are, in ms.
     lateness: AtomicU64,
+    /// The breaker of the waiters' connection, if it has one.
+    breaker: OnceLock<Arc<Breaker>>,
 }
 
 impl SlowStore {
@@ -55,6 +58,7 @@ impl SlowStore {
             may_have_peers: AtomicBool::new(false),
             response_timeout,
             lateness: AtomicU64::new(0),
+            breaker: OnceLock::new(),
         })
     }
 
@@ -92,6 +96,10 @@ impl LimiterStore for SlowStore {
 
     fn call_deadline(&self) -> Instant {
         Instant::now() + self.response_timeout
+    }
+
+    fn breaker(&self) -> Option<Arc<Breaker>> {
+        self.breaker.get().cloned()
     }
 
     fn response_timeout(&self) -> Duration {
@@ -528,4 +536,23 @@ async fn nothing_is_leased_while_the_client_changes_the_limiter() {
         assert!(!is_leased_within(&queue, 19).await);
         assert!(is_leased_within(&queue, 5).await);
     }
+}
+
+/// The lease comes by the connection of another runtime.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_without_a_connection_gets_its_permits_as_a_lease_comes() {
+    let store = SlowStore::new();
+    let queue = store.queue(Rate::overall(1_000_000, HOUR)).await;
+    let _hold = queue.hold_lease(Duration::from_secs(60)).unwrap();
+    while !queue.is_leased() {
+        assert!(queue.check(1, None).await.unwrap().is_granted());
+    }
+    let asked = Instant::now();
+    let breaker = Breaker::new("a server".to_owned(), HOUR, Arc::default());
+    breaker.disconnected(&Error::Indeterminate { source: None });
+    store.breaker.set(breaker).unwrap();
+    let place = queue.take_place();
+    let waiting = queue.wait(place, 1, None, None, false, WhileAway::Stay);
+    assert!(waiting.await.unwrap().is_some());
+    assert_eq!(asked.elapsed(), 2 * TRAVEL);
 }
