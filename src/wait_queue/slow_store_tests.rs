@@ -543,7 +543,7 @@ async fn nothing_is_leased_while_the_client_changes_the_limiter() {
 async fn a_waiter_without_a_connection_gets_its_permits_as_a_lease_comes() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1_000_000, HOUR)).await;
-    let _hold = queue.hold_lease(Duration::from_secs(60)).unwrap();
+    let _hold = queue.hold_lease(Duration::from_secs(60), 2).unwrap();
     while !queue.is_leased() {
         assert!(queue.check(1, None).await.unwrap().is_granted());
     }
