@@ -16,7 +16,8 @@ use crate::store::{AcquireCall, LimiterStore, Store};
 use crate::window::Requests;
 use crate::{
     BreakerState, Decision, DecisionSource, Event, FailurePolicy, FixedWindow, KeyedRateLimiter,
-    LimiterOptions, LocalShare, PolicyLimiter, Rate, RateLimiter, RedissonClient, Rule, Rules,
+    Lease, LimiterOptions, LocalShare, PolicyLimiter, Rate, RateLimiter, RedissonClient, Rule,
+    Rules,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -429,6 +430,33 @@ async fn a_call_whose_callers_are_gone_gives_back_what_it_took() {
             assert_eq!(limiter.available_permits().await.unwrap(), 10);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_answer_is_lost_gives_back_what_it_took() {
+    let faults = Faults::new();
+    let builder = RedissonClient::builder().response_timeout(RESPONSE_TIMEOUT);
+    let client = builder.in_memory_with_faults(&MemoryStore::new(), &faults);
+    let orders = client.rate_limiter("orders");
+    let hour = 60 * MINUTE;
+    orders.set_rate(Rate::overall(1_000, hour)).await.unwrap();
+    let leased = orders.clone().leased(Lease::up_to(MINUTE));
+    faults.network().set_round_trip(Duration::from_millis(10));
+    faults.network().take_calls();
+    let (mut used, mut calls) = (0, 0);
+    while calls == used {
+        assert!(leased.try_acquire(1).await.unwrap());
+        used += 1;
+        yield_now().await; // a call for a lease is made then
+        calls += faults.network().take_calls();
+    }
+    faults.network().set_loss(Loss::OfAnswers);
+    sleep(SECOND).await;
+    faults.network().set_loss(Loss::None);
+    let taken = async || 1_000 - orders.available_permits().await.unwrap() as usize;
+    assert!(taken().await > used, "it is executed");
+    sleep(RESPONSE_TIMEOUT).await;
+    assert_eq!(taken().await, used);
 }
 
 /// Whether each of 13 requests is granted that are made at the same time.
