@@ -231,9 +231,23 @@ mod tests {
         for (when, by) in [
             (&[("user", &["a*"][..])][..], &[][..]),
             (&[("path", &["/b*"])], &[]),
+            (&[("tenant", &["*"])], &[]),
             (&[], &["tenant"]),
         ] {
             assert!(!condition(when, by).covers(&narrow), "{when:?} {by:?}");
+        }
+    }
+
+    #[test]
+    fn a_condition_counts_each_attribute_that_it_names_once_without_domain() {
+        for (when, by, expected) in [
+            (&[][..], &[][..], 0),
+            (&[("path", &["/a"][..])], &["user"], 2),
+            (&[("path", &["/a"])], &["path", "user"], 2),
+            (&[("domain", &["edge"])], &["user"], 1),
+            (&[], &["domain", "user"], 1),
+        ] {
+            assert_eq!(condition(when, by).names, expected, "{when:?} {by:?}");
         }
     }
 
