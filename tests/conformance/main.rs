@@ -405,6 +405,8 @@ on_every_store! {
             each_part_of_a_request_is_settled_by_its_own_cost,
             parts_that_were_charged_together_are_settled_by_the_sum_of_their_costs,
             parts_that_count_for_one_target_are_charged_together,
+            parts_of_several_plans_are_charged_to_the_limiters_of_these,
+            a_rule_without_a_limit_tells_once_of_a_request,
             a_request_whose_turn_would_be_too_late_is_not_charged,
             there_may_be_more_rules_than_decide_a_request,
             more_parts_than_are_decided_together_are_refused,

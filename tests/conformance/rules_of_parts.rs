@@ -1,6 +1,7 @@
 //! Rules that decide a request of several parts, such as the descriptors of Envoy's protocol.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
@@ -9,6 +10,7 @@ use redisson_rate_limiter::{
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
+use crate::told::Told;
 
 /// What a part counts for, and how much.
 #[derive(Debug, Clone, Copy)]
@@ -220,6 +222,42 @@ pub async fn parts_that_count_for_one_target_are_charged_together(fixture: Fixtu
         assert_eq!(argument, "cost");
     }
     assert_eq!(denies(&rules, &[Part("user-c", 2)]).await, None);
+}
+
+pub async fn parts_of_several_plans_are_charged_to_the_limiters_of_these(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let large = Plan::Limit(Arc::new(window(&fixture, &client, 5, "large")));
+    let small = rule(window(&fixture, &client, 2, "small"), "user");
+    let rules = client.rules([small.with_plan("large", large)]).unwrap();
+    let parts = ["none", "large", "none", "large"].map(|plan| [("user", "alice"), ("plan", plan)]);
+    let joint = granted(rules.check_all(&parts).await.unwrap());
+    for (part, name, remaining) in [(0, "small", 0), (1, "large", 3)] {
+        for part in [part, part + 2] {
+            assert_eq!(of_part(&joint, part), [(name.to_owned(), remaining, true)]);
+        }
+    }
+}
+
+pub async fn a_rule_without_a_limit_tells_once_of_a_request(fixture: Fixture) {
+    let told = Told::default();
+    let builder = RedissonClient::builder().response_timeout(60 * SECOND);
+    let client = fixture.build(told.by(builder)).await;
+    let users = rule(window(&fixture, &client, 1, "users"), "user");
+    let users = users
+        .with_plan("free", Plan::Allow)
+        .key("user-free", "free");
+    let rules = client.rules([Rule::allow("all"), users]).unwrap();
+    let parts = [Part("user-free", 1), Part("user-free", 1)];
+    assert_eq!(denies(&rules, &parts).await, None);
+    assert_eq!(told.take_requests(), ["*all 1: granted by rule"]);
+    // Of two in shadow mode that block the same user, the first tells of its own cost.
+    let blocks = ["one", "other"].map(|name| Rule::block(name).by(["user"]).in_shadow());
+    rules.replace(blocks).unwrap();
+    assert_eq!(denies(&rules, &parts[..1]).await, None);
+    assert_eq!(
+        told.take_requests(),
+        ["shadow *one 1 denied: denied by rule"]
+    );
 }
 
 pub async fn a_request_whose_turn_would_be_too_late_is_not_charged(fixture: Fixture) {
