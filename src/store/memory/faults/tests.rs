@@ -435,8 +435,7 @@ async fn a_call_whose_callers_are_gone_gives_back_what_it_took() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_whose_answer_is_lost_gives_back_what_it_took() {
     let faults = Faults::new();
-    let builder = RedissonClient::builder().response_timeout(RESPONSE_TIMEOUT);
-    let client = builder.in_memory_with_faults(&MemoryStore::new(), &faults);
+    let client = RedissonClient::builder().in_memory_with_faults(&MemoryStore::new(), &faults);
     let orders = client.rate_limiter("orders");
     let hour = 60 * MINUTE;
     orders.set_rate(Rate::overall(1_000, hour)).await.unwrap();
