@@ -79,8 +79,8 @@ impl Drop for LeaseStop {
 }
 
 impl WaitQueue {
-    /// Permits may be leased for up to this long, where there were this many uses in the time of two
-    /// leases, while the result lives. `None` if the store decides at once.
+    /// While the result lives, permits may be leased for up to this long, where there were so many
+    /// uses in the time of two leases. `None` if the store decides at once.
     pub(crate) fn hold_lease(&self, up_to: Duration, fewest_uses: u64) -> Option<LeaseHold> {
         let queue = &self.queue;
         if queue.store.decides_at_once() {

@@ -9,10 +9,10 @@ impl KeyedRateLimiter {
     /// [`RateLimiter::leased`](crate::RateLimiter::leased) does. Sends nothing.
     ///
     /// A key is hot from its second request on, if not many others are asked for in between, and
-    /// until Redis was not asked for it during the time of two leases. A hot key that has fewer than
-    /// 16 requests in the time of two leases leases nothing, as a lease costs two calls of its own.
-    /// At most 16,384 keys are hot at a time; further ones are decided without leases until there
-    /// is room. So keys that are asked for once, however many, take no memory, and no call more.
+    /// until Redis was not asked for it during the time of two leases. One with fewer than 16
+    /// requests in that time leases nothing, as a lease costs two calls of its own. At most 16,384
+    /// keys are hot at a time; further ones are decided without leases until there is room. So keys
+    /// that are asked for once, however many, take no memory, and no call more.
     ///
     /// [`check`](Self::check), [`check_with_rate`](Self::check_with_rate),
     /// [`acquire`](Self::acquire) and [`peek`](Self::peek) of this handle and its clones use the
