@@ -157,6 +157,20 @@ async fn a_key_that_is_asked_for_once_is_not_leased() {
 }
 
 #[tokio::test]
+async fn a_key_with_fewer_requests_than_a_lease_saves_is_not_leased() {
+    let server = Server::start();
+    let keyed = Keyed::on(&server, 10_000).await;
+    for user in 0..20 {
+        let key = format!("user {user}");
+        for _ in 0..16 {
+            assert!(keyed.leased.check(&key, 1).await.unwrap().is_granted());
+        }
+        let user = keyed.peer.rate_limiter(&key);
+        assert_eq!(user.available_permits().await.unwrap(), 9_984);
+    }
+}
+
+#[tokio::test]
 async fn all_permits_of_a_hot_key_can_be_taken_and_no_more() {
     let server = Server::start();
     let mut keyed = Keyed::on(&server, 1_000).await;
