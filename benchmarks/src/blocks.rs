@@ -18,7 +18,7 @@ fn parts<'a>(page: &'a str, name: &str) -> Option<[&'a str; 3]> {
     Some([&page[..begins], &page[begins..ends], &page[ends..]])
 }
 
-/// What a page has in this block, if it has it.
+/// The text of a block; `None` if the page has no such block.
 pub fn text<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     parts(page, name).map(|[_, text, _]| text)
 }
