@@ -109,7 +109,7 @@ pub(super) struct Part {
 }
 
 /// Why a limiter took part in a decision of rules.
-pub(super) struct JointRequest {
+pub(super) struct Participation {
     pub(super) parts: Parts,
     pub(super) by: By,
 }
@@ -555,8 +555,8 @@ impl JointDecision {
     }
 
     /// The same decision, by rules that have asked the limiters for this.
-    pub(super) fn by_rules(mut self, asked: SmallVec<[JointRequest; 4]>) -> Self {
-        for (limiter, JointRequest { parts, by }) in self.limiters.iter_mut().zip(asked) {
+    pub(super) fn by_rules(mut self, asked: SmallVec<[Participation; 4]>) -> Self {
+        for (limiter, Participation { parts, by }) in self.limiters.iter_mut().zip(asked) {
             limiter.by = by;
             limiter.parts = parts;
         }

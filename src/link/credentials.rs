@@ -64,11 +64,11 @@ impl fmt::Debug for Credentials {
     }
 }
 
-type Providing = Pin<Box<dyn Future<Output = Result<Credentials, RedisError>> + Send>>;
+type CredentialsFuture = Pin<Box<dyn Future<Output = Result<Credentials, RedisError>> + Send>>;
 
 /// Provides the credentials of each new connection.
 #[derive(Clone)]
-pub(crate) struct Provider(Arc<dyn Fn() -> Providing + Send + Sync>);
+pub(crate) struct Provider(Arc<dyn Fn() -> CredentialsFuture + Send + Sync>);
 
 impl Provider {
     pub(crate) fn new<F, A, E>(provide: F) -> Self

@@ -7,11 +7,11 @@ use std::pin::Pin;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisResult, Value};
 
-type Replying<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
+type ReplyFuture<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
 
 /// Any connection of redis-rs that many callers can share.
 pub(crate) trait Given: Send + Sync + 'static {
-    fn send<'a>(&'a self, command: &'a Cmd) -> Replying<'a>;
+    fn send<'a>(&'a self, command: &'a Cmd) -> ReplyFuture<'a>;
 }
 
 pub(super) struct Cloned<C>(pub(super) C);
@@ -20,7 +20,7 @@ impl<C> Given for Cloned<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
-    fn send<'a>(&'a self, command: &'a Cmd) -> Replying<'a> {
+    fn send<'a>(&'a self, command: &'a Cmd) -> ReplyFuture<'a> {
         let mut connection = self.0.clone();
         Box::pin(async move { connection.req_packed_command(command).await })
     }
@@ -32,7 +32,7 @@ pub(crate) struct Silent;
 
 #[cfg(test)]
 impl Given for Silent {
-    fn send<'a>(&'a self, _command: &'a Cmd) -> Replying<'a> {
+    fn send<'a>(&'a self, _command: &'a Cmd) -> ReplyFuture<'a> {
         Box::pin(std::future::pending())
     }
 }

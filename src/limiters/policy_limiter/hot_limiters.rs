@@ -27,7 +27,7 @@ pub(super) struct HotLimiters {
 /// A limiter that may be leased while this lives.
 struct HotLimiter {
     leased: RateLimiter,
-    last: Lock<LastRequest>,
+    last_request: Lock<LastRequest>,
 }
 
 /// The last request that went to Redis.
@@ -91,23 +91,23 @@ impl HotLimiters {
     pub(super) fn ask(&self, limiter: &RateLimiter, set_up: Option<SetUp>) {
         let interval = set_up.map_or(Duration::MAX, |it| it.settings.quota().window);
         let slice = self.lease.longest().min(interval / 2);
-        let last = LastRequest {
+        let last_request = LastRequest {
             at: Instant::now(),
             remembered: slice.saturating_mul(2),
         };
         let new = || HotLimiter {
             leased: limiter.clone().leased_from(FEWEST_USES, self.lease),
-            last: Lock::new(last),
+            last_request: Lock::new(last_request),
         };
         if let Some(hot) = self.by_name.ask(limiter.name(), new) {
-            *hot.last.lock() = last;
+            *hot.last_request.lock() = last_request;
         }
     }
 }
 
 impl Kept for HotLimiter {
     fn is_idle(&self, now: Instant) -> bool {
-        let LastRequest { at, remembered } = *self.last.lock();
+        let LastRequest { at, remembered } = *self.last_request.lock();
         now.saturating_duration_since(at) >= remembered && !self.leased.is_leased()
     }
 }

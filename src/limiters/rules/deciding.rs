@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::event::{Reports, RequestResult};
 use crate::limiters::joint::{
-    By, Charged, JointDecision, JointRequest, MOST_LIMITERS, Mode, Part, Parts, Taken, check_all,
+    By, Charged, JointDecision, MOST_LIMITERS, Mode, Part, Participation, Parts, Taken, check_all,
     first_too_many, peek_all,
 };
 use crate::limiters::sealed::INTERNAL;
@@ -116,9 +116,9 @@ struct AllApplying<'a> {
 }
 
 /// What the limiters of rules were asked for, in the order of their charges.
-fn asked_for(applying: Few<Applying<'_>>) -> Few<JointRequest> {
+fn asked_for(applying: Few<Applying<'_>>) -> Few<Participation> {
     let each = applying.into_iter().filter_map(|it| {
-        Some(JointRequest {
+        Some(Participation {
             parts: it.parts,
             by: By::Asked(Arc::clone(&it.applied.limited?.limiter), it.applied.key),
         })

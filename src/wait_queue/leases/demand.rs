@@ -60,8 +60,8 @@ impl Demand {
         self.paused_until = self.paused_until.max(now.checked_add(pause));
     }
 
-    /// How many permits a lease that begins now is to have. None is wanted after fewer uses than
-    /// these in the last two slices.
+    /// How many permits a lease that begins now is to have. `None` where this slice and the one
+    /// before had fewer uses than `fewest_uses`.
     pub(super) fn wanted(&mut self, fewest_uses: u64, now: Instant) -> Option<u32> {
         self.roll(now);
         if self.paused_until.is_some_and(|until| now < until) {
