@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::name_hash::NameHash;
 use crate::permit::CallId;
 
 /// Permits that were taken. [`RateLimiter::refund`](crate::RateLimiter::refund) gives them back,
@@ -51,9 +52,9 @@ pub struct Grant {
     pub(crate) call_id: CallId,
     pub(crate) permits: u32,
     pub(crate) origin: Origin,
-    /// The target of a policy that was charged, as a number: a grant is given back only there. An
-    /// RRateLimiter finds its own by score and call.
-    place: u64,
+    /// The target of a policy that was charged: a grant is given back only there. An RRateLimiter
+    /// finds its own by score and call.
+    target: NameHash,
     /// Whether it was refunded or settled: what clones share, made with the first clone. The grants
     /// of one call share a member of the sorted set, so the store cannot tell a second refund of
     /// one from a refund of another.
@@ -80,23 +81,23 @@ impl Grant {
             call_id,
             permits,
             origin: Origin::Store,
-            place: 0,
+            target: NameHash::OF_NOTHING,
             is_spent: OnceLock::new(),
         }
     }
 
-    /// What a policy has charged the target of this name; `mark` is that of its answer.
+    /// What a policy has charged a target; `mark` is that of its answer.
     #[inline]
-    pub(crate) fn charged(mark: i64, call_id: CallId, permits: u32, target: &str) -> Self {
+    pub(crate) fn charged(mark: i64, call_id: CallId, permits: u32, target: NameHash) -> Self {
         Self {
-            place: place_of(target),
+            target,
             ..Self::new(mark, call_id, permits)
         }
     }
 
     /// Whether it was charged to this target of a policy.
     pub(crate) fn is_of(&self, target: &str) -> bool {
-        self.place == place_of(target)
+        self.target == NameHash::of(target.as_bytes())
     }
 
     /// A grant that is a lease, or a part of one.
@@ -201,18 +202,6 @@ impl Grant {
         let is_spent = self.is_spent.get();
         is_spent.is_some_and(|it| it.swap(true, Ordering::Relaxed))
     }
-}
-
-/// A number for a name, which is different for names that are likely to be mistaken for each other.
-#[inline]
-fn place_of(target: &str) -> u64 {
-    let add = |hash: u64, word: &[u8]| {
-        let mut bytes = [0; 8];
-        bytes[..word.len()].copy_from_slice(word);
-        (hash.rotate_left(5) ^ u64::from_le_bytes(bytes)).wrapping_mul(0x517c_c1b7_2722_0a95)
-    };
-    let words = target.as_bytes().chunks(8);
-    words.fold(1 + target.len() as u64, add)
 }
 
 impl Clone for Grant {

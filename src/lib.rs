@@ -69,6 +69,7 @@ mod health;
 mod keys;
 mod limiter_options;
 mod lock;
+mod name_hash;
 mod permit;
 mod quota;
 mod rate;

@@ -27,9 +27,11 @@ use crate::fallback::{TargetRequest, check_target, reset};
 use crate::grant::Grant;
 use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
+use crate::name_hash::NameHash;
 use crate::permit::CallId;
 use crate::policies::Policy;
 use crate::policies::algorithm::Algorithm;
+use crate::policies::answer::Answered;
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
 use crate::window::{Acquired, SetUp};
@@ -150,15 +152,16 @@ impl<P: Policy> PolicyLimiter<P> {
     /// behind it already know when they may proceed.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
-        let mut decided = self.decided_now(key, cost);
+        let answered = self.answered_now(key, cost);
         if reported.is_off()
-            && let Some(Ok(decision)) = decided.take_if(|it| has_no_turn(it))
+            && let Some(Ok(answered)) = &answered
+            && answered.has_no_turn()
         {
-            return Ok(decision);
+            return Ok(answered.decision());
         }
         let queue_time = reported.queue_time();
         let decided = async {
-            let mut decision = self.decide(decided, key, cost, &queue_time).await?;
+            let mut decision = self.decide(answered, key, cost, &queue_time).await?;
             queue_time.is_over();
             wait_for_turn(slice::from_mut(&mut decision)).await?;
             Ok(decision)
@@ -193,14 +196,14 @@ impl<P: Policy> PolicyLimiter<P> {
     /// As [`check`](Self::check).
     pub async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
-        let mut decided = self.decided_now(key, cost);
+        let answered = self.answered_now(key, cost);
         if reported.is_off()
-            && let Some(Ok(decision)) = decided.take_if(|it| it.is_ok())
+            && let Some(Ok(answered)) = &answered
         {
-            return Ok(decision);
+            return Ok(answered.decision());
         }
         let queue_time = reported.queue_time();
-        reported.ended(self.decide(decided, key, cost, &queue_time).await)
+        reported.ended(self.decide(answered, key, cost, &queue_time).await)
     }
 
     /// A request that starts.
@@ -211,13 +214,13 @@ impl<P: Policy> PolicyLimiter<P> {
 
     async fn decide(
         &self,
-        decided: Option<Result<Decision>>,
+        answered: Option<Result<Answered>>,
         key: &str,
         cost: u32,
         queue_time: &QueueTime,
     ) -> Result<Decision> {
-        match decided {
-            Some(decision) => decision,
+        match answered {
+            Some(answered) => answered.map(|it| it.decision()),
             // In a box of its own, so that a request which is decided at once has a small future.
             None => Box::pin(self.ask(key, cost, queue_time)).await,
         }
@@ -536,28 +539,28 @@ impl<P: Policy> PolicyLimiter<P> {
         })
     }
 
-    /// The decision of a store in memory on a request that needs no queue: it waits for nobody.
+    /// The answer of a store in memory to a request that needs no queue: it waits for nobody.
     #[inline]
-    fn decided_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
+    fn answered_now(&self, key: &str, cost: u32) -> Option<Result<Answered>> {
         let memory = self.registry.store.in_memory()?;
         self.policies.read(|in_force| {
             let model = &in_force.algorithm;
             let is_shared = model.is_rate();
-            (!is_shared).then(|| self.check_in(memory, model, key, cost))
+            (!is_shared).then(|| self.answer_in(memory, model, key, cost))
         })
     }
 
-    fn check_in(
+    fn answer_in(
         &self,
         memory: &MemoryClient,
         model: &Algorithm,
         key: &str,
         cost: u32,
-    ) -> Result<Decision> {
+    ) -> Result<Answered> {
         self.registry.state.admit()?;
         let key = self.mapped_name(key);
-        let answer = memory.check_one(self.validated(model, &key, cost)?, cost)?;
-        Ok(answer.decided_for(cost, &key))
+        let target = self.validated(model, &key, cost)?;
+        memory.check_one(target, NameHash::of(key.as_bytes()), cost)
     }
 
     pub(super) fn is_in_memory(&self) -> bool {
@@ -569,10 +572,6 @@ impl<P: Policy> PolicyLimiter<P> {
     pub(super) fn is_shared(&self) -> bool {
         self.policies.read(|it| it.algorithm.is_rate())
     }
-}
-
-fn has_no_turn(decided: &Result<Decision>) -> bool {
-    matches!(decided, Ok(decision) if decision.delay().is_zero())
 }
 
 /// Refuses a cost that no limiter of this limit ever grants.

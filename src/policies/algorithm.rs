@@ -327,7 +327,7 @@ impl Paired<'_> {
         );
     }
 
-    #[inline]
+    #[inline(always)] // the answer is then copied once
     pub(crate) fn check(
         &mut self,
         at: At,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::decision::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
+use crate::name_hash::NameHash;
 use crate::permit::CallId;
 
 /// Times in ms.
@@ -102,13 +103,6 @@ impl Answer {
         }
     }
 
-    /// The decision on a request of `cost` for the target with this name, of a policy that does not
-    /// name its calls.
-    #[inline]
-    pub(crate) fn decided_for(&self, cost: u32, target: &str) -> Decision {
-        self.decided(Grant::charged(self.mark, CallId::default(), cost, target))
-    }
-
     /// The decision on a request for no more than the limit; a granted one contains `grant`.
     #[inline]
     pub(crate) fn decided(&self, grant: Grant) -> Decision {
@@ -137,6 +131,29 @@ impl Answer {
                 available_in,
             }),
         }
+    }
+}
+
+/// An answer in memory to a request of this cost, and the target that it charges. It is copied on
+/// the way to the caller, which costs less than half as much as it does for a [`Decision`].
+pub(crate) struct Answered {
+    pub(crate) answer: Answer,
+    pub(crate) cost: u32,
+    pub(crate) target: NameHash,
+}
+
+impl Answered {
+    #[inline]
+    pub(crate) fn has_no_turn(&self) -> bool {
+        self.answer.delay == 0
+    }
+
+    /// The decision of a policy that does not name its calls.
+    #[inline]
+    pub(crate) fn decision(&self) -> Decision {
+        let call_id = CallId::default();
+        let grant = Grant::charged(self.answer.mark, call_id, self.cost, self.target);
+        self.answer.decided(grant)
     }
 }
 

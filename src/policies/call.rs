@@ -11,6 +11,7 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::{check_name, share_a_slot, sibling};
+use crate::name_hash::NameHash;
 use crate::permit::{CallId, new_call_id};
 use crate::window::{At, BOUNDS, NotInitialized, Timed};
 
@@ -159,7 +160,12 @@ impl Answers {
         } else if target.model.is_rate() {
             Grant::new(self.score, call.call_id, cost)
         } else {
-            Grant::charged(answer.mark, call.call_id, cost, &target.key)
+            Grant::charged(
+                answer.mark,
+                call.call_id,
+                cost,
+                NameHash::of(target.key.as_bytes()),
+            )
         };
         answer.check_fits(&target.key, cost)?;
         Ok(answer.decided(grant))

@@ -62,6 +62,7 @@ pub(crate) trait Model: fmt::Debug + Clone {
 
     /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An
     /// algorithm whose steps begin with the same work does that work once.
+    #[inline]
     fn check(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64) -> Answer {
         let answer = self.evaluate(state, at, cost);
         if cost > answer.limit {

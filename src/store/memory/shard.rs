@@ -1,19 +1,18 @@
 //! A part of a store's targets and limiters, by their names.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 
 use super::limiter::StoredLimiter;
+use crate::name_hash::NameHash;
 use crate::policies::stored_target::StoredTarget;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Shard {
     slots: HashTable<Slot>,
     /// The places in the table from here on have been swept in this round.
     swept_from: usize,
-    hasher: RandomState,
 }
 
 /// What a name has.
@@ -66,35 +65,22 @@ impl Slot {
     }
 }
 
-/// Of the whole name, which is the end of what is hashed.
-#[inline]
-pub(super) fn hash_of(hasher: &RandomState, name: &[u8]) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write(name);
-    hasher.finish()
+fn hash_of(slot: &Slot) -> u64 {
+    NameHash::of(slot.name()).bits()
 }
 
 impl Shard {
-    /// An empty shard of a store that hashes names like this.
-    pub(super) fn new(hasher: RandomState) -> Self {
-        Self {
-            slots: HashTable::new(),
-            swept_from: 0,
-            hasher,
-        }
-    }
-
     /// What this name has, which has this hash: something new if it has nothing.
     #[inline]
     pub(super) fn slot(
         &mut self,
         name: &str,
-        hash: u64,
+        hash: NameHash,
         server: i64,
         new: impl FnOnce() -> Slot,
     ) -> &mut Slot {
         let is_named = |slot: &Slot| slot.name() == name.as_bytes();
-        let place = match self.slots.find_bucket_index(hash, is_named) {
+        let place = match self.slots.find_bucket_index(hash.bits(), is_named) {
             Some(place) => place,
             None => self.insert(hash, server, new()),
         };
@@ -104,13 +90,14 @@ impl Shard {
     }
 
     #[cold]
-    fn insert(&mut self, hash: u64, server: i64, slot: Slot) -> usize {
+    fn insert(&mut self, hash: NameHash, server: i64, slot: Slot) -> usize {
         self.sweep(SWEPT_FOR_A_NEW_ONE, server);
         if self.is_round_over() {
             self.start_round();
         }
-        let hash_of = |slot: &Slot| hash_of(&self.hasher, slot.name());
-        self.slots.insert_unique(hash, slot, hash_of).bucket_index()
+        self.slots
+            .insert_unique(hash.bits(), slot, hash_of)
+            .bucket_index()
     }
 
     /// Visits up to `most` places of the round, and drops what is empty and has no handle. Returns
@@ -153,7 +140,6 @@ impl Shard {
     }
 
     fn shrink_to(&mut self, capacity: usize) {
-        let hash_of = |slot: &Slot| hash_of(&self.hasher, slot.name());
         self.slots.shrink_to(capacity, hash_of);
     }
 

@@ -2,14 +2,14 @@
 
 use std::array;
 use std::fmt;
-use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::limiter::StoredLimiter;
 use super::lock::lock;
-use super::shard::{Shard, Slot, hash_of};
+use super::shard::{Shard, Slot};
 use super::sweep::{Part, Sweep};
 use crate::clock::TokioClock;
+use crate::name_hash::NameHash;
 
 /// Limiters in memory. Clones share the limiters, and so can several clients.
 ///
@@ -32,8 +32,6 @@ pub struct MemoryStore(pub(super) Arc<MemoryStoreInner>);
 
 pub(super) struct MemoryStoreInner {
     pub(super) clock: TokioClock,
-    /// With a key of its own, so that nobody can choose names that meet in one place.
-    hasher: RandomState,
     /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for
     /// each other.
     shards: [Mutex<Shard>; SHARDS],
@@ -64,11 +62,10 @@ impl MemoryStore {
     /// ```
     #[must_use]
     pub fn new() -> Self {
-        let (clock, hasher) = (TokioClock::start(), RandomState::new());
+        let clock = TokioClock::start();
         Self(Arc::new(MemoryStoreInner {
             sweep: Sweep::new(clock.now()),
-            shards: array::from_fn(|_| Mutex::new(Shard::new(hasher.clone()))),
-            hasher,
+            shards: array::from_fn(|_| Mutex::default()),
             clock,
         }))
     }
@@ -152,7 +149,8 @@ impl MemoryStore {
         now: i64,
         step: impl FnOnce(&mut Arc<StoredLimiter>) -> T,
     ) -> T {
-        let (mut shard, hash) = self.0.shard_of(name);
+        let hash = NameHash::of(name.as_bytes());
+        let mut shard = self.0.shard_of(hash);
         let new = || Slot::Limiter(Arc::new(StoredLimiter::new(name.into())));
         step(shard.slot(name, hash, now, new).limiter())
     }
@@ -164,13 +162,12 @@ impl MemoryStoreInner {
         lock(&self.shards[place])
     }
 
-    /// The shard that has this name, and the name's hash.
+    /// The shard that has the name with this hash.
     #[inline]
-    pub(super) fn shard_of(&self, name: &str) -> (MutexGuard<'_, Shard>, u64) {
-        let hash = hash_of(&self.hasher, name.as_bytes());
+    pub(super) fn shard_of(&self, hash: NameHash) -> MutexGuard<'_, Shard> {
         // By bits that a table of any size in memory does not use: it takes the lowest ones and the
         // highest seven.
-        (self.shard((hash >> 48) as usize % SHARDS), hash)
+        self.shard((hash.bits() >> 48) as usize % SHARDS)
     }
 
     /// The time of a request, in ms. If it is time, visits expired limiters. The caller holds no

@@ -8,9 +8,10 @@ use smallvec::SmallVec;
 use super::limiter::not_initialized;
 use super::{Held, MemoryClient, Slot, StoredLimiter};
 use crate::error::{Error, Result};
+use crate::name_hash::NameHash;
 use crate::permit::CallId;
 use crate::policies::algorithm::{Algorithm, AnyState, Paired};
-use crate::policies::answer::Answer;
+use crate::policies::answer::Answered;
 use crate::policies::call::{self, Answers, Call, Opened, Purpose, TargetRef};
 use crate::policies::model::Charge;
 use crate::policies::stored_target::StoredTarget;
@@ -22,11 +23,16 @@ const FEW: usize = 4;
 impl MemoryClient {
     /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their
     /// calls: one look-up in the map, and then one lock.
-    pub(crate) fn check_one(&self, target: TargetRef<'_>, cost: u32) -> Result<Answer> {
+    pub(crate) fn check_one(
+        &self,
+        target: TargetRef<'_>,
+        hash: NameHash,
+        cost: u32,
+    ) -> Result<Answered> {
         // Before the locks, which are then held for a shorter time.
         let passed = self.clock.now();
         let read = self.store.0.request_time();
-        let (mut shard, hash) = self.store.0.shard_of(target.key);
+        let mut shard = self.store.0.shard_of(hash);
         let new = || match StoredTarget::of(target.model, target.key) {
             Some(target) => Slot::Target(target),
             None => Slot::Limiter(Arc::new(StoredLimiter::new(target.key.into()))),
@@ -50,7 +56,11 @@ impl MemoryClient {
         drop(shard);
         let answer = checked.map_err(|NotInitialized| not_initialized(target.key))?;
         answer.check_fits(target.key, cost)?;
-        Ok(answer)
+        Ok(Answered {
+            answer,
+            cost,
+            target: hash,
+        })
     }
 
     pub(crate) fn check_call(&self, call: &Call) -> Result<Answers> {

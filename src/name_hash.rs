@@ -1,0 +1,28 @@
+//! Names as numbers: to find what has a name, and to tell two names apart.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
+
+/// The hash of a name, which is different for names that are likely to be mistaken for each other.
+/// Its key is random and this process's own, so that nobody can choose names that meet in one
+/// place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NameHash(u64);
+
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl NameHash {
+    pub(crate) const OF_NOTHING: Self = Self(0);
+
+    #[inline]
+    pub(crate) fn of(name: &[u8]) -> Self {
+        let mut hasher = HASHER.build_hasher();
+        hasher.write(name);
+        Self(hasher.finish())
+    }
+
+    #[inline]
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+}
