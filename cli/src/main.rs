@@ -13,6 +13,7 @@ mod limiter;
 mod output;
 mod policy;
 mod progress;
+mod question;
 mod rate;
 mod report;
 mod signals;

@@ -22,6 +22,7 @@ use crate::inspect::scan::is_pattern;
 use crate::inspect::tally::Place;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::question::{ask, can_ask, is_yes};
 use crate::rate::duration;
 use crate::report::{Report, millis, number_of};
 use crate::terminal::{Color, shown};
@@ -131,11 +132,11 @@ pub(super) async fn doctor(
     context: &Context,
     arguments: &DoctorArguments,
 ) -> Result<Report, Failure> {
-    if arguments.fix && !arguments.yes && !super::life::can_ask() {
+    if arguments.fix && !arguments.yes && !can_ask() {
         let message = "without a terminal to ask on, `doctor --fix` needs --yes";
         return Err(Failure::usage(message));
     }
-    if arguments.remove_unproven && !super::life::can_ask() {
+    if arguments.remove_unproven && !can_ask() {
         let message = "`doctor --remove-unproven` asks for each key, and there is no terminal";
         return Err(Failure::usage(message));
     }
@@ -362,9 +363,9 @@ impl Doctor<'_> {
             eprintln!("  {}", finding.remedy(&place.name));
         }
         let question = format!("Fix {}? [y/N/a for all]", shown(&place.name, 100));
-        let answer = super::life::ask(&question)?;
+        let answer = ask(&question)?;
         self.may_fix_all = matches!(answer.as_str(), "a" | "A" | "all");
-        Ok(self.may_fix_all || super::life::is_yes(&answer))
+        Ok(self.may_fix_all || is_yes(&answer))
     }
 
     fn print(

@@ -1,7 +1,6 @@
 //! `delete`, `expire`, `hold`.
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use redisson_rate_limiter::{AnyPolicy, RateLimiter};
@@ -13,6 +12,7 @@ use crate::failure::Failure;
 use crate::inspect::sample::sample;
 use crate::inspect::scan::clients_of;
 use crate::inspect::tally::{Place, read_tally};
+use crate::question::is_confirmed;
 use crate::rate;
 use crate::report::{Report, millis, number_of};
 
@@ -148,35 +148,6 @@ async fn refuse_uncounted(context: &Context, key: &str, algorithm: &str) -> Resu
         return Err(Failure::store(message));
     }
     Ok(())
-}
-
-fn is_confirmed(command: &str, question: &str) -> Result<bool, Failure> {
-    if !can_ask() {
-        let message = format!("without a terminal to ask on, `{command}` needs --yes");
-        return Err(Failure::usage(message));
-    }
-    Ok(is_yes(&ask(&format!("{question} [y/N]"))?))
-}
-
-/// Whether there is somebody to read a question, and to answer it.
-pub(super) fn can_ask() -> bool {
-    io::stdin().is_terminal() && io::stderr().is_terminal()
-}
-
-pub(super) fn ask(question: &str) -> Result<String, Failure> {
-    let failed = |error: io::Error| Failure::usage(format!("terminal: {error}"));
-    let mut terminal = io::stderr();
-    write!(terminal, "{question} ").map_err(failed)?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer).map_err(failed)?;
-    if !answer.ends_with('\n') {
-        writeln!(terminal).map_err(failed)?; // the end of the input, and no answer
-    }
-    Ok(answer.trim().to_owned())
-}
-
-pub(super) fn is_yes(answer: &str) -> bool {
-    matches!(answer, "y" | "Y" | "yes")
 }
 
 /// Without a time, it does not expire any more.

@@ -4,11 +4,11 @@ use clap::Args;
 use redisson_rate_limiter::{PermitsInUse, Rate, RateLimiter, TimeToLive};
 use serde_json::{Value, json};
 
-use super::life;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::settings::Settings;
 use crate::limiter::{RateKind, rate_of};
+use crate::question::{ask, can_ask, is_yes};
 use crate::rate::RateArgument;
 use crate::report::{Report, time_to_live_as_json, time_to_live_as_text};
 
@@ -73,7 +73,7 @@ pub(super) async fn set(
         return Ok(Report::new(text, json(true, &before, &planned)));
     }
     if !yes {
-        if !life::can_ask() {
+        if !can_ask() {
             let message = format!(
                 "{} has a rate, {}: `set` changes it with --yes",
                 escaped(&limiter),
@@ -82,7 +82,7 @@ pub(super) async fn set(
             return Err(Failure::usage(message));
         }
         let question = format!("{}? [y/N]", planned.in_words(&limiter, &before));
-        if !life::is_yes(&life::ask(&question)?) {
+        if !is_yes(&ask(&question)?) {
             return Ok(Report::either(
                 false,
                 "kept",

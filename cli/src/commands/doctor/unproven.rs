@@ -1,10 +1,10 @@
 //! Removes keys that may be a limiter's and may be another program's, after a question for each.
 
 use super::mend::{Which, remove};
-use crate::commands::life;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::tally::{Place, read_tally};
+use crate::question::{ask, is_yes};
 use crate::report::number_of;
 use crate::terminal::shown;
 
@@ -25,7 +25,7 @@ pub(super) async fn ask_and_remove(context: &Context, place: &Place) -> Result<b
         let question = format!("Remove {name}, which holds {holds}? [y/N]");
         let may_remove = tally.is_possible(stored) && reading.is_exact;
         let is_removed = may_remove
-            && life::is_yes(&life::ask(&question)?)
+            && is_yes(&ask(&question)?)
             && remove(context, place, &reading.seen(), which).await?;
         is_all &= is_removed;
     }
