@@ -12,8 +12,8 @@ mod unproven;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use finding::{Code, Finding, Fix, Severity};
+use clap::Args;
+use finding::{Code, Finding, Fix, Legacy, Options, Severity};
 use serde_json::json;
 
 use crate::context::Context;
@@ -78,24 +78,6 @@ pub(crate) struct DoctorArguments {
 
 fn code(text: &str) -> Result<Code, String> {
     Code::parse(text).ok_or_else(|| "no finding has this code".to_owned())
-}
-
-/// What decides what is a finding, and whether it is fixed.
-#[derive(Debug, Clone, Copy)]
-struct Options {
-    legacy: Legacy,
-    /// In ms.
-    idle: i64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Legacy {
-    /// They are counted, and stay
-    Count,
-    /// They get the form that Redisson from 3.17 on reads
-    Migrate,
-    /// They are removed
-    Remove,
 }
 
 /// A finding, and what it is about.

@@ -1,8 +1,27 @@
 //! What can be wrong: each finding has a code that stays, and says what `--fix` does about it.
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::inspect::grants::{Reading, Seen};
+
+/// What decides what is a finding, and whether it is fixed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Options {
+    pub(super) legacy: Legacy,
+    /// In ms.
+    pub(super) idle: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Legacy {
+    /// They are counted, and stay
+    Count,
+    /// They get the form that Redisson from 3.17 on reads
+    Migrate,
+    /// They are removed
+    Remove,
+}
 
 /// The worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

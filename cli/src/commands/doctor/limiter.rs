@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::finding::{Code, Finding, Fix};
-use super::{Legacy, Options};
+use super::finding::{Code, Finding, Fix, Legacy, Options};
 use crate::commands::show::in_words;
 use crate::context::Context;
 use crate::failure::Failure;

@@ -3,8 +3,7 @@
 
 use std::sync::LazyLock;
 
-use super::Legacy;
-use super::finding::Fix;
+use super::finding::{Fix, Legacy};
 use super::limiter::settled;
 use super::places::namesake;
 use crate::context::Context;
