@@ -7,8 +7,7 @@ use http::header::HOST;
 use http::request::Parts;
 use redisson_rate_limiter::Attributes;
 
-use crate::decide::FindKey;
-use crate::key::{ClientAddress, Key, bounded, found};
+use crate::key::{ClientAddress, FindKey, Key, bounded, found};
 
 /// Where the attributes of requests are found.
 #[derive(Clone, Default)]

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::attributes::{Awaited, Found, Seen};
 use crate::charged::Charged;
-use crate::key::{KeptKey, Key, bounded, found};
+use crate::key::{FindKey, KeptKey, Key, bounded, found};
 
 /// The decision on a request, and its head, which the decision has needed.
 #[expect(
@@ -51,8 +51,6 @@ pub(crate) mod sealed {
 /// The key of a request that has none.
 const UNKNOWN: &str = "unknown";
 
-pub(crate) type FindKey =
-    dyn Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> + Send + Sync;
 type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
 
 /// One limiter decides: see [`RateLimitLayer::new`](crate::RateLimitLayer::new).

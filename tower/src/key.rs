@@ -23,6 +23,8 @@ mod kept;
 mod of_request;
 
 use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
 
 use http::request::Parts;
 
@@ -124,3 +126,7 @@ where
 pub(crate) fn found<'a>(key: &'a (impl Key + ?Sized), request: &'a Parts) -> Option<Cow<'a, str>> {
     key.key(request).filter(|it| !it.is_empty())
 }
+
+/// Finds a key and takes time, such as to ask a database.
+pub(crate) type FindKey =
+    dyn Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> + Send + Sync;
