@@ -1,50 +1,16 @@
 //! Hashes in the place of keys.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::fmt::Write;
 
 use hmac::{Hmac, KeyInit, Mac};
-use http::request::Parts;
 use sha2::{Digest, Sha256};
-
-use super::{Key, found};
 
 /// A longer key is replaced by its hash.
 const LONGEST: usize = 256;
 
-/// A key that is hashed: from [`Key::hashed`].
-#[derive(Clone)]
-pub struct Hashed<K> {
-    key: K,
-    hmac: Hmac<Sha256>,
-}
-
-impl<K> Hashed<K> {
-    pub(super) fn new(key: K, secret: &[u8]) -> Self {
-        Self {
-            key,
-            hmac: keyed(secret),
-        }
-    }
-}
-
-impl<K: Key> Key for Hashed<K> {
-    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
-        let key = found(&self.key, request)?;
-        Some(Cow::Owned(hash_with(self.hmac.clone(), &key)))
-    }
-}
-
-/// Shows neither the secret nor what is derived from it.
-impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Hashed").field(&self.key).finish()
-    }
-}
-
-/// What [`Key::hashed`] makes of a key, such as to write it into a file of rules: the first 16
-/// bytes of HMAC-SHA-256 with the secret, as hexadecimal digits.
+/// What [`Key::hashed`](super::Key::hashed) makes of a key, such as to write it into a file of
+/// rules: the first 16 bytes of HMAC-SHA-256 with the secret, as hexadecimal digits.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::key::hash;
@@ -56,7 +22,7 @@ pub fn hash(key: &str, secret: impl AsRef<[u8]>) -> String {
     hash_with(keyed(secret.as_ref()), key)
 }
 
-fn keyed(secret: &[u8]) -> Hmac<Sha256> {
+pub(super) fn keyed(secret: &[u8]) -> Hmac<Sha256> {
     // HMAC takes a secret of any length.
     let Ok(hmac) = Hmac::new_from_slice(secret) else {
         unreachable!("HMAC refuses no secret")
@@ -65,7 +31,7 @@ fn keyed(secret: &[u8]) -> Hmac<Sha256> {
 }
 
 /// Half of it is enough: no two keys have the same by chance, and none can be made to.
-fn hash_with(hmac: Hmac<Sha256>, key: &str) -> String {
+pub(super) fn hash_with(hmac: Hmac<Sha256>, key: &str) -> String {
     let hash = hmac.chain_update(key).finalize();
     hex(&hash.into_bytes()[..16])
 }

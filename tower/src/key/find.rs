@@ -1,0 +1,157 @@
+//! What finds the key of a request, and what is made of other keys.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use hmac::Hmac;
+use http::request::Parts;
+use sha2::Sha256;
+
+use super::hash::{hash_with, keyed};
+
+/// Which key a request counts for: a type of this module, a function from [`Parts`] to
+/// `Option<String>`, or a type of your own.
+///
+/// `None` is a request without a key, such as one without the header, and so is an empty key. In a
+/// [layer](crate::RateLimitLayer) all of them share one key, `unknown`, so that nobody escapes the
+/// limit by leaving something out. As an [attribute](crate::RateLimitLayer::attribute) for rules it
+/// is missing.
+///
+/// A key of more than 256 bytes is replaced by its hash, so that no request makes a large key in
+/// Redis.
+pub trait Key: Send + Sync + 'static {
+    /// The key of this request.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{Header, Key};
+    ///
+    /// let (request, ()) = http::Request::builder().header("x-user", "alice").body(())?.into_parts();
+    /// assert_eq!(Header::new("x-user").key(&request).as_deref(), Some("alice"));
+    /// assert_eq!(Header::new("x-app").key(&request), None);
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>>;
+
+    /// This key, hashed, for one that is a secret, such as an API key: what operators see in Redis
+    /// and in logs does not give it away. The hash is HMAC-SHA-256 with `secret`, of which all
+    /// processes that share the limit need the same.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{Header, Key};
+    ///
+    /// let (request, ()) = http::Request::builder().header("x-api-key", "sk-123").body(())?.into_parts();
+    /// let key = Header::new("x-api-key").hashed("secret of this service");
+    /// assert_eq!(key.key(&request).as_deref(), Some("feb880058dc8f5122458b99e61971f8c"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    fn hashed(self, secret: impl AsRef<[u8]>) -> Hashed<Self>
+    where
+        Self: Sized,
+    {
+        Hashed {
+            key: self,
+            hmac: keyed(secret.as_ref()),
+        }
+    }
+
+    /// This key, or `other` of a request that has none.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{Everyone, Header, Key};
+    ///
+    /// let (request, ()) = http::Request::new(()).into_parts();
+    /// assert_eq!(Header::new("x-user").or(Everyone).key(&request).as_deref(), Some("everyone"));
+    /// ```
+    fn or<K: Key>(self, other: K) -> Or<Self, K>
+    where
+        Self: Sized,
+    {
+        Or(self, other)
+    }
+
+    /// The combination of this key and `other`, such as a user and a path. `None` if the request
+    /// lacks one of them. A `:` or `%` in a key is escaped, so that no two combinations share a
+    /// key.
+    ///
+    /// ```
+    /// use redisson_rate_limiter_tower::key::{Header, Key, Path};
+    ///
+    /// let (request, ()) = http::Request::get("/orders").header("x-user", "a:b").body(())?.into_parts();
+    /// assert_eq!(Header::new("x-user").and(Path).key(&request).as_deref(), Some("a%3Ab:/orders"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    fn and<K: Key>(self, other: K) -> And<Self, K>
+    where
+        Self: Sized,
+    {
+        And(self, other)
+    }
+}
+
+impl<F> Key for F
+where
+    F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+{
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        self(request).map(Cow::Owned)
+    }
+}
+
+/// The key of a request. One that is empty is none: limiters refuse it, and all who leave something
+/// out would share it.
+pub(crate) fn found<'a>(key: &'a (impl Key + ?Sized), request: &'a Parts) -> Option<Cow<'a, str>> {
+    key.key(request).filter(|it| !it.is_empty())
+}
+
+/// Finds a key and takes time, such as to ask a database.
+pub(crate) type FindKey =
+    dyn Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> + Send + Sync;
+
+/// A key that is hashed: from [`Key::hashed`].
+#[derive(Clone)]
+pub struct Hashed<K> {
+    key: K,
+    hmac: Hmac<Sha256>,
+}
+
+impl<K: Key> Key for Hashed<K> {
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        let key = found(&self.key, request)?;
+        Some(Cow::Owned(hash_with(self.hmac.clone(), &key)))
+    }
+}
+
+/// Shows neither the secret nor what is derived from it.
+impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hashed").field(&self.key).finish()
+    }
+}
+
+/// One key, or another one of a request without it: from [`Key::or`].
+#[derive(Debug, Clone)]
+pub struct Or<A, B>(A, B);
+
+impl<A: Key, B: Key> Key for Or<A, B> {
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        found(&self.0, request).or_else(|| found(&self.1, request))
+    }
+}
+
+/// The combination of two keys: from [`Key::and`].
+#[derive(Debug, Clone)]
+pub struct And<A, B>(A, B);
+
+impl<A: Key, B: Key> Key for And<A, B> {
+    fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
+        let escaped = |key: Cow<'_, str>| key.replace('%', "%25").replace(':', "%3A");
+        let (first, second) = (found(&self.0, request)?, found(&self.1, request)?);
+        Some(Cow::Owned(format!(
+            "{}:{}",
+            escaped(first),
+            escaped(second)
+        )))
+    }
+}
