@@ -1,5 +1,15 @@
 //! Rules of a service: which requests are limited, by what they are counted, and how much they may
 //! have.
+//!
+//! ```layers
+//! deciding read
+//! change
+//! in_force
+//! config verdict
+//! rule source
+//! condition raw targets
+//! attributes values
+//! ```
 
 mod attributes;
 mod change;
@@ -13,6 +23,8 @@ mod raw;
 #[cfg(any(feature = "toml", feature = "yaml"))]
 mod read;
 mod rule;
+#[cfg(any(feature = "toml", feature = "yaml"))]
+mod source;
 mod targets;
 mod values;
 mod verdict;
@@ -32,9 +44,6 @@ use in_force::InForce;
 pub use rule::{Ending, Plan, Rule};
 pub(super) use targets::{Names, Targets};
 pub use verdict::{RulesGrant, Verdict};
-
-/// What is true of a limiter whatever the key is, is true of this one.
-const ANY_KEY: &str = "key";
 
 /// Rules that decide a request together: either all that apply grant it, or none is charged. From
 /// [`RedissonClient::rules`](crate::RedissonClient::rules).

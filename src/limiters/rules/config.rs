@@ -1,7 +1,7 @@
 //! Rules as a configuration has them: with the feature `serde`.
 //!
 //! `raw.rs` has the rules as a format has parsed them; here they are checked one by one. An error
-//! names the place of the rule and the field, and `read.rs` finds the line of the field.
+//! names the place of the rule and the field, and `source.rs` finds the line of the field.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -12,9 +12,9 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::condition::{Condition, escaped};
 use super::raw::{RawCost, RawLimit, RawRule, RawRules};
-#[cfg(any(feature = "toml", feature = "yaml"))]
-use super::read::Source;
 use super::rule::NOTHING_BACK;
+#[cfg(any(feature = "toml", feature = "yaml"))]
+use super::source::Source;
 use super::targets::{Names, Taken};
 use super::{Ending, Plan, Rule};
 use crate::error::{Error, Result};
@@ -304,7 +304,8 @@ impl RulesConfig {
     /// The error of a configuration that was read, with the place of the mistake where it has one.
     #[cfg(any(feature = "toml", feature = "yaml"))]
     fn refused(&self, mistake: Option<Mistake>, reason: String) -> Error {
-        self.source.refused(mistake.as_ref(), reason)
+        let field = mistake.map(|it| (it.rule, it.field));
+        self.source.refused(field, reason)
     }
 
     #[cfg(not(any(feature = "toml", feature = "yaml")))]

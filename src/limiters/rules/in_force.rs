@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
+use super::rule::ANY_KEY;
 use super::targets::{Taken, Targets};
 use super::verdict::CountsOnly;
-use super::{ANY_KEY, Attributes, Rule};
+use super::{Attributes, Rule};
 use crate::error::{Error, Result};
 use crate::limiters::sealed::INTERNAL;
 use crate::store::Store;

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Attributes;
 use super::condition::Condition;
 use super::targets::Targets;
-use super::{ANY_KEY, Attributes};
 use crate::error::{Error, Result};
 use crate::limiters::Chargeable;
 use crate::limiters::joint::{By, Charged, Parts};
@@ -83,6 +83,9 @@ pub enum Ending {
     /// It was refused or could not be answered.
     Failure,
 }
+
+/// What is true of a limiter whatever the key is, is true of this one.
+pub(super) const ANY_KEY: &str = "key";
 
 /// The attribute that holds the cost where a rule does not say which.
 const COST: &str = "cost";
