@@ -16,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use benchmarks::median;
+use benchmarks::scripts::Scripts;
 use compat_tests::Server;
 use compat_tests::redisson::{self, Version};
 use redisson_rate_limiter::{Lease, Rate, RateLimiter, RedissonClient};
@@ -361,10 +362,5 @@ async fn scripts_run(server: &Server) -> u64 {
         .query_async(&mut connection)
         .await
         .unwrap();
-    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
-    let calls = scripts.map(|line| {
-        let calls = line.split_once("calls=").unwrap().1;
-        calls.split(',').next().unwrap().parse::<u64>().unwrap()
-    });
-    calls.sum()
+    Scripts::of(&info).calls
 }

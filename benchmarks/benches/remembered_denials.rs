@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use benchmarks::scripts::Scripts;
 use compat_tests::Server;
 use redisson_rate_limiter::{LimiterOptions, Rate, RateLimiter, RedissonClient};
 use tokio::runtime::Runtime;
@@ -64,10 +65,5 @@ async fn scripts_run(server: &Server) -> u64 {
         .query_async(&mut connection)
         .await
         .unwrap();
-    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
-    let calls = scripts.map(|line| {
-        let calls = line.split_once("calls=").unwrap().1;
-        calls.split(',').next().unwrap().parse::<u64>().unwrap()
-    });
-    calls.sum()
+    Scripts::of(&info).calls
 }

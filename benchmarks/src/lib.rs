@@ -1,9 +1,10 @@
 //! What several benchmarks share: how they sum up and show numbers, the parts of a page, pictures,
-//! the CPU time of processes, and the largest log.
+//! the CPU time of processes, what scripts have cost, and the largest log.
 
 pub mod bars;
 pub mod blocks;
 pub mod cpu;
+pub mod scripts;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use benchmarks::median;
+use benchmarks::scripts::Scripts;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Clock, Limiter, RedissonClient};
 use tokio::task::JoinSet;
@@ -90,28 +91,11 @@ async fn server_micros(
         let full = scripts_of(redis, &*limiter, &key, false).await;
         if target > 0 {
             // The first one loaded the scripts.
-            granted.add(filling);
-            denied.add(full);
+            granted += filling;
+            denied += full;
         }
     }
     (granted.micros_a_call(), denied.micros_a_call())
-}
-
-#[derive(Default)]
-struct Scripts {
-    micros: u64,
-    calls: u64,
-}
-
-impl Scripts {
-    fn add(&mut self, other: Self) {
-        self.micros += other.micros;
-        self.calls += other.calls;
-    }
-
-    fn micros_a_call(&self) -> f64 {
-        self.micros as f64 / self.calls as f64
-    }
 }
 
 /// The scripts that as many requests run as fill a target.
@@ -138,21 +122,7 @@ async fn scripts_of(
         .query_async(redis)
         .await
         .expect("the server's statistics");
-    let scripts = statistics
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:"))
-        .expect("scripts that ran");
-    let number = |name: &str| {
-        let mut fields = scripts.split(',');
-        let number = fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
-        number
-            .and_then(|number| number.parse().ok())
-            .expect("a number")
-    };
-    Scripts {
-        micros: number("usec"),
-        calls: number("calls"),
-    }
+    Scripts::of(&statistics)
 }
 
 /// How many decisions a second callers get that ask again as soon as they have an answer, one for

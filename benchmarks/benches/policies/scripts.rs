@@ -1,5 +1,6 @@
 //! The server's time for a script of ours and for the one by hand, in rounds that take turns.
 
+use benchmarks::scripts::Scripts as ScriptsRun;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Limiter, RedissonClient};
 
@@ -78,19 +79,7 @@ async fn reset(redis: &mut MultiplexedConnection) {
 
 async fn micros_a_call(redis: &mut MultiplexedConnection) -> f64 {
     let mut command = redis::cmd("INFO");
-    let statistics: String = command
-        .arg("commandstats")
-        .query_async(redis)
-        .await
-        .expect("the server's statistics");
-    let scripts = statistics
-        .lines()
-        .find_map(|line| line.strip_prefix("cmdstat_evalsha:"))
-        .expect("scripts that ran");
-    let number = |name: &str| -> f64 {
-        let mut fields = scripts.split(',');
-        let number = fields.find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
-        number.and_then(|it| it.parse().ok()).expect("a number")
-    };
-    number("usec") / number("calls")
+    let statistics: redis::RedisResult<String> =
+        command.arg("commandstats").query_async(redis).await;
+    ScriptsRun::of(&statistics.expect("the server's statistics")).micros_a_call()
 }
