@@ -79,25 +79,13 @@ pub(crate) use plain::Checked;
 use plain::Plain;
 pub(crate) use reserving::Reserved;
 use reserving::WeakPending;
+pub(crate) use state::ReadSetUp;
 use state::{Availability, Outbox, State, Waiter, Waits};
 use waiter::PlaceInQueue;
-
-/// The longest time between two calls of the queue, where permits come back much later: other
-/// processes may release permits or change the rate, and a message that tells of it may be lost.
-/// Together with the time for which permits are left to others it makes a second.
-const LONGEST_SLEEP: Duration = Duration::from_millis(850);
-
-/// A wait of up to this length is not interrupted: one more call per window of a second would gain
-/// nothing.
-const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
 
 /// Told of permits as soon as the store's answer is there that grants them: until when they may be
 /// used, and with which settings it was asked for. The callers may learn of them later, or never.
 pub(crate) type OnGranted = Box<dyn Fn(u32, Instant, Option<SetUp>) + Send + Sync>;
-
-/// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call
-/// reads them.
-pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(crate) struct WaitQueue {
     plain: Arc<Batcher<Plain>>,

@@ -391,7 +391,7 @@ async fn a_queue_without_waiters_is_dropped() {
     )
     .await;
     assert!(waited.is_err(), "there is no permit for an hour");
-    sleep(2 * super::LONGEST_SLEEP).await;
+    sleep(2 * super::state::LONGEST_SLEEP).await;
     let handles = Arc::strong_count(&queue);
     assert_eq!(handles, 1, "the driver still holds the queue");
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::sharing::Seen;
-use super::super::{LONGEST_SLEEP, LONGEST_WAIT};
-use super::{InFlight, State};
+use super::availability::Availability;
+use super::contents::State;
+use super::in_flight::InFlight;
 use crate::decision::check_fits;
 use crate::error::Error;
 use crate::grant::Grant;
@@ -62,7 +63,7 @@ impl State {
                     spare += waiter.permits;
                     self.outbox.remove(waiter);
                 } else if place < granted {
-                    waiter.grant(call, answer, &mut self.outbox);
+                    self.outbox.grant(waiter, call, answer);
                 } else if let Err(error) = check_fits(answered.name, run.permits, answer.rate) {
                     self.outbox.answer(waiter, Err(error));
                 } else {
@@ -166,7 +167,7 @@ impl State {
             }
             used += head.permits;
             head.queue_time.ends(sent_at);
-            head.grant(call, answer, &mut self.outbox);
+            self.outbox.grant(head, call, answer);
         }
     }
 
@@ -226,41 +227,5 @@ impl State {
             self.notify_drivers();
         }
         in_flight.drivers > 1 || call.may_have_run()
-    }
-}
-
-/// `left` permits are available, and more of them not before `ask_at`.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::wait_queue) struct Availability {
-    pub(super) left: i64,
-    pub(super) ask_at: Instant,
-}
-
-impl Availability {
-    pub(in crate::wait_queue) fn new(left: u64, sent_at: Instant, wait: Duration) -> Self {
-        let wait = if wait > LONGEST_WAIT {
-            LONGEST_SLEEP
-        } else {
-            wait
-        };
-        Self {
-            left: i64::try_from(left).unwrap_or(i64::MAX),
-            ask_at: sent_at + wait,
-        }
-    }
-}
-
-#[cfg(all(test, feature = "redis"))]
-mod tests {
-    use super::*;
-    use crate::client_vectors::{hold, number};
-
-    #[test]
-    fn a_wait_is_interrupted_as_the_specification_says() {
-        hold("waits", |given| {
-            let (now, wait) = (Instant::now(), number(&given["wait"]).unsigned_abs());
-            let next = Availability::new(0, now, Duration::from_millis(wait));
-            serde_json::json!({ "ask_after": (next.ask_at - now).as_millis() as u64 })
-        });
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::LONGEST_WAIT;
-use super::{State, Waiter};
+use super::availability::LONGEST_WAIT;
+use super::contents::State;
+use super::waiter::Waiter;
 use crate::denials::Denial;
 use crate::window::SetUp;
 

@@ -13,18 +13,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{State, Waiter};
-
-pub(super) struct FirstTry {
-    pub(super) sequence: u64,
-    started: Instant,
-    /// How long it keeps the queue from asking.
-    pub(super) until: Instant,
-    /// The value of [`State::freed`] when it started.
-    pub(super) freed: u64,
-    /// Tells its caller that another waiter has joined behind it.
-    followed: Option<oneshot::Sender<()>>,
-}
+use super::contents::{FirstTry, State};
+use super::waiter::Waiter;
 
 /// The part of the longest hold-up in which the caller of a first try joins the queue, once it has
 /// been held up for long.

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::LONGEST_SLEEP;
-use super::State;
+use super::availability::LONGEST_SLEEP;
 
 /// The pause after a first call in vain.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -33,6 +32,12 @@ pub(super) struct FreedElsewhere {
 }
 
 impl FreedElsewhere {
+    /// A message says that so many permits are available. Returns whether that is news.
+    pub(super) fn told(&mut self, available: i64) -> bool {
+        self.available = self.available.max(available);
+        self.due.is_none()
+    }
+
     /// When the head is to be asked for, if a message says that it fits.
     pub(super) fn due(&mut self, head_permits: i64, now: Instant) -> Option<Instant> {
         if head_permits > self.available {
@@ -59,18 +64,5 @@ impl FreedElsewhere {
             };
         }
         self.not_before = Some(sent_at + self.pause);
-    }
-}
-
-impl State {
-    /// Another client has freed permits: so many are available now.
-    pub(in crate::wait_queue) fn freed_elsewhere(&mut self, available: i64) {
-        let freed = &mut self.freed_elsewhere;
-        freed.available = freed.available.max(available);
-        let fits = |permits: u32| i64::from(permits) <= available;
-        let is_news = freed.due.is_none() && self.in_flight.is_none();
-        if is_news && self.waiters.front().is_some_and(|head| fits(head.permits)) {
-            self.notify_drivers();
-        }
     }
 }

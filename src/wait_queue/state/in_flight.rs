@@ -1,4 +1,4 @@
-//! The call in flight: its waiters, its drivers, and what happens to it when a runtime shuts down.
+//! The call in flight: its waiters and its drivers.
 //!
 //! **Hold-ups.** A call or a first try that makes no progress holds up others for half of the time
 //! that is left at most: its runtime may not be polled, and then the store answers them. So a
@@ -9,10 +9,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime;
 use tokio::time::Instant;
 
-use super::{State, Waiter};
+use super::waiter::Waiter;
 use crate::batch::longest_hold_up;
 use crate::store::AcquireCall;
 
@@ -35,44 +34,31 @@ pub(super) struct InFlight {
     pub(super) freed: u64,
 }
 
-impl State {
-    /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call
-    /// if the store must reclaim it: no other driver will read its answer. A call that is no longer
-    /// in flight has been reclaimed already.
-    pub(in crate::wait_queue) fn driver_lost(
-        &mut self,
-        runtime: runtime::Id,
-        call: Option<&Arc<AcquireCall>>,
-        now: Instant,
-    ) -> Option<Arc<AcquireCall>> {
-        self.drivers.retain(|slot| slot.runtime != runtime);
-        if !self.drivers.is_empty() {
-            let is_its_call =
-                |it: &&mut InFlight| call.is_some_and(|call| Arc::ptr_eq(&it.call, call));
-            if let Some(in_flight) = self.in_flight.as_mut().filter(is_its_call) {
-                in_flight.take_over_at = now.max(in_flight.given_at);
-            }
-            self.notify_drivers();
-            return None;
+impl InFlight {
+    /// Whether some of its waiters have left: what it takes for them goes to others.
+    pub(super) fn is_left(&self) -> bool {
+        self.live < self.waiters.len()
+    }
+
+    /// Notes that a waiter has left; `false` if it is not one of this call's.
+    pub(super) fn leave(&mut self, sequence: u64) -> bool {
+        let by_sequence = |waiter: &Waiter| waiter.sequence.cmp(&sequence);
+        let Ok(place) = self.waiters.binary_search_by(by_sequence) else {
+            return false;
+        };
+        if std::mem::replace(&mut self.waiters[place].has_left, true) {
+            return false;
         }
-        // The queue has no driver: dropping their places tells the waiters to join again.
-        let lost = self.in_flight.take();
-        let waiters = self.waiters.drain(..);
-        let (call, carried) = lost.map(|it| (it.call, it.waiters)).unzip();
-        for waiter in waiters.chain(carried.into_iter().flatten()) {
-            self.outbox.remove(waiter);
-        }
-        self.left = 0;
-        self.known = None;
-        call
+        self.live -= 1;
+        true
     }
 }
 
 /// A time in which the store did not answer. The next answer ends it.
 #[derive(Clone, Copy)]
 pub(super) struct HeldUp {
-    from: Instant,
-    to: Instant,
+    pub(super) from: Instant,
+    pub(super) to: Instant,
 }
 
 /// How long a call takes at most.
@@ -90,29 +76,5 @@ impl ResponseTimeout {
 impl Default for ResponseTimeout {
     fn default() -> Self {
         Self(Duration::MAX)
-    }
-}
-
-impl State {
-    /// The store did not answer in this time.
-    pub(super) fn note_held_up(&mut self, from: Instant, to: Instant) {
-        let before = self.held_up.unwrap_or(HeldUp { from, to });
-        self.held_up = Some(HeldUp {
-            from: before.from.min(from),
-            to: before.to.max(to),
-        });
-    }
-
-    /// How much of that time the first of these waiters was in the queue.
-    pub(super) fn held_up_for(&self, waiters: &[Waiter]) -> Duration {
-        // Those who stay wait for the store however long it is away.
-        let failing = waiters.iter().filter(|waiter| !waiter.stays());
-        let joined = failing.filter_map(|waiter| waiter.joined).min();
-        let (Some(held_up), Some(joined)) = (self.held_up, joined) else {
-            return Duration::ZERO;
-        };
-        held_up
-            .to
-            .saturating_duration_since(joined.max(held_up.from))
     }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{InFlight, State, Waiter};
+use super::contents::State;
+use super::waiter::Waiter;
 use crate::error::Error;
 use crate::store::AcquireCall;
 
@@ -114,19 +115,6 @@ impl State {
         call
     }
 
-    /// Removes the waiters at the front that have left.
-    pub(super) fn remove_gone_head(&mut self) {
-        while self.waiters.front().is_some_and(Waiter::is_gone) {
-            self.left = self.left.saturating_sub(1);
-            if let Some(gone) = self.waiters.pop_front() {
-                self.outbox.remove(gone);
-            }
-        }
-        if self.waiters.is_empty() {
-            self.known = None;
-        }
-    }
-
     /// Removes all waiters that have left.
     fn remove_gone(&mut self) {
         for waiter in std::mem::take(&mut self.waiters) {
@@ -137,25 +125,5 @@ impl State {
             }
         }
         self.left = 0;
-    }
-}
-
-impl InFlight {
-    /// Whether some of its waiters have left: what it takes for them goes to others.
-    pub(super) fn is_left(&self) -> bool {
-        self.live < self.waiters.len()
-    }
-
-    /// Notes that a waiter has left; `false` if it is not one of this call's.
-    fn leave(&mut self, sequence: u64) -> bool {
-        let by_sequence = |waiter: &Waiter| waiter.sequence.cmp(&sequence);
-        let Ok(place) = self.waiters.binary_search_by(by_sequence) else {
-            return false;
-        };
-        if std::mem::replace(&mut self.waiters[place].has_left, true) {
-            return false;
-        }
-        self.live -= 1;
-        true
     }
 }

@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::outage::{Substituted, WhileAway};
-use super::{Next, State, Waiter};
+use super::contents::{Away, Next, State};
+use super::waiter::Waiter;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::store::AcquireCall;
@@ -16,16 +17,6 @@ use crate::store::AcquireCall;
 /// From a failed call to the next one for those who have kept their places: some calls fail at
 /// once.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// What the queue knows of an outage.
-#[derive(Default)]
-pub(super) struct Away {
-    /// The last call failed, and the next one is not made before this time.
-    retry_at: Option<Instant>,
-    /// A driver waits for the breaker. If it has asked a substitute in vain, it asks again at this
-    /// time.
-    paused: Option<Option<Instant>>,
-}
 
 impl State {
     /// Whether all waiters of the call in flight keep their places while the store is away.

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, oneshot};
 
-use super::Waiter;
+use super::waiter::Waiter;
 use crate::batch::{deliver, drop_sender};
 use crate::error::Result;
 use crate::grant::Grant;
+use crate::store::AcquireCall;
+use crate::window::Acquired;
 
 #[derive(Default)]
 #[must_use]
@@ -27,6 +29,12 @@ pub(in crate::wait_queue) struct Outbox {
 impl Outbox {
     pub(super) fn answer(&mut self, waiter: Waiter, answer: Result<Grant>) {
         self.answer_to(waiter.answer, answer);
+    }
+
+    /// Gives a waiter its part of a call's grant.
+    pub(super) fn grant(&mut self, waiter: Waiter, call: &AcquireCall, answer: &Acquired) {
+        let grant = answer.grant(call.id, waiter.permits);
+        self.answer(waiter, Ok(grant));
     }
 
     pub(super) fn answer_to(

@@ -10,19 +10,24 @@ mod outages;
 mod runtimes;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot::{self, Receiver};
+use tokio::time::Instant;
 
-use super::super::LONGEST_SLEEP;
+use super::availability::LONGEST_SLEEP;
+use super::drivers::CAPACITY;
 use super::waiter::TIME_FOR_A_CALL;
 use super::*;
 use crate::batch::LONGEST_HOLD_UP;
 use crate::denials::{Denial, Denials, Sent};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
-use crate::window::Acquired;
+use crate::store::AcquireCall;
+use crate::window::{Acquired, Requests};
 
 const RATE: i64 = 10;
 

@@ -7,17 +7,18 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::super::ReadSetUp;
 use super::super::outage::{Substitute, WhileAway};
-use super::outbox::Outbox;
 use crate::error::Result;
 use crate::event::QueueTime;
 use crate::grant::Grant;
-use crate::store::AcquireCall;
-use crate::window::Acquired;
+use crate::window::SetUp;
 
 /// Whatever holds up a waiter ends this long before the waiter gives up.
 pub(super) const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
+
+/// Reads the settings that a waiter's limiter gets. They may change while it waits, so each call
+/// reads them.
+pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(in crate::wait_queue) struct Waiter {
     pub(super) permits: u32,
@@ -106,11 +107,5 @@ impl Waiter {
 
     pub(super) fn is_gone(&self) -> bool {
         self.answer.is_closed()
-    }
-
-    /// Gives the waiter its part of a call's grant.
-    pub(super) fn grant(self, call: &AcquireCall, answer: &Acquired, outbox: &mut Outbox) {
-        let grant = answer.grant(call.id, self.permits);
-        outbox.answer(self, Ok(grant));
     }
 }

@@ -17,11 +17,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::super::super::LONGEST_SLEEP;
 use super::super::super::ledger::Ledger;
-use super::super::{
-    Answered, Availability, Left, Next, Outbox, Rest, Sharing, State, Waiter, Watched,
-};
+use super::super::super::sharing::Sharing;
+use super::super::availability::LONGEST_SLEEP;
+use super::super::{Answered, Availability, Left, Next, Outbox, Rest, State, Waiter, Watched};
 use crate::batch::LONGEST_HOLD_UP;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
