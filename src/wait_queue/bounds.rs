@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::requests::WaitQueue;
+use super::shared::Queue;
 use super::state::{Arrived, State, Waits};
-use super::{Queue, WaitQueue};
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
 use crate::window::SetUp;

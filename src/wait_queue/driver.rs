@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Queue;
+use super::shared::Queue;
 use super::state::{Answered, Next, Rest, State};
 use crate::batch::longest_hold_up;
 use crate::error::Result;

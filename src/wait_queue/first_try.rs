@@ -8,11 +8,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::bounds::Arrival;
 use super::leaving::within;
-use super::outage::WhileAway;
 use super::plain::{Checked, PlainRequest};
+use super::requests::WaitQueue;
+use super::shared::Queue;
 use super::state::{Availability, Waits, time_to_join};
+use super::substitute::WhileAway;
 use super::waiter::PlaceInQueue;
-use super::{Queue, WaitQueue};
 use crate::batch::longest_hold_up;
 use crate::decision::{Decision, Denied};
 use crate::error::Result;

@@ -13,8 +13,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::leases::{Hold, LeaseCalls, LeasePlan, Leases, Moment, Todo, UnderWay};
+use super::requests::WaitQueue;
+use super::shared::Queue;
 use super::state::State;
-use super::{Queue, WaitQueue};
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::permit::CallId;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Queue;
+use super::shared::Queue;
 use super::state::{Left, Watched};
 use crate::error::Result;
 use crate::grant::Grant;

@@ -3,57 +3,17 @@
 //! asks for the head.
 //!
 //! A breaker refuses the queue's calls. The driver waits until it no longer does, and asks a
-//! [`Substitute`] for those who have one in the meantime. A call that fails returns its waiters to
+//! [`Substitute`](super::substitute::Substitute) for those who have one in the meantime. A call that fails returns its waiters to
 //! their places.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Queue;
+use super::shared::Queue;
 use crate::breaker::{Patience, guarded};
 use crate::error::Result;
-use crate::grant::{Grant, Origin};
 use crate::store::LimiterStore;
-
-/// What becomes of a waiter while the store is away.
-#[derive(Clone)]
-pub(crate) enum WhileAway {
-    /// It fails once its call has.
-    Fail,
-    /// It waits for the store.
-    Stay,
-    /// It waits for the store or for this substitute.
-    Ask(Arc<dyn Substitute>),
-}
-
-/// Grants permits in place of a store that is away.
-pub(crate) trait Substitute: Send + Sync {
-    /// Decides at once. Calls nobody who may wait, or who may call the queue.
-    fn ask(&self, permits: u32) -> Substituted;
-
-    /// Whether it grants so many permits at some time, as far as it knows.
-    fn may_grant(&self, permits: u32) -> bool;
-
-    /// Takes back a grant that it made.
-    fn give_back(&self, grant: &Grant);
-}
-
-pub(crate) enum Substituted {
-    Granted(Grant),
-    /// Not now, but perhaps after this time.
-    Later(Duration),
-    /// Only the store can grant it.
-    Never,
-}
-
-impl WhileAway {
-    /// Whether the waiter keeps its place.
-    pub(super) fn stays(&self) -> bool {
-        !matches!(self, Self::Fail)
-    }
-}
 
 impl Queue {
     /// Whether the store's breaker refuses the queue's calls.
@@ -103,21 +63,6 @@ impl Queue {
         match breaker {
             Some(breaker) => breaker.refusing().await,
             None => std::future::pending().await,
-        }
-    }
-
-    /// Gives a grant that has no owner back to who made it.
-    pub(super) fn give_back(self: &Arc<Self>, grant: Grant) {
-        match (grant.origin, self.substitute.get()) {
-            (Origin::Local, Some(substitute)) => {
-                substitute.give_back(&grant);
-                self.permits_freed();
-            }
-            (Origin::Local | Origin::Nowhere, _) => {}
-            (Origin::Store, _) if self.put_back(&grant) => self.permits_freed(),
-            (Origin::Store, _) => {
-                Arc::clone(&self.store).refund_unclaimed(grant, self.giving_back());
-            }
         }
     }
 }

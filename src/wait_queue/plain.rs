@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::Queue;
+use super::shared::Queue;
 use crate::batch::{CallAnswers, Calls};
 use crate::decision::{Decision, decision};
 use crate::denials::Deniable;

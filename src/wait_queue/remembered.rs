@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::plain::{Checked, PlainRequest};
-use super::{Queue, WaitQueue};
+use super::requests::WaitQueue;
 use crate::decision::Decision;
-use crate::denials::{Change, Deniable, Denial, Sent};
+use crate::denials::{Change, Deniable};
 use crate::error::Result;
 use crate::event::QueueTime;
-use crate::window::{Acquired, Requests, SetUp};
+use crate::window::SetUp;
 
 impl WaitQueue {
     /// A call of this client that may free permits or change the limiter is about to be made. Until
@@ -37,6 +37,20 @@ impl WaitQueue {
         }
         let request = Deniable::one(permits, set_up, at_most);
         self.queue.denials.denial(&request, self.store().changes())
+    }
+
+    /// Decides at once, without waiting for permits. With `set_up` the same call creates the
+    /// limiter, or changes it to these settings.
+    #[cfg(test)]
+    pub(crate) async fn check(&self, permits: u32, set_up: Option<SetUp>) -> Result<Decision> {
+        match self.acquire_now(permits, set_up)? {
+            Some((id, answer)) => self.decided(id, permits, &answer),
+            None => {
+                let queue_time = QueueTime::default();
+                let asking = self.check_remembering(permits, set_up, Duration::ZERO, &queue_time);
+                Ok(asking.await?.decision)
+            }
+        }
     }
 
     /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is
@@ -84,32 +98,5 @@ impl WaitQueue {
     /// Whether there is a denial for requests that remember denials for this long.
     pub(crate) fn remembers(&self, at_most: Duration) -> bool {
         self.queue.denials.are_in_use(at_most)
-    }
-}
-
-impl Queue {
-    pub(super) fn sent(&self) -> Sent {
-        self.denials.sent(self.store.changes())
-    }
-
-    /// Notes what an answer means for later requests.
-    pub(super) fn note(
-        &self,
-        requests: &Requests,
-        set_up: Option<SetUp>,
-        answer: &Acquired,
-        sent: Sent,
-    ) {
-        match Denial::by_answer(answer, requests, set_up, sent) {
-            // Otherwise it does not count what leases have, or what a waiter that has left is
-            // granted.
-            Some(denial) if !self.is_leased() && !self.state.lock().is_left() => {
-                self.denials.remember(denial);
-            }
-            _ => {
-                let available = answer.available.max(0).unsigned_abs();
-                self.denials.note_available(available);
-            }
-        }
     }
 }

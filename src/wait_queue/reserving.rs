@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::leases::Moment;
+use super::requests::WaitQueue;
 use super::settling::Ended;
-use super::{Queue, WaitQueue};
+use super::shared::Queue;
 use crate::clock::after;
 use crate::decision::{DecisionSource, check_fits};
 use crate::error::{Error, Result};

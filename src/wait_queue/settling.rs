@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::Queue;
 use super::leases::UnderWay;
+use super::shared::Queue;
 use crate::error::Error;
 use crate::escaped::Escaped;
 use crate::grant::Grant;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-use super::Queue;
+use super::shared::Queue;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 

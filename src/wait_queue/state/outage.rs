@@ -7,7 +7,7 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::super::outage::{Substituted, WhileAway};
+use super::super::substitute::{Substituted, WhileAway};
 use super::contents::{Away, Next, State};
 use super::waiter::Waiter;
 use crate::error::Result;

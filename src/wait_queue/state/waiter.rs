@@ -7,7 +7,7 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::super::outage::{Substitute, WhileAway};
+use super::super::substitute::{Substitute, WhileAway};
 use crate::error::Result;
 use crate::event::QueueTime;
 use crate::grant::Grant;

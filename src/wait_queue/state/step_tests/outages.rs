@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::super::outage::{Substitute, Substituted, WhileAway};
+use super::super::super::substitute::{Substitute, Substituted, WhileAway};
 use super::*;
 use crate::store::acquire_call::Attempt;
 

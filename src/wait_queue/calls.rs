@@ -1,0 +1,86 @@
+//! The calls of a queue, and what their answers say to the rest of the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::shared::Queue;
+use crate::denials::{Denial, Sent};
+use crate::error::Result;
+use crate::store::AcquireCall;
+use crate::window::{Acquired, Ahead, Requests, SetUp};
+
+impl Queue {
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        call: &AcquireCall,
+        deadline: Instant,
+    ) -> Result<Acquired> {
+        let change = self.denials.set_up(call.set_up, deadline);
+        let mut sent = self.sent();
+        let answer = self.store.acquire(call, deadline).await?;
+        if let Some(change) = change {
+            // A call whose requests all exceed the rate changes nothing.
+            let set_up = call.set_up.filter(|_| call.requests.any_fits(answer.rate));
+            change.gave(set_up, &mut sent);
+        }
+        // The answer to a reservation does not say what is available.
+        if !matches!(call.ahead, Some(Ahead::Reservation { .. })) {
+            self.note(&call.requests, call.set_up, &answer, sent);
+        }
+        let taken = call.requests.taken(&answer);
+        if taken > 0 {
+            // A reservation is not new to a call that asks for what others took.
+            if !matches!(call.ahead, Some(Ahead::Reservation { .. })) {
+                self.note_own(taken);
+            }
+            // A lease's call does not know the settings of the requests that it is for.
+            if !matches!(call.ahead, Some(Ahead::Lease(_))) {
+                self.tell_granted(call, &answer, call.set_up);
+            }
+        }
+        self.note_for_leases(call, &answer);
+        Ok(answer)
+    }
+
+    pub(super) fn sent(&self) -> Sent {
+        self.denials.sent(self.store.changes())
+    }
+
+    /// Notes what an answer means for later requests.
+    pub(super) fn note(
+        &self,
+        requests: &Requests,
+        set_up: Option<SetUp>,
+        answer: &Acquired,
+        sent: Sent,
+    ) {
+        match Denial::by_answer(answer, requests, set_up, sent) {
+            // Otherwise it does not count what leases have, or what a waiter that has left is
+            // granted.
+            Some(denial) if !self.is_leased() && !self.state.lock().is_left() => {
+                self.denials.remember(denial);
+            }
+            _ => {
+                let available = answer.available.max(0).unsigned_abs();
+                self.denials.note_available(available);
+            }
+        }
+    }
+
+    /// Tells what a call was granted. Permits that are ahead of now may be used until then.
+    pub(super) fn tell_granted(
+        &self,
+        call: &AcquireCall,
+        answer: &Acquired,
+        set_up: Option<SetUp>,
+    ) {
+        let now = Instant::now();
+        let ahead = Duration::from_millis(answer.until_score.max(0).unsigned_abs());
+        let until = call.ahead.and_then(|_| now.checked_add(ahead));
+        // The grants of one call fit a u32.
+        let permits = call.requests.taken(answer) as u32;
+        (self.on_granted)(permits, until.unwrap_or(now), set_up);
+    }
+}
