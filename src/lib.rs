@@ -32,6 +32,8 @@ mod limiters;
 
 mod fallback;
 
+mod leases;
+
 mod wait_queue;
 
 mod batch;

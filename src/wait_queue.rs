@@ -24,16 +24,25 @@
 //! head: see [`outage`].
 //!
 //! **Cancellation.** Dropping a future keeps no permit: see [`leaving`].
+//!
+//! ```layers
+//! waiting
+//! first_try
+//! bounds remembered
+//! requests
+//! driver plain waiter
+//! calls leaving outage
+//! shared
+//! state
+//! ledger sharing substitute
+//! ```
 
 mod bounds;
 mod calls;
 mod driver;
 mod first_try;
-mod hot_keys;
 #[cfg(test)]
 mod interleaving_tests;
-mod leases;
-mod leasing;
 mod leaving;
 #[cfg(test)]
 mod ledger;
@@ -41,8 +50,6 @@ mod outage;
 mod plain;
 mod remembered;
 mod requests;
-mod reserving;
-mod settling;
 mod shared;
 mod sharing;
 #[cfg(test)]
@@ -52,10 +59,8 @@ mod substitute;
 mod waiter;
 mod waiting;
 
-pub(crate) use hot_keys::{HotKeys, Kept};
-pub(crate) use leasing::LeaseHold;
 pub(crate) use plain::Checked;
 pub(crate) use requests::WaitQueue;
-pub(crate) use reserving::Reserved;
+pub(crate) use shared::{CallsAside, HeldAside, OnGranted, Queue, TakenAside};
 pub(crate) use state::ReadSetUp;
 pub(crate) use substitute::{Substitute, Substituted, WhileAway};

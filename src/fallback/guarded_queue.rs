@@ -19,17 +19,18 @@ use crate::event::QueueTime;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
+use crate::leases::{LeaseHold, LeasedQueue, Reserved};
 use crate::limiter_options::LimiterOptions;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::{Checked, LeaseHold, Reserved, WaitQueue};
+use crate::wait_queue::Checked;
 use crate::window::{SetUp, Settings};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
     client_store: Arc<dyn Store>,
-    queue: WaitQueue,
+    queue: LeasedQueue,
     local: Arc<LocalLimiter>,
     /// Whether [`RecentDenials`](super::RecentDenials) keeps it.
     pub(super) is_kept: AtomicBool,
@@ -49,7 +50,7 @@ impl GuardedQueue {
         let counting = Arc::clone(&local);
         let count = move |permits, until, set_up| counting.note_granted(permits, until, set_up);
         Self {
-            queue: WaitQueue::new(client_store.limiter(keys), Box::new(count)),
+            queue: LeasedQueue::new(client_store.limiter(keys), Box::new(count)),
             client_store,
             local,
             is_kept: AtomicBool::new(false),
@@ -73,7 +74,7 @@ impl GuardedQueue {
 
     /// The queue, for what no failure policy decides.
     #[inline]
-    pub(crate) fn unguarded(&self) -> &WaitQueue {
+    pub(crate) fn unguarded(&self) -> &LeasedQueue {
         &self.queue
     }
 
@@ -184,7 +185,7 @@ impl GuardedQueue {
         }
     }
 
-    /// See [`WaitQueue::hold_lease`].
+    /// See [`LeasedQueue::hold_lease`].
     pub(crate) fn hold_lease(&self, up_to: Duration, fewest_uses: u64) -> Option<LeaseHold> {
         let hold = self.queue.hold_lease(up_to, fewest_uses);
         if self.client.is_closed() {

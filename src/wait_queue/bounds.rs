@@ -33,7 +33,8 @@ impl WaitQueue {
     /// caller is never counted.
     pub(crate) fn arrive(&self, max: usize) -> Result<Arrival> {
         // In an outage the driver asks for the head.
-        let may_try = !self.queue.has_outage() || self.queue.has_lease();
+        let aside = self.queue.aside.get();
+        let may_try = !self.queue.has_outage() || aside.is_some_and(|it| !it.is_empty());
         let now = Instant::now();
         let arriving = |state: &mut State| state.arrive(max, may_try, now);
         match self.queue.step(arriving) {
@@ -51,7 +52,7 @@ impl WaitQueue {
 
     /// The number of waiters.
     pub(crate) fn waiters(&self) -> usize {
-        self.queue.state.lock().admitted()
+        self.queue.waiters()
     }
 
     /// The least time that a request waits, if known.
@@ -74,7 +75,8 @@ impl WaitQueue {
     }
 
     fn least_wait(&self, request: &Waits) -> Option<Duration> {
-        if self.peek_leased(request.permits, request.set_up).is_some() {
+        let aside = self.queue.aside.get();
+        if aside.is_some_and(|it| it.serves(request.permits, request.set_up)) {
             return Some(Duration::ZERO);
         }
         let (denials, changes) = (&self.queue.denials, self.store().changes());

@@ -12,7 +12,7 @@ use crate::store::AcquireCall;
 use crate::window::{Acquired, Ahead, Requests, SetUp};
 
 impl Queue {
-    pub(super) async fn call(
+    pub(crate) async fn call(
         self: &Arc<Self>,
         call: &AcquireCall,
         deadline: Instant,
@@ -40,7 +40,9 @@ impl Queue {
                 self.tell_granted(call, &answer, call.set_up);
             }
         }
-        self.note_for_leases(call, &answer);
+        if let Some(aside) = self.aside.get() {
+            Arc::clone(aside).answered(self, call, &answer);
+        }
         Ok(answer)
     }
 
@@ -56,10 +58,12 @@ impl Queue {
         answer: &Acquired,
         sent: Sent,
     ) {
+        let aside = self.aside.get();
+        let holds_some = aside.is_some_and(|it| !it.is_empty() || it.calls().were_made());
         match Denial::by_answer(answer, requests, set_up, sent) {
-            // Otherwise it does not count what leases have, or what a waiter that has left is
+            // Otherwise it does not count what is held aside, or what a waiter that has left is
             // granted.
-            Some(denial) if !self.is_leased() && !self.state.lock().is_left() => {
+            Some(denial) if !holds_some && !self.state.lock().is_left() => {
                 self.denials.remember(denial);
             }
             _ => {
@@ -70,7 +74,7 @@ impl Queue {
     }
 
     /// Tells what a call was granted. Permits that are ahead of now may be used until then.
-    pub(super) fn tell_granted(
+    pub(crate) fn tell_granted(
         &self,
         call: &AcquireCall,
         answer: &Acquired,

@@ -178,3 +178,25 @@ impl Drop for Driver {
         }
     }
 }
+
+impl Queue {
+    /// The next step of a driver, after the front of the queue has got what is held aside.
+    fn next_step<T>(self: &Arc<Self>, next: impl FnOnce(&mut State) -> T) -> T {
+        let Some(aside) = self.aside.get() else {
+            return self.step(next);
+        };
+        let mut is_attention_due = false;
+        let next = self.step(|state| {
+            state.serve_front(Instant::now(), |permits, set_up| {
+                let taken = aside.take(permits, set_up)?;
+                is_attention_due |= taken.is_attention_due;
+                Some(taken.answer.grant(taken.id, permits))
+            });
+            next(state)
+        });
+        if is_attention_due {
+            Arc::clone(aside).attend(self);
+        }
+        next
+    }
+}

@@ -75,14 +75,15 @@ impl WaitQueue {
             queue_time: queue_time.clone(),
         };
         async move {
-            let calls = self.queue.lease_calls();
+            let calls_aside = || Some(self.queue.aside.get()?.calls());
+            let calls = calls_aside();
             let checked = self.plain.ask(&(), &request).await?;
-            // A lease may have been taken or given back in the meantime, or is being given back
-            // because of this denial.
+            // Permits may have been taken ahead or given back in the meantime, or are being given
+            // back because of this denial.
             if !checked.decision.is_granted()
                 && let Some(calls) = match calls {
                     Some(calls) => calls.were_made().then_some(calls),
-                    None => self.queue.lease_calls(),
+                    None => calls_aside(),
                 }
             {
                 let again = async {

@@ -17,7 +17,7 @@ use crate::window::{Acquired, Requests, SetUp};
 
 pub(crate) struct WaitQueue {
     pub(super) plain: Arc<Batcher<Plain>>,
-    pub(super) queue: Arc<Queue>,
+    pub(crate) queue: Arc<Queue>,
 }
 
 impl WaitQueue {
@@ -34,11 +34,30 @@ impl WaitQueue {
         &*self.queue.store
     }
 
+    /// Decides one request, if that is possible without waiting: returns the id of its grant and
+    /// the answer.
+    #[inline]
+    pub(crate) fn acquire_now(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Result<Option<(CallId, Acquired)>> {
+        if let Some(aside) = self.queue.aside.get()
+            && let Some(taken) = aside.take(permits, set_up)
+        {
+            if taken.is_attention_due {
+                Arc::clone(aside).attend(&self.queue);
+            }
+            return Ok(Some((taken.id, taken.answer)));
+        }
+        self.store().acquire_now(permits, set_up)
+    }
+
     /// What an answer to one request says.
     #[inline]
     pub(crate) fn decided(&self, id: CallId, permits: u32, answer: &Acquired) -> Result<Decision> {
         let decided = decision_alone(self.queue.name(), id, permits, answer);
-        // A lease's permits were counted when it was taken.
+        // What is held aside was counted when it was taken.
         if !answer.found && matches!(&decided, Ok(decision) if decision.is_granted()) {
             self.queue.note_own(i64::from(permits));
         }
@@ -53,8 +72,6 @@ impl WaitQueue {
     /// Ends the waiting of all, now and later, with [`Error::Closed`]. What their call takes is
     /// given back.
     pub(crate) fn close(&self) {
-        self.close_leases();
-        self.queue.give_back_pending();
         if let Some(call) = self.queue.step(State::close) {
             self.queue.reclaim(call);
         }
@@ -74,6 +91,14 @@ impl WaitQueue {
                 return answer.map(|_| ());
             }
             // Another runtime polls it, and makes the same call, which is granted once.
+        }
+    }
+
+    /// Gives a grant back: to the store, or to what is held aside.
+    pub(crate) async fn refund(&self, grant: &Grant) -> Result<u32> {
+        match self.queue.put_back(grant) {
+            true => Ok(grant.permits),
+            false => self.store().refund(grant).await,
         }
     }
 

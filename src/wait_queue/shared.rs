@@ -1,19 +1,19 @@
 //! What all requests of one limiter share, and what each part of the queue does with it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::leases::Leases;
-use super::reserving::WeakPending;
 use super::state::{Outbox, State};
 use super::substitute::Substitute;
 use crate::denials::Denials;
 use crate::grant::{Grant, Origin};
 use crate::lock::Lock;
+use crate::permit::CallId;
 use crate::store::{AcquireCall, LimiterStore, OnDone};
-use crate::window::SetUp;
+use crate::window::{Acquired, SetUp};
 
 /// Told of permits as soon as the store's answer is there that grants them: until when they may be
 /// used, and with which settings it was asked for. The callers may learn of them later, or never.
@@ -21,21 +21,17 @@ pub(crate) type OnGranted = Box<dyn Fn(u32, Instant, Option<SetUp>) + Send + Syn
 
 /// The waiters of one limiter in this process.
 pub(crate) struct Queue {
-    pub(super) store: Arc<dyn LimiterStore>,
+    pub(crate) store: Arc<dyn LimiterStore>,
     pub(super) state: Lock<State>,
     pub(super) denials: Arc<Denials>,
     /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`],
     /// where counting would cost more than everything else it does.
     pub(super) own: AtomicU64,
     pub(super) on_granted: OnGranted,
-    /// Made by the first handle that wants leases.
-    pub(super) leases: OnceLock<Box<Leases>>,
-    /// How many calls of this client are changing the limiter: nothing is leased meanwhile.
-    pub(super) lease_stops: AtomicUsize,
+    /// Set by the layer above that holds permits aside.
+    pub(crate) aside: OnceLock<Arc<dyn HeldAside>>,
     /// Set by the first waiter who has one: all of them give grants back in the same way.
     pub(super) substitute: OnceLock<Arc<dyn Substitute>>,
-    /// Reservations that somebody waits for.
-    pub(super) pending: Lock<Vec<WeakPending>>,
 }
 
 impl Queue {
@@ -47,10 +43,8 @@ impl Queue {
             state: Lock::new(state),
             own: AtomicU64::new(0),
             on_granted,
-            leases: OnceLock::new(),
-            lease_stops: AtomicUsize::new(0),
+            aside: OnceLock::new(),
             substitute: OnceLock::new(),
-            pending: Lock::default(),
         })
     }
 
@@ -68,13 +62,18 @@ impl Queue {
         result
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.store.keys().name
     }
 
-    pub(super) fn permits_freed(self: &Arc<Self>) {
+    pub(crate) fn permits_freed(self: &Arc<Self>) {
         self.denials.drop_last();
         self.step(State::permits_freed);
+    }
+
+    /// The number of waiters.
+    pub(crate) fn waiters(&self) -> usize {
+        self.state.lock().admitted()
     }
 
     pub(super) fn note_own(&self, taken: i64) {
@@ -87,13 +86,18 @@ impl Queue {
 
     /// Permits are given back without a caller: runs when they are. Until then no denial is
     /// remembered, as it may count them.
-    pub(super) fn giving_back(self: &Arc<Self>) -> OnDone {
+    pub(crate) fn giving_back(self: &Arc<Self>) -> OnDone {
         let change = self.denials.change(self.store.call_deadline());
         let queue = Arc::clone(self);
         Box::new(move || {
             change.done();
             queue.permits_freed();
         })
+    }
+
+    /// Gives a grant back to what it was made of, if that is still held aside.
+    pub(super) fn put_back(&self, grant: &Grant) -> bool {
+        self.aside.get().is_some_and(|aside| aside.put_back(grant))
     }
 
     /// Gives a grant that has no owner back to who made it.
@@ -112,7 +116,54 @@ impl Queue {
     }
 
     /// Has the store give back what a call took whose callers are gone.
-    pub(super) fn reclaim(self: &Arc<Self>, call: Arc<AcquireCall>) {
+    pub(crate) fn reclaim(self: &Arc<Self>, call: Arc<AcquireCall>) {
         Arc::clone(&self.store).reclaim(call, self.giving_back());
+    }
+}
+
+/// Permits that a layer above has taken ahead for the requests of this process, and what the queue
+/// asks of it.
+pub(crate) trait HeldAside: Send + Sync {
+    /// Takes permits for a request with this set-up.
+    fn take(&self, permits: u32, set_up: Option<SetUp>) -> Option<TakenAside>;
+
+    /// Whether such a request would get them now.
+    fn serves(&self, permits: u32, set_up: Option<SetUp>) -> bool;
+
+    /// Gives a grant back. Returns `false` if what it was made of is no longer held.
+    fn put_back(&self, grant: &Grant) -> bool;
+
+    fn is_empty(&self) -> bool;
+
+    /// The calls that take permits ahead, or give them back, from now on.
+    fn calls(&self) -> CallsAside;
+
+    /// The store has answered a call.
+    fn answered(self: Arc<Self>, queue: &Arc<Queue>, call: &AcquireCall, answer: &Acquired);
+
+    /// Makes the step that [`TakenAside`] says is due.
+    fn attend(self: Arc<Self>, queue: &Arc<Queue>);
+}
+
+/// A request that was granted what is held aside.
+pub(crate) struct TakenAside {
+    pub(crate) id: CallId,
+    pub(crate) answer: Acquired,
+    /// Whether a step is due.
+    pub(crate) is_attention_due: bool,
+}
+
+/// The calls for what is held aside, since this was made.
+pub(crate) struct CallsAside(pub(crate) watch::Receiver<usize>);
+
+impl CallsAside {
+    /// Whether any is under way, or has been. They have ended if nobody counts them any more.
+    pub(crate) fn were_made(&self) -> bool {
+        *self.0.borrow() > 0 || self.0.has_changed().unwrap_or(true)
+    }
+
+    /// Waits until none is under way.
+    pub(super) async fn done(mut self) {
+        let _ = self.0.wait_for(|calls| *calls == 0).await;
     }
 }

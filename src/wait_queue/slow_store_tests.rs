@@ -14,13 +14,13 @@ use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::settling::Ended;
-use super::{WaitQueue, WhileAway};
+use super::WhileAway;
 use crate::breaker::Breaker;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::Keys;
+use crate::leases::{Ended, LeasedQueue, settle};
 use crate::rate::{Rate, ValidRate};
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
@@ -62,10 +62,10 @@ impl SlowStore {
         })
     }
 
-    async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<WaitQueue> {
+    async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<LeasedQueue> {
         let rate = rate.validate().unwrap();
         self.memory.set_rate(rate).await.unwrap();
-        Arc::new(WaitQueue::new(
+        Arc::new(LeasedQueue::new(
             Arc::clone(self) as _,
             Box::new(|_, _, _| {}),
         ))
@@ -406,7 +406,7 @@ async fn a_grant_that_was_handed_over_and_not_picked_up_goes_back() {
     });
     tokio::task::yield_now().await; // it is in flight, so the next two share a call
     let (first, second) = {
-        let ask = |queue: &Arc<WaitQueue>| {
+        let ask = |queue: &Arc<LeasedQueue>| {
             let queue = Arc::clone(queue);
             async move {
                 queue
@@ -488,7 +488,7 @@ async fn ended_in_an_outage(back_in: Duration) -> Arc<SlowStore> {
         settlement: Settlement { used: 3, early: 0 },
         back_at: Instant::now() + back_in,
     };
-    queue.queue.settle(ended, None);
+    settle(&queue.queue, ended, None);
     sleep(Duration::from_secs(60)).await;
     assert_eq!(store.available().await, 2);
     store.is_away.store(false, Ordering::Relaxed);
@@ -508,7 +508,7 @@ async fn a_lease_is_not_settled_when_its_permits_are_back_in_any_case() {
 }
 
 /// Whether permits are leased within so many seconds in which requests come.
-async fn is_leased_within(queue: &WaitQueue, seconds: u32) -> bool {
+async fn is_leased_within(queue: &LeasedQueue, seconds: u32) -> bool {
     for _ in 0..seconds {
         assert!(queue.check(1, None).await.unwrap().is_granted());
         sleep(Duration::from_secs(1)).await;

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use crate::decision::Decision;
 use crate::error::Result;
+use crate::leases::{HotKeys, Kept};
 use crate::limiters::{Lease, RateLimiter};
 use crate::lock::Lock;
 use crate::permit::CallId;
-use crate::wait_queue::{HotKeys, Kept};
 use crate::window::{Acquired, SetUp};
 
 /// A key is leased that has this many requests in the time of two leases. A lease costs two calls

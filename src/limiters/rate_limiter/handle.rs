@@ -7,12 +7,12 @@ use crate::error::{Result, at_least_one};
 use crate::event::{QueueTime, Reported};
 use crate::fallback::{GuardedQueue, TargetRequest};
 use crate::grant::Grant;
+use crate::leases::LeaseHold;
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::Charge;
 use crate::policies::call::Target;
 use crate::policies::shared_rate::SharedRate;
 use crate::store::LimiterStore;
-use crate::wait_queue::LeaseHold;
 use crate::window::SetUp;
 
 /// Redisson's rate limiter: the permits of a sliding window, shared by everyone who names the same

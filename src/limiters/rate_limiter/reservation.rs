@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep_until};
 use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
+use crate::leases::Reserved;
 use crate::rate::millis_from_zero;
-use crate::wait_queue::Reserved;
 use crate::window::Settlement;
 
 impl RateLimiter {

@@ -7,8 +7,6 @@
 //! when this client changes the limiter. Where the store denies, permits are scarce: then nothing
 //! is leased for a while, and what is left of the leases goes back.
 
-mod demand;
-mod lease;
 #[cfg(test)]
 mod tests;
 
@@ -21,14 +19,13 @@ use smallvec::SmallVec;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::settling::Ended;
+use super::demand::Demand;
+use super::lease::{Lease, Moment, Terms};
 use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::permit::CallId;
+use crate::wait_queue::{CallsAside, TakenAside};
 use crate::window::{Acquired, SetUp, Settlement};
-use demand::Demand;
-pub(super) use lease::Moment;
-use lease::{Lease, Terms};
 
 /// The current lease and the next one.
 const MOST_HELD: usize = 2;
@@ -46,26 +43,11 @@ pub(super) struct Leases {
 }
 
 /// Counts a call for a lease until it is dropped.
-pub(super) struct UnderWay(watch::Sender<usize>);
+pub(crate) struct UnderWay(watch::Sender<usize>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.send_modify(|calls| *calls -= 1);
-    }
-}
-
-/// The calls for leases since it was made.
-pub(crate) struct LeaseCalls(watch::Receiver<usize>);
-
-impl LeaseCalls {
-    /// Whether any is under way, or has been. They have ended if nobody counts them any more.
-    pub(super) fn were_made(&self) -> bool {
-        *self.0.borrow() > 0 || self.0.has_changed().unwrap_or(true)
-    }
-
-    /// Waits until none is under way.
-    pub(crate) async fn done(mut self) {
-        let _ = self.0.wait_for(|calls| *calls == 0).await;
     }
 }
 
@@ -107,19 +89,19 @@ pub(super) struct LeasePlan {
     ended: u64,
 }
 
+/// A lease that is to be settled.
+pub(crate) struct Ended {
+    pub(crate) lease: Grant,
+    pub(crate) settlement: Settlement,
+    /// When its permits are back without this.
+    pub(crate) back_at: Instant,
+}
+
 /// What is to be done after a step.
 #[derive(Default)]
 pub(super) struct Todo {
     pub(super) settle: SmallVec<[Ended; MOST_HELD]>,
     pub(super) ask: Option<LeasePlan>,
-}
-
-/// A request that a lease has granted.
-pub(super) struct LeaseGrant {
-    pub(super) id: CallId,
-    pub(super) answer: Acquired,
-    /// Whether a step is due.
-    pub(super) is_attention_due: bool,
 }
 
 impl Leases {
@@ -145,13 +127,8 @@ impl Leases {
     }
 
     /// The calls for leases from now on.
-    pub(super) fn calls(&self) -> LeaseCalls {
-        LeaseCalls(self.calls.subscribe())
-    }
-
-    /// Whether a call for a lease is under way.
-    pub(super) fn is_calling(&self) -> bool {
-        *self.calls.borrow() > 0
+    pub(super) fn calls(&self) -> CallsAside {
+        CallsAside(self.calls.subscribe())
     }
 
     /// One more handle wants leases.
@@ -190,7 +167,7 @@ impl Leases {
         permits: u32,
         set_up: Option<SetUp>,
         clock: impl Fn() -> Moment,
-    ) -> Option<LeaseGrant> {
+    ) -> Option<TakenAside> {
         let held = self.held.load();
         let (lease, is_attention_due) = held.iter().find_map(|lease| {
             let taken = lease
@@ -200,7 +177,7 @@ impl Leases {
         })?;
         let left = held.iter().map(|lease| i64::from(lease.left()));
         let left = left.sum::<i64>() + beyond(&held);
-        Some(LeaseGrant {
+        Some(TakenAside {
             id: lease.terms.id,
             answer: lease.answer_of(left + i64::from(permits)),
             is_attention_due,

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::lock::number_of_thread;
 use crate::permit::CallId;
+use crate::store::LimiterStore;
 use crate::window::{Acquired, SetUp};
 
 const STRIPES: usize = 4;
@@ -20,15 +21,23 @@ const STRIPES: usize = 4;
 /// A time by two clocks of this process: one that never goes back, and one that goes on while the
 /// machine is suspended.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::wait_queue) struct Moment {
-    pub(in crate::wait_queue) at: Instant,
+pub(super) struct Moment {
+    pub(super) at: Instant,
     /// Milliseconds since the epoch.
-    pub(in crate::wait_queue) wall: i64,
+    pub(super) wall: i64,
 }
 
 impl Moment {
+    /// The time by the clocks of a store.
+    pub(super) fn now(store: &dyn LimiterStore) -> Self {
+        Self {
+            at: Instant::now(),
+            wall: store.wall_millis(),
+        }
+    }
+
     /// How many of so many ms from this moment on are left, rounded down; 0 once they are over.
-    pub(in crate::wait_queue) fn left_of(self, millis: i64, now: Self) -> i64 {
+    pub(super) fn left_of(self, millis: i64, now: Self) -> i64 {
         let lasts = Duration::from_millis(millis.max(0).unsigned_abs());
         let elapsed = now.at.saturating_duration_since(self.at);
         let left = lasts.saturating_sub(elapsed).as_millis() as i64;

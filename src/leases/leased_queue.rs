@@ -1,0 +1,213 @@
+//! A queue whose permits may be leased, as its handles see it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::time::sleep_until;
+
+use super::held::{Hold, Leases, Todo};
+use super::lease::Moment;
+use super::leasing::Leasing;
+use super::reserved::Pendings;
+use crate::error::Result;
+use crate::permit::CallId;
+use crate::store::LimiterStore;
+use crate::wait_queue::{HeldAside, OnGranted, Queue, WaitQueue};
+use crate::window::{Acquired, SetUp};
+
+/// The queue, and what is taken ahead for it.
+pub(crate) struct LeasedQueue {
+    requests: WaitQueue,
+    /// Made by the first handle that wants leases.
+    leasing: OnceLock<Arc<Leasing>>,
+    /// How many calls of this client are changing the limiter: nothing is leased meanwhile.
+    stops: Arc<AtomicUsize>,
+    /// Reservations that somebody waits for.
+    pub(super) pending: Arc<Pendings>,
+}
+
+impl Deref for LeasedQueue {
+    type Target = WaitQueue;
+
+    #[inline]
+    fn deref(&self) -> &WaitQueue {
+        &self.requests
+    }
+}
+
+impl fmt::Debug for LeasedQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.requests.fmt(f)
+    }
+}
+
+impl LeasedQueue {
+    pub(crate) fn new(store: Arc<dyn LimiterStore>, on_granted: OnGranted) -> Self {
+        Self {
+            requests: WaitQueue::new(store, on_granted),
+            leasing: OnceLock::new(),
+            stops: Arc::default(),
+            pending: Arc::default(),
+        }
+    }
+
+    /// While the result lives, permits may be leased for up to this long, where there were so many
+    /// uses in the time of two leases. `None` if the store decides at once.
+    pub(crate) fn hold_lease(&self, up_to: Duration, fewest_uses: u64) -> Option<LeaseHold> {
+        let queue = &self.queue;
+        if queue.store.decides_at_once() {
+            return None;
+        }
+        let leasing = || Leasing::new(Arc::clone(&queue.store), Arc::clone(&self.stops));
+        let leasing = self.leasing.get_or_init(|| Arc::new(leasing()));
+        let hold = Hold { up_to, fewest_uses };
+        leasing.leases.hold(hold);
+        queue
+            .aside
+            .get_or_init(|| Arc::clone(leasing) as Arc<dyn HeldAside>);
+        fence(Ordering::SeqCst); // a change that has found no leases to end is seen by each later plan
+        Some(LeaseHold {
+            queue: Arc::clone(queue),
+            leasing: Arc::clone(leasing),
+            hold,
+        })
+    }
+
+    /// Whether one request is granted, if that can be decided without waiting. The grant has no id
+    /// to refund it by.
+    #[inline]
+    pub(crate) fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
+        let store = self.store();
+        if let Some(leasing) = self.leasing.get()
+            && let Some(is_attention_due) =
+                leasing.leases.take(permits, None, || Moment::now(store))
+        {
+            if is_attention_due {
+                Arc::clone(leasing).attend(&self.queue);
+            }
+            return Ok(Some(true));
+        }
+        store.try_acquire_now(permits)
+    }
+
+    /// What a lease would answer to a request now, if there is one that grants it.
+    pub(crate) fn peek_leased(
+        &self,
+        permits: u32,
+        set_up: Option<SetUp>,
+    ) -> Option<(CallId, Acquired)> {
+        let leases = &self.leasing.get()?.leases;
+        leases.peek(permits, set_up, Moment::now(self.store()))
+    }
+
+    /// The permits that are left in leases.
+    pub(crate) fn leased(&self) -> i64 {
+        let leasing = self.leasing.get();
+        leasing.map_or(0, |it| it.leases.left(Moment::now(self.store())))
+    }
+
+    /// Whether there is a lease, or a call for one is under way.
+    pub(crate) fn is_leased(&self) -> bool {
+        let leasing = self.leasing.get();
+        leasing.is_some_and(|it| !it.leases.is_empty() || it.leases.calls().were_made())
+    }
+
+    /// Ends the leases. The next one is taken when a request has found what the limiter is then.
+    pub(crate) fn end_leases(&self) {
+        self.step(Leases::end);
+    }
+
+    /// Ends the leases, and takes none from then on.
+    pub(crate) fn close_leases(&self) {
+        self.step(Leases::close);
+    }
+
+    /// Ends the leases, before this client changes the limiter.
+    pub(crate) fn stop_leases(&self) -> Option<LeaseStop> {
+        let store = &self.queue.store;
+        if store.decides_at_once() {
+            return None;
+        }
+        self.stops.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.step(Leases::end);
+        Some(LeaseStop {
+            store: Arc::clone(store),
+            stops: Arc::clone(&self.stops),
+            is_over: false,
+        })
+    }
+
+    /// As [`WaitQueue::close`], and what is taken ahead goes back.
+    pub(crate) fn close(&self) {
+        self.close_leases();
+        self.pending.give_back();
+        self.requests.close();
+    }
+
+    fn step(&self, step: impl FnOnce(&Leases) -> Todo) {
+        if let Some(leasing) = self.leasing.get() {
+            leasing.step(&self.queue, step);
+        }
+    }
+}
+
+/// While it lives, the limiter may be leased.
+pub(crate) struct LeaseHold {
+    queue: Arc<Queue>,
+    leasing: Arc<Leasing>,
+    hold: Hold,
+}
+
+impl fmt::Debug for LeaseHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseHold").finish_non_exhaustive()
+    }
+}
+
+impl Drop for LeaseHold {
+    fn drop(&mut self) {
+        self.leasing
+            .step(&self.queue, |leases| leases.release(self.hold));
+    }
+}
+
+/// While it lives, nothing is leased, because a call of this client changes the limiter: a lease
+/// that is taken before the change would be forgotten by it. Those that there are have ended, and
+/// so does one whose call is under way, when it comes.
+pub(crate) struct LeaseStop {
+    store: Arc<dyn LimiterStore>,
+    stops: Arc<AtomicUsize>,
+    is_over: bool,
+}
+
+impl LeaseStop {
+    /// The call has been answered.
+    pub(crate) fn over(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for LeaseStop {
+    fn drop(&mut self) {
+        if self.is_over {
+            self.stops.fetch_sub(1, Ordering::SeqCst);
+            return;
+        }
+        // Without an answer the call may still change the limiter, until its deadline at the
+        // latest.
+        let over = Self {
+            store: Arc::clone(&self.store),
+            stops: Arc::clone(&self.stops),
+            is_over: true,
+        };
+        let deadline = self.store.call_deadline();
+        self.store.run_in_background(Box::pin(async move {
+            sleep_until(deadline).await;
+            drop(over);
+        }));
+    }
+}
