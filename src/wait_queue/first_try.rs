@@ -1,4 +1,37 @@
-//! The request of a waiter that finds nobody before it. The steps are in `state/first_try.rs`.
+//! The request of a waiter that finds nobody before it: its *first try*.
+//!
+//! A waiter that arrives while nobody waits and no call of the queue is in flight asks for itself,
+//! beside the plain requests. If permits are available, it needs no driver and no place in the
+//! queue. Meanwhile the driver makes no call, so nobody overtakes the waiter, and nobody else makes
+//! a first try. Callers that one call has served together ask again together: they make no first
+//! try, but share the driver's next call. The steps of the state are in `state/first_try.rs`.
+//!
+//! A first try ends in one of five ways:
+//! - **Granted.** The waiter never joins the queue.
+//! - **Denied.** The waiter joins, and the denial says when the driver's call is due. If permits
+//!   may have come free since the request was sent, it is due at once.
+//! - **Time is up.** The waiter gives up. What the abandoned call takes is given back.
+//! - **Unanswered.** The waiter joins, and the driver asks for it: there is an outage, in which the
+//!   breaker's probe is the driver's to make; the call has failed, and the waiter stays through
+//!   outages; or another runtime polls the future.
+//! - **Late.** The waiter joins and keeps its request: the first answer counts.
+//!
+//! Where the call fails and the waiter does not stay through outages, it gets the error. The call
+//! may also be silent, and the runtime of its caller may stall. So a first try holds up the queue
+//! for the longest hold-up at most, and two races follow.
+//!
+//! **The waiter joins, and others join behind it.** It joins once it has been held up for four
+//! fifths of that time and another waiter has joined: a waiter without others needs no driver. Its
+//! sequence number is the lower one, so its place is before theirs. It has the last fifth to take
+//! it, and if the others join only then, a fifth from that moment. If its runtime stalls, the
+//! driver asks for the others when the time is over. Its first try ends in the step in which it
+//! joins, and not before, so that the driver never finds it in neither place.
+//!
+//! **A late answer, and the answer of the queue.** The waiter awaits both. If the queue's answer is
+//! first, the late one goes back to the store. If the late one is first and grants, the waiter
+//! keeps the grant only if nobody waits who came before it: otherwise it would overtake them, and
+//! the grant goes back. If it denies, the waiter stays in the queue. Whichever it takes, it leaves
+//! the queue, which gives back what the other answer grants.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,7 +63,7 @@ pub(super) enum Tried<'a> {
     TimeIsUp,
     /// The waiter joins the queue without an answer.
     Unanswered,
-    /// The same, but the answer may still come.
+    /// It joins, and the answer may still come.
     Late(Trying<'a>),
 }
 

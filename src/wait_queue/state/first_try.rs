@@ -1,12 +1,4 @@
-//! A waiter that finds the queue empty first makes a request of its own. In the meantime the queue
-//! makes no call, so that nobody overtakes this waiter, unless its first try makes no progress.
-//! Callers that were served together ask again together: they join the queue, whose driver is about
-//! to make a call for them all.
-//!
-//! If that is not answered for long, and another waiter has joined, the first one joins the queue
-//! at its place. It keeps its request, whose late answer serves it while it is the first in the
-//! queue. So nobody makes a first try before another one's is over, and no late answer overtakes
-//! anybody.
+//! The steps of a first try; see `wait_queue/first_try.rs`.
 
 use std::time::Duration;
 
