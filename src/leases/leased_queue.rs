@@ -68,7 +68,6 @@ impl LeasedQueue {
         queue
             .aside
             .get_or_init(|| Arc::clone(leasing) as Arc<dyn HeldAside>);
-        fence(Ordering::SeqCst); // a change that has found no leases to end is seen by each later plan
         Some(LeaseHold {
             queue: Arc::clone(queue),
             leasing: Arc::clone(leasing),

@@ -6,7 +6,7 @@
 //! gives the front of the queue what a lease has, before it makes a call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -42,6 +42,7 @@ impl Leasing {
     /// Runs a step of the leases, and makes the calls that it asks for.
     pub(super) fn step(self: &Arc<Self>, queue: &Arc<Queue>, step: impl FnOnce(&Leases) -> Todo) {
         let todo = step(&self.leases);
+        fence(Ordering::SeqCst); // a change that has found no leases to end is seen below
         for ended in todo.settle {
             settle(queue, ended, Some(self.leases.call()));
         }
