@@ -52,6 +52,8 @@ pub fn found(ran: &Ran) -> Vec<(String, String, bool)> {
         for finding in object["findings"].as_array().unwrap() {
             let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
             let of = text(&object["name"]) + &text(&object["client"]);
+            let is_by_fix = text(&finding["remedy"]).starts_with("--fix ");
+            assert_eq!(finding["is_fixable"], json!(is_by_fix), "{finding}");
             found.push((
                 of,
                 text(&finding["code"]),
@@ -376,6 +378,10 @@ async fn keys_that_change_while_they_are_read_are_not_removed() {
     assert!(id > 1, "{ran:?}");
     let expected = ("orders".to_owned(), "keys-left-behind".to_owned(), false);
     assert_eq!(found(&ran), [expected], "{ran:?}");
+    assert!(
+        ran.out.contains("by hand: try again, as the keys changed"),
+        "{ran:?}"
+    );
     let keys = cli.redis(&["EXISTS", "{orders}:value", "{orders}:permits"]);
     assert_eq!(keys, redis::Value::Int(2), "{ran:?}");
     assert_found_and_fixed(&cli, "ord*", "keys-left-behind");
@@ -880,9 +886,14 @@ fn a_keep_alive_below_the_interval_is_told_and_makes_nothing_vanish() {
     let expected = expected.map(|code| ("orders".to_owned(), code.to_owned(), false));
     assert_eq!(codes, expected);
     assert!(!ran.out.contains("\"is_fixable\":true"), "{ran:?}");
+    let remedy = "`rratelimiter update orders RATE --keep-alive TIME` gives it a longer one";
+    assert_eq!(ran.out.matches(remedy).count(), 2, "{ran:?}");
     for key in ["orders", "{orders}:value", "{orders}:permits"] {
         assert_eq!(cli.redis(&["PTTL", key]), redis::Value::Int(-1), "{key}");
     }
+    cli.run("update orders 10/1h --keep-alive 2h");
+    cli.run("doctor orders --fix --yes");
+    assert_eq!(found(&cli.run("doctor orders --json")), []);
 }
 
 #[test]

@@ -210,9 +210,7 @@ impl Code {
                 "takes what was given back out of the oldest live grants, and sets the value to the rate less the rest"
             }
             Self::MalformedMembers | Self::MembersWithoutPermits => "removes them",
-            Self::LegacyMembers => {
-                "counts them only; with --legacy migrate rewrites them for Redisson 3.17 and later, with --legacy remove removes them"
-            }
+            Self::LegacyMembers => "rewrites or removes them, as --legacy says",
             Self::KeysLeftBehind | Self::KeysOfOtherType => "removes the keys",
             Self::IdleClient => "removes the keys, unless the client takes permits meanwhile",
             Self::NoTimeToLive => "gives the keys the time to live that they should have",
@@ -278,6 +276,8 @@ pub(super) struct Finding {
     pub(super) severity: Severity,
     /// What `--fix` changes, as in `the value: 7 -> 10`.
     pub(super) change: Option<String>,
+    /// The remedy instead of its code's, where `--fix` mends others of this code.
+    remedy: Option<&'static str>,
 }
 
 impl Finding {
@@ -288,6 +288,7 @@ impl Finding {
             fix: None,
             severity: code.severity(),
             change: None,
+            remedy: None,
         }
     }
 
@@ -302,14 +303,22 @@ impl Finding {
     pub(super) fn fixed_by_removal(self, reading: &Reading) -> Self {
         match reading.is_exact {
             true => self.fixed_by(Fix::Remove(reading.seen())),
-            false => self,
+            false => self.not_fixed("by hand: try again, as the keys changed while they were read"),
         }
     }
 
-    /// Only a note, and not fixed.
-    pub(super) fn only_noted(self) -> Self {
+    /// Not fixed, though others of its code are. This is its remedy.
+    pub(super) fn not_fixed(self, remedy: &'static str) -> Self {
         Self {
             fix: None,
+            remedy: Some(remedy),
+            ..self
+        }
+    }
+
+    /// Only a note.
+    pub(super) fn only_noted(self) -> Self {
+        Self {
             severity: Severity::Note,
             ..self
         }
@@ -327,8 +336,11 @@ impl Finding {
         if let Some(change) = self.fix.as_ref().and(self.change.as_ref()) {
             return format!("--fix sets {change}");
         }
-        let remedy = format!("--fix {}", self.code.remedy());
-        let remedy = remedy.replace("--fix nothing: ", "by hand: ");
+        let of_code = || {
+            let remedy = format!("--fix {}", self.code.remedy());
+            remedy.replace("--fix nothing: ", "by hand: ")
+        };
+        let remedy = self.remedy.map_or_else(of_code, str::to_owned);
         remedy.replace("NAME", &in_shell(name))
     }
 

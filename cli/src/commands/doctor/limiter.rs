@@ -112,7 +112,9 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, options: Options) -> Ve
         let is_old = tally.now.saturating_sub(tally.newest) >= options.idle;
         findings.push(match is_old {
             true => finding,
-            false => finding.only_noted(),
+            false => finding
+                .only_noted()
+                .not_fixed("with a shorter --idle TIME, --fix removes the keys"),
         });
     }
     findings
@@ -222,7 +224,10 @@ fn members(tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
             );
             let finding = Finding::new(Code::LegacyMembers, text);
             findings.push(match legacy {
-                Legacy::Count => finding,
+                Legacy::Count => finding.not_fixed(
+                    "with --legacy migrate, --fix rewrites them for Redisson 3.17 and later; \
+                     with --legacy remove, it removes them",
+                ),
                 Legacy::Migrate | Legacy::Remove => finding.fixed_by(Fix::Members),
             });
         }
@@ -278,7 +283,8 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
         );
         Finding::new(Code::NotChecked, text)
     } else if has_legacy && legacy == Legacy::Count {
-        finding // the value has to match what becomes of them
+        // The value has to match what becomes of them.
+        finding.not_fixed("with --legacy migrate or --legacy remove, --fix sets the value")
     } else {
         let after = settled(rate, stored.value(), tally);
         let value = match stored.value.as_str() {
@@ -320,7 +326,10 @@ fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
     let finding = Finding::new(Code::NoTimeToLive, text);
     // A life shorter than the interval would end permits in use.
     findings.push(match settings.short_keep_alive() {
-        Some(_) => finding,
+        Some(_) => finding.not_fixed(
+            "by hand: the keep alive is shorter than the interval; \
+             `rratelimiter update NAME RATE --keep-alive TIME` gives it a longer one",
+        ),
         None => finding.fixed_by(Fix::Expire),
     });
 }
