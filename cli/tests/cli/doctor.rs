@@ -458,6 +458,41 @@ fn members_that_are_no_grants_are_removed() {
 }
 
 #[test]
+fn more_malformed_members_than_a_pass_takes_are_removed() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    cli.run("try orders 2");
+    let (score, members) = (cli.now().to_string(), 0..10_001);
+    let members: Vec<_> = members.map(|it| format!("junk {it}")).collect();
+    let pairs = members.iter().flat_map(|it| [&*score, &**it]);
+    let words: Vec<_> = ["ZADD", "{orders}:permits"]
+        .into_iter()
+        .chain(pairs)
+        .collect();
+    cli.redis(&words);
+    let ran = cli.run("doctor orders --json --fix --yes");
+    let expected = ("orders".to_owned(), "malformed-members".to_owned(), true);
+    assert_eq!(found(&ran), [expected], "{ran:?}");
+    let left = cli.redis(&["ZCARD", "{orders}:permits"]);
+    assert_eq!(left, redis::Value::Int(1), "{ran:?}");
+}
+
+#[tokio::test]
+async fn what_is_found_again_after_a_mend_is_not_told_as_fixed() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    cli.run("try orders 2");
+    let ran = run_held(&cli, "doctor orders --json --fix --yes", |_| {
+        if cli.redis(&["ZSCORE", "{orders}:permits", "junk"]) == redis::Value::Nil {
+            add(&cli, "{orders}:permits", cli.now(), b"junk");
+        }
+    })
+    .await;
+    let expected = ("orders".to_owned(), "malformed-members".to_owned(), false);
+    assert_eq!(found(&ran), [expected], "{ran:?}");
+}
+
+#[test]
 fn grants_of_old_versions_are_counted_migrated_or_removed_as_asked() {
     for (legacy, available, grants) in [("migrate", "3", 2), ("remove", "10", 0)] {
         let cli = Cli::start();
@@ -656,23 +691,39 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
     left_behind(&cli, "{orders}:value:gone", "{orders}:permits:gone");
     for key in ["{orders}:value:gone", "{orders}:permits:gone"] {
         cli.redis(&["EXPIRE", key, "1000"]);
+        let ran = cli.run("doctor orders --json --idle 1s");
+        let is_idle = |(_, code, _): &(String, String, bool)| code == "idle-client";
+        assert!(!found(&ran).iter().any(is_idle), "{ran:?}");
+        cli.redis(&["PERSIST", key]);
     }
-    let ran = cli.run("doctor orders --json --idle 1s");
-    let is_idle = |(_, code, _): &(String, String, bool)| code == "idle-client";
-    assert!(!found(&ran).iter().any(is_idle), "{ran:?}");
 }
 
 #[test]
 fn keys_that_would_outlive_their_limiter_get_its_time_to_live() {
+    for keep_alive in [" --keep-alive 2h", ""] {
+        let cli = Cli::start();
+        cli.run(&format!("set orders 10/1h{keep_alive}"));
+        cli.redis(&["SET", "{orders}:value", "10"]); // as availablePermits of Redisson makes it
+        cli.redis(&["EXPIRE", "orders", "1000"]);
+        assert_found_and_fixed(&cli, "orders", "no-time-to-live");
+        let redis::Value::Int(lives) = cli.redis(&["TTL", "{orders}:value"]) else {
+            panic!("a time to live")
+        };
+        assert!((900..=1_000).contains(&lives), "{lives}");
+    }
+}
+
+#[test]
+fn what_undoes_a_time_to_live_writes_no_value() {
     let cli = Cli::start();
     cli.run("set orders 10/1h --keep-alive 2h");
-    cli.redis(&["SET", "{orders}:value", "10"]); // as availablePermits of Redisson makes it
-    cli.redis(&["EXPIRE", "orders", "1000"]);
-    assert_found_and_fixed(&cli, "orders", "no-time-to-live");
-    let redis::Value::Int(lives) = cli.redis(&["TTL", "{orders}:value"]) else {
-        panic!("a time to live")
-    };
-    assert!((900..=1_000).contains(&lives), "{lives}");
+    cli.redis(&["SET", "{orders}:value", "10"]);
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan");
+    cli.run(&format!("doctor orders --plan {}", plan.to_str().unwrap()));
+    let plan = std::fs::read_to_string(plan).unwrap();
+    let undoing = plan.lines().filter_map(|it| it.strip_prefix("undo: "));
+    assert_eq!(undoing.collect::<Vec<_>>(), ["PERSIST {orders}:value"]);
 }
 
 #[test]
