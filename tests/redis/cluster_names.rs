@@ -1,6 +1,6 @@
 //! On a cluster the five keys of a limiter must be in one slot.
 
-use redisson_rate_limiter::{Error, Rate};
+use redisson_rate_limiter::{Error, LeakyBucket, Rate, Rule};
 
 use crate::clients::patient;
 use crate::fixture::SECOND;
@@ -9,19 +9,8 @@ use crate::support::Server;
 
 #[tokio::test]
 async fn unbalanced_and_empty_braces_are_refused_before_anything_is_sent() {
-    // One node with all slots.
-    let file = format!(
-        "{}/nodes-{}.conf",
-        std::env::temp_dir().display(),
-        uuid::Uuid::new_v4()
-    );
-    let _file = Removed(file.clone());
-    let server = Server::start_with(&["--cluster-enabled", "yes", "--cluster-config-file", &file]);
+    let (server, _file) = with_all_slots().await;
     let mut raw = server.connection().await;
-    let mut assign = redis::cmd("CLUSTER");
-    assign.arg("ADDSLOTSRANGE").arg(0).arg(16_383);
-    let _: () = assign.query_async(&mut raw).await.unwrap();
-
     let client = patient(&server.url()).await;
     let evals = keys::calls(&mut raw, "evalsha").await;
     for bad in ["a{b", "a}b", "{}", "x{}y", ""] {
@@ -34,6 +23,24 @@ async fn unbalanced_and_empty_braces_are_refused_before_anything_is_sent() {
     }
     assert!(keys::everything(&mut raw).await.is_empty());
     assert_eq!(keys::calls(&mut raw, "evalsha").await, evals);
+}
+
+#[tokio::test]
+async fn rules_say_why_a_cluster_refuses_the_names_of_their_limiters() {
+    let (server, _file) = with_all_slots().await;
+    let client = patient(&server.url()).await;
+    let buckets = client.policy_limiter(LeakyBucket::new(1, SECOND)).unwrap();
+    let keyed = client.keyed_rate_limiter("{}orders:", Rate::overall(1, SECOND));
+    let keyed = keyed.unwrap().with_name("orders");
+    let buckets = buckets.with_prefix("{}orders:").with_name("orders");
+    for rule in [Rule::new(keyed), Rule::new(buckets)] {
+        let refused = client.rules([rule.by(["user"])]).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "invalid rule `orders`: it has a limiter whose name cannot be used: its braces would \
+             spread its keys over several slots of the cluster"
+        );
+    }
 }
 
 #[tokio::test]
@@ -50,6 +57,21 @@ async fn on_one_server_they_are_names_like_any_other() {
         );
         assert!(limiter.try_acquire(5).await.unwrap());
     }
+}
+
+/// The one node of a cluster.
+async fn with_all_slots() -> (Server, Removed) {
+    let file = format!(
+        "{}/nodes-{}.conf",
+        std::env::temp_dir().display(),
+        uuid::Uuid::new_v4()
+    );
+    let server = Server::start_with(&["--cluster-enabled", "yes", "--cluster-config-file", &file]);
+    let mut assign = redis::cmd("CLUSTER");
+    assign.arg("ADDSLOTSRANGE").arg(0).arg(16_383);
+    let mut raw = server.connection().await;
+    let _: () = assign.query_async(&mut raw).await.unwrap();
+    (server, Removed(file))
 }
 
 /// A file that goes with the test.

@@ -70,7 +70,9 @@ impl InForce {
                 }
                 let charge = limited.limiter.charge(ANY_KEY, 1);
                 let charge = charge.map_err(|error| match error {
-                    Error::InvalidName { reason, .. } => refuse(reason),
+                    Error::InvalidName { reason, .. } => refuse(&format!(
+                        "has a limiter whose name cannot be used: {reason}"
+                    )),
                     other => other,
                 })?;
                 if !charge.is_of(store) {
