@@ -241,6 +241,27 @@ async fn closing_says_that_permits_are_missing_which_could_not_be_given_back() {
 }
 
 #[tokio::test]
+async fn closing_says_that_a_charge_is_missing_which_could_not_be_given_back() {
+    let (client, mut proxy, _fixture) = behind_proxy().await;
+    let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
+    let charges = || ["alice", "bob"].map(|key| window.charge(key, 1).unwrap());
+    // From here on the server knows the scripts.
+    let decision = client.check_all(charges()).await.unwrap();
+    assert_eq!(client.refund_all(decision).await.unwrap(), 2);
+
+    proxy.next("EVALSHA", Fate::Held); // the decision
+    proxy.next("EVALSHA", Fate::Held); // a refund
+    let mut request = Box::pin(client.check_all(charges()));
+    assert!(poll_once(&mut request).is_none());
+    let call = proxy.held().await;
+    drop(request);
+    call.let_through().await;
+    let _refund = proxy.held().await;
+    drop(proxy); // it leads nowhere from here on
+    assert!(!client.close(PATIENT).await);
+}
+
+#[tokio::test]
 async fn closing_gives_back_a_reservation_that_somebody_waits_for() {
     let (client, _proxy, mut fixture) = behind_proxy().await;
     let limiter = client.rate_limiter(NAME);
