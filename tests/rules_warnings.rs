@@ -4,7 +4,8 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule, Rules};
+use redisson_rate_limiter::{FixedWindow, Rate, RedissonClient, Rule, Rules};
+use tokio::runtime::Builder;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -82,6 +83,15 @@ fn a_rule_that_can_never_grant_a_request_is_warned_of_once() {
             ask(&of_rules, 3).unwrap_err();
             assert_eq!(said().len(), 1); // anew for other rules
         }
+        // What an RRateLimiter never grants is known to the store only.
+        let orders = client.rate_limiter("orders");
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let set = runtime.block_on(orders.try_set_rate(Rate::overall(1, HOUR)));
+        assert!(set.unwrap());
+        let mut both = rules(&client, named(&["one"]));
+        both.push(Rule::new(orders));
+        ask(&client.rules(both).unwrap(), 2).unwrap_err();
+        assert_eq!(said(), [format!("{too_much}rules=orders;")]);
         let many = (0..33).map(|place| format!("rule {place:02}"));
         let of_rules = client.rules(rules(&client, many)).unwrap();
         for _ in 0..3 {
