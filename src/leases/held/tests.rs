@@ -1,6 +1,7 @@
 //! Leases over a store of the test's own, at times that the test sets.
 
 mod histories;
+mod next_lease;
 
 use super::*;
 use crate::permit::new_call_id;
@@ -159,6 +160,29 @@ fn a_request_takes_from_all_stripes_and_not_more_than_there_is() {
 }
 
 #[test]
+fn a_use_of_several_stripes_is_as_late_as_it_was() {
+    let mut process = Process::with_lease(10);
+    process.millis = 60;
+    assert!(process.take(9).is_some());
+    process.millis = LASTS;
+    let todo = process.leases.attend(process.now());
+    assert_eq!(settlements(&todo), [(9, 39)]);
+}
+
+#[test]
+fn nothing_is_taken_of_several_stripes_of_a_lease_that_is_over() {
+    let mut process = Process::with_lease(10);
+    process.millis = LASTS;
+    assert_eq!(process.take(9), None);
+    assert!(process.leases.peek(9, None, process.now()).is_none());
+    let todo = process.leases.attend(process.now());
+    assert_eq!(settlements(&todo), [(0, LASTS)]);
+    // It counts for an interval after its end.
+    let back_at = process.start + ms(LASTS + INTERVAL);
+    assert_eq!(todo.settle[0].back_at, back_at);
+}
+
+#[test]
 fn of_requests_that_do_not_fit_together_those_that_do_are_granted() {
     for _ in 0..1_000 {
         let process = Process::with_lease(4);
@@ -228,6 +252,7 @@ fn a_refund_that_comes_while_its_lease_is_closed_does_not_go_into_it() {
     process.leases.end();
     assert!(!held[0].put_back(1));
     assert_eq!(held[0].left(), 0);
+    assert_eq!(held[0].close(), None, "it is settled once");
 }
 
 #[test]
@@ -241,7 +266,7 @@ fn a_lease_that_comes_too_late_is_given_back_and_none_follows_soon() {
         [(0, LASTS)]
     );
     assert_eq!(process.take(1), None);
-    process.note(5);
+    assert!(process.note(5).ask.is_none());
     assert!(process.note(5).ask.is_none());
 }
 
@@ -271,6 +296,7 @@ fn after_a_lease_that_came_too_late_leasing_goes_on_soon() {
         leases.note((hour, None), 5, NEVER, process.now()).ask
     };
     let pause = 1_500;
+    assert!(note(now + pause - 1).is_none());
     assert!(note(now + pause - 1).is_none());
     assert!(note(now + pause).is_some());
 }
@@ -319,7 +345,7 @@ fn a_denial_ends_the_leases_and_none_is_taken_while_permits_are_scarce() {
     assert!(process.take(1).is_some());
     assert_eq!(settlements(&process.denied()), [(1, LASTS)]);
     assert_eq!(process.take(1), None);
-    process.note(5);
+    assert!(process.note(5).ask.is_none());
     assert!(process.note(5).ask.is_none());
     process.millis = LASTS + 30;
     assert!(process.note(5).ask.is_some());
