@@ -87,6 +87,21 @@ async fn another_rate_that_this_client_sets_drops_the_denial() {
 }
 
 #[tokio::test]
+async fn another_rate_that_a_joint_decision_sets_drops_the_denial() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let options = LimiterOptions::new().remember_denials(HOUR);
+    let limiter = client.rate_limiter(NAME).with_options(options);
+    limiter.set_rate(Rate::overall(2, HOUR)).await.unwrap();
+    assert!(limiter.try_acquire(2).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    let raised = client.keyed_rate_limiter("", Rate::overall(4, HOUR));
+    let charge = raised.unwrap().charge(NAME, 1).unwrap();
+    assert!(client.check_all([charge]).await.unwrap().is_granted());
+    assert!(limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test]
 async fn what_an_audit_of_this_client_finds_is_granted_after_a_denial() {
     let mut fixture = Fixture::start().await;
     let client = RedissonClient::connect(&fixture.server.url()).await;
