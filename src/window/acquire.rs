@@ -5,15 +5,14 @@
 
 use smallvec::SmallVec;
 
-use super::{
-    Acquired, At, BOUNDS, NotInitialized, Open, Reconciled, Removal, Requests, SetUp, Settings,
-    Window,
-};
+use super::pool::{Reconciled, Removal};
+use super::set_up::SettingsChange;
+use super::state::Open;
+use super::{Acquired, At, BOUNDS, NotInitialized, Requests, SetUp, Settings, Window};
 #[cfg(feature = "redis")]
 use crate::permit;
 use crate::permit::CallId;
 use crate::rate::RateType;
-use crate::window::joint::SettingsChange;
 
 /// A list of requests, as one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +49,18 @@ impl Ahead {
             Self::Reservation { .. } => 1 << 53, // unknown
         }
     }
+}
+
+/// What a call must know whose earlier attempts may have been granted, or may still arrive.
+#[cfg(feature = "redis")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Retry {
+    /// The last deadline of the earlier attempts, in ms of the server's clock: none of them does
+    /// anything after it.
+    pub(crate) previous_deadline: i64,
+    /// The earliest and the latest score that their grant can have.
+    pub(crate) from: i64,
+    pub(crate) to: i64,
 }
 
 impl Acquire {

@@ -1,55 +1,11 @@
 //! The window as one of several limiters that decide together: reading and taking are two steps,
 //! and a limiter may be created by its first request.
 
-use std::time::Duration;
-
-use super::{At, BOUNDS, Grants, NotInitialized, Pool, Reconciled, Removal, Settings, Window};
+use super::pool::{Reconciled, Removal};
+use super::set_up::SettingsChange;
+use super::{At, BOUNDS, Grants, NotInitialized, Pool, SetUp, Settings, Window};
 use crate::permit::CallId;
-use crate::rate::{RateType, ValidRate};
-
-/// The settings that a missing limiter gets with a request, and what becomes of those that an
-/// existing one has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SetUp {
-    pub(crate) settings: Settings,
-    pub(crate) existing: Existing,
-}
-
-/// What a request does with the settings that a limiter has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Existing {
-    /// It leaves them: somebody else may have set the rate.
-    Left,
-    /// It replaces them. A longer keep alive stays, and none becomes shorter than the interval:
-    /// what the keys hold may count longer for another client. This holds for a limiter of the
-    /// other type too, which is reset: clients with a longer interval may come back. A limiter
-    /// without a keep alive gets none.
-    Replaced,
-    /// It replaces them, and a limiter without a keep alive gets one, or one with a keep alive
-    /// loses it. It is then no shorter than the interval before.
-    ReplacedWithKeepAlive,
-}
-
-#[cfg(test)]
-pub(crate) fn any_existing() -> impl proptest::strategy::Strategy<Value = Existing> {
-    proptest::sample::select(vec![
-        Existing::Left,
-        Existing::Replaced,
-        Existing::ReplacedWithKeepAlive,
-    ])
-}
-
-#[cfg(feature = "redis")]
-impl Existing {
-    /// As the scripts have it.
-    pub(crate) fn code(self) -> i64 {
-        match self {
-            Self::Replaced => 0,
-            Self::ReplacedWithKeepAlive => 1,
-            Self::Left => 2,
-        }
-    }
-}
+use crate::rate::RateType;
 
 /// What a request finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,110 +27,6 @@ pub(crate) enum Expired {
     /// Those that the step after it removes.
     Removed,
     All,
-}
-
-/// How the limiter must change before a request.
-pub(super) enum SettingsChange {
-    None,
-    /// It gets these settings and keeps what is in use.
-    Settings(Settings),
-    /// It gets these settings, and nothing is in use.
-    Afresh(Settings),
-}
-
-impl SetUp {
-    /// The rate of a limiter that others may share: one that exists keeps its own.
-    pub(crate) fn where_missing(rate: ValidRate) -> Self {
-        Self {
-            settings: rate.into(),
-            existing: Existing::Left,
-        }
-    }
-
-    /// The rate of a limiter that has it from its next request on, and expires: without a keep
-    /// alive of its own, an interval after its last request.
-    pub(crate) fn expiring(rate: ValidRate) -> Self {
-        let mut settings = Settings::from(rate);
-        let existing = match settings.keep_alive {
-            0 => {
-                settings.keep_alive = settings.interval;
-                Existing::Replaced
-            }
-            _ => Existing::ReplacedWithKeepAlive,
-        };
-        Self { settings, existing }
-    }
-
-    /// The same, where permits are leased for up to this time: a limiter that expires then lives as
-    /// long as a lease counts.
-    pub(crate) fn with_room_for(mut self, lease: Duration) -> Self {
-        if self.existing == Existing::Replaced {
-            let interval = self.settings.interval;
-            let lease = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-            self.settings.keep_alive = interval + lease.min(interval / 2);
-        }
-        self
-    }
-
-    /// This, if it replaces what an existing limiter has.
-    pub(crate) fn replacing(self) -> Option<Self> {
-        (self.existing != Existing::Left).then_some(self)
-    }
-
-    /// That of a call for several requests, which have these: the last one that replaces what a
-    /// limiter has, or else the last.
-    pub(crate) fn of_all(set_ups: impl Iterator<Item = Self>) -> Option<Self> {
-        set_ups.max_by_key(|it| it.existing != Existing::Left)
-    }
-
-    /// The settings of a limiter that has others, and keeps them.
-    #[inline]
-    pub(crate) fn leaves(self, stored: Settings) -> Option<Settings> {
-        (self.existing == Existing::Left && stored != self.settings).then_some(stored)
-    }
-
-    /// Whether a request with these settings may have what was taken with the others: only a keep
-    /// alive that it requires makes a difference.
-    pub(crate) fn may_have_what_was_taken_with(&self, others: &Self) -> bool {
-        let alike = Settings {
-            keep_alive: others.settings.keep_alive,
-            ..self.settings
-        };
-        self == others || self.existing == Existing::Replaced && alike == others.settings
-    }
-
-    pub(super) fn change(
-        set_up: Option<Self>,
-        stored: Option<&Settings>,
-    ) -> Result<SettingsChange, NotInitialized> {
-        let Some(Self {
-            mut settings,
-            existing,
-        }) = set_up
-        else {
-            return stored.map(|_| SettingsChange::None).ok_or(NotInitialized);
-        };
-        let Some(stored) = stored else {
-            return Ok(SettingsChange::Afresh(settings));
-        };
-        if existing == Existing::Left {
-            return Ok(SettingsChange::None);
-        }
-        let keep_alive_counts = existing == Existing::ReplacedWithKeepAlive;
-        settings.keep_alive = match (settings.keep_alive, stored.keep_alive) {
-            (0, _) if keep_alive_counts => 0,
-            (_, 0) if !keep_alive_counts => 0,
-            (required, 0) => required.max(stored.interval).max(settings.interval),
-            (required, before) => required.max(before).max(settings.interval),
-        };
-        Ok(if stored.rate_type != settings.rate_type {
-            SettingsChange::Afresh(settings)
-        } else if *stored == settings {
-            SettingsChange::None
-        } else {
-            SettingsChange::Settings(settings)
-        })
-    }
 }
 
 impl Window {

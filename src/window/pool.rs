@@ -246,4 +246,12 @@ impl Pool {
         self.value.expire_at(at);
         self.grants.expire_at(at);
     }
+    pub(super) fn drop_expired(&mut self, server: i64) {
+        self.value.drop_expired(server);
+        self.grants.drop_expired(server);
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.value.get().is_none() && self.grants.get().is_none()
+    }
 }

@@ -3,17 +3,6 @@
 use super::{At, BOUNDS, Pool, Settings, Window};
 use crate::rate::{RateType, ValidRate};
 
-impl From<ValidRate> for Settings {
-    fn from(rate: ValidRate) -> Self {
-        Self {
-            rate: rate.permits,
-            interval: rate.interval,
-            rate_type: rate.rate_type,
-            keep_alive: rate.keep_alive,
-        }
-    }
-}
-
 impl Window {
     /// The settings, if the limiter exists.
     pub(crate) fn config(&mut self, server: i64) -> Option<Settings> {
