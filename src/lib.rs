@@ -122,7 +122,7 @@ pub use limiters::{RuleConfig, RuleCost, RuleLimit, RulesConfig};
 pub use link::Credentials;
 #[cfg(feature = "tls")]
 pub use link::TlsConfig;
-pub use policies::{AnyPolicy, Policy};
+pub use policies::any_policy::{AnyPolicy, Policy};
 pub use quota::Quota;
 pub use rate::{Rate, RateType};
 #[cfg(any(feature = "test-util", test))]

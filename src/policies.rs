@@ -7,13 +7,28 @@
 //! `PolicyLimiter -> combining -> Store::check -> lua/policies/NAME.lua`.
 //!
 //! CONTRIBUTING.md says what a new policy needs.
+//!
+//! ```layers
+//! every_kind
+//! any_policy reply stored_target
+//! call target_keys
+//! algorithm
+//! fixed_window gcra leaky_bucket penalty_token_bucket quota_bucket shared_rate
+//! sliding_window_counter sliding_window_log token_bucket
+//! bucket numbers refill
+//! model
+//! state
+//! counters lengths
+//! answer arithmetic example registry starts
+//! ```
 
 #[macro_use]
 mod numbers;
 
 pub(crate) mod algorithm;
 pub(crate) mod answer;
-mod any_policy;
+pub(crate) mod any_policy;
+mod arithmetic;
 mod bucket;
 pub(crate) mod call;
 mod counters;
@@ -33,10 +48,9 @@ mod refill;
 pub(crate) mod reply;
 pub(crate) mod shared_rate;
 mod starts;
+mod state;
 pub(crate) mod stored_target;
 pub(crate) mod target_keys;
-
-pub use any_policy::{AnyPolicy, Policy};
 
 macro_rules! modules {
     ([] $($name:ident: $Policy:ident,)*) => {

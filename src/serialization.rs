@@ -15,7 +15,8 @@ mod tests {
     use serde::de::DeserializeOwned;
 
     use crate::failure_policy::{FailurePolicy, LocalShare};
-    use crate::policies::{AnyPolicy, FixedWindow, QuotaBucket, SlidingWindowCounter, TokenBucket};
+    use crate::policies::any_policy::AnyPolicy;
+    use crate::policies::{FixedWindow, QuotaBucket, SlidingWindowCounter, TokenBucket};
     use crate::rate::Rate;
 
     const MINUTE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use crate::limiters::{
     Charge, JointDecision, KeyedRateLimiter, Mode, PolicyLimiter, RateLimiter, Rule, Rules,
     check_all, peek_all, refund_all,
 };
-use crate::policies::Policy;
+use crate::policies::any_policy::Policy;
 use crate::rate::Rate;
 
 impl RedissonClient {

@@ -1,13 +1,12 @@
 //! The algorithms of this crate as one type: an enum of the policies, made from their registry, and
 //! of RRateLimiter. What each of them does is a `match` of the macro [`each`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::answer::Answer;
-use super::model::{Charge, Model, Properties, State};
-use super::shared_rate::SharedRate;
-use super::target_keys::TargetKeys;
+use super::model::{Charge, Model, Properties};
+use super::shared_rate::{ShareOf, SharedRate};
+use super::state::{SharedKeys, State};
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
 use crate::quota::Quota;
@@ -84,7 +83,7 @@ macro_rules! enums {
 
             /// The state that these keys hold, which are removed, behind `head`; `None` if one
             /// holds another kind's state, and of RRateLimiter, whose state is a [`Window`].
-            fn open_behind<H>(&self, head: H, keys: &mut TargetKeys) -> Option<AnyState<H>> {
+            pub(super) fn open<H>(&self, head: H, keys: &mut SharedKeys) -> Option<AnyState<H>> {
                 match self {
                     $(Self::$Policy(_) => {
                         let state = State::open(keys)?;
@@ -122,15 +121,14 @@ macro_rules! enums {
                 }
             }
 
-            /// Gives the state up: returns its content to the keys.
-            pub(crate) fn close(&mut self, keys: &mut TargetKeys) -> &mut H {
+            /// Gives the state up: returns its content to the keys, or as a state that only its own
+            /// kind can read, and what stands before it.
+            pub(super) fn close(&mut self, keys: &mut SharedKeys) -> (&mut H, Option<AnyState>) {
                 match self {
                     $(Self::$Policy(held) => {
-                        if let Some(state) = std::mem::take(&mut held.state).close(keys) {
-                            let own = Headed { head: (), state };
-                            keys.other = Some(AnyState::$Policy(Box::new(own)));
-                        }
-                        &mut held.head
+                        let own = std::mem::take(&mut held.state).close(keys);
+                        let own = own.map(|state| Box::new(Headed { head: (), state }));
+                        (&mut held.head, own.map(AnyState::$Policy))
                     })*
                 }
             }
@@ -221,13 +219,7 @@ impl Algorithm {
 
     /// The state of a target without requests, behind `head`; `None` of RRateLimiter.
     pub(crate) fn new_state<H>(&self, head: H) -> Option<AnyState<H>> {
-        self.open_behind(head, &mut TargetKeys::default())
-    }
-
-    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
-    pub(crate) fn open(&self, keys: &mut TargetKeys) -> Option<AnyState> {
-        let own = keys.other.take_if(|it| it.is_of(self));
-        own.or_else(|| self.open_behind((), keys))
+        self.open(head, &mut SharedKeys::default())
     }
 
     /// What one request of `cost` gets from the state that the script returned: that of a target
@@ -396,18 +388,6 @@ impl Paired<'_> {
             |rate, window| rate.reset(window, at)
         )
     }
-}
-
-/// What decides a client's share of a limit.
-#[derive(Debug)]
-pub(crate) enum ShareOf {
-    /// The same algorithm with the same numbers: a request costs its cost times the number of
-    /// clients.
-    Costs,
-    /// RRateLimiter's window with these settings.
-    Rate { client_id: Arc<str>, set_up: SetUp },
-    /// The limit is unknown.
-    Unknown,
 }
 
 pub(super) fn quota_of(policy: &impl Model) -> Quota {

@@ -3,9 +3,10 @@
 
 use std::mem::take;
 
-use super::model::{LONGEST, State, div_ceil};
+use super::arithmetic::{LONGEST, div_ceil};
 use super::starts::Starts;
-use super::target_keys::TargetKeys;
+use super::state::SharedKeys;
+use super::state::State;
 use crate::window::{At, Timed};
 
 /// One target's bucket.
@@ -28,15 +29,15 @@ impl State for Bucket {
         self.level.get().is_some()
     }
 
-    fn open(keys: &mut TargetKeys) -> Option<Self> {
+    fn open(keys: &mut SharedKeys) -> Option<Self> {
         Some(Self {
-            level: keys.take_number()?,
+            level: take(&mut keys.number),
             start: take(&mut keys.start),
         })
     }
 
-    fn close(self, keys: &mut TargetKeys) -> Option<Self> {
-        keys.put_number(self.level);
+    fn close(self, keys: &mut SharedKeys) -> Option<Self> {
+        keys.number = self.level;
         keys.start = self.start;
         None
     }

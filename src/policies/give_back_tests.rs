@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use super::differential_tests::{Compared, START};
-use super::model::{Charge, Model, State};
+use super::model::{Charge, Model};
+use super::state::State;
 use crate::window::At;
 
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 //! the versions of a service while it is deployed, count each other's counters by them. All times
 //! in ms.
 
-use super::model::div_ceil;
+use super::arithmetic::div_ceil;
 
 /// Counters of other lengths that a decision reads at most.
 pub(super) const MOST_OTHERS: i64 = 1_000;

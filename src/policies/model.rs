@@ -1,13 +1,13 @@
-//! What the algorithm of a policy is: the state of one target, and the steps that check a request.
+//! What the algorithm of a policy is: the steps that check a request.
 //!
-//! The steps are pure: state, time and cost in, answer out. The script of the same name takes the
+//! They are pure: state, time and cost in, answer out. The script of the same name takes the
 //! same steps, and `differential_tests.rs` compares the two.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::answer::Answer;
-use super::target_keys::TargetKeys;
+use super::state::State;
 use crate::error::Result;
 use crate::permit::CallId;
 use crate::window::At;
@@ -127,29 +127,3 @@ impl Properties {
 
 /// How many members and counters a call may touch. A server does nothing else meanwhile.
 pub(crate) const MOST_TOUCHED: u32 = 2_000;
-
-/// What the keys of one target hold.
-pub(crate) trait State: fmt::Debug + Default + Send {
-    /// Drops what has expired, and returns whether anything is left.
-    fn drop_expired(&mut self, server: i64) -> bool;
-
-    /// Whether the key with the target's own name exists.
-    fn has_own_key(&self) -> bool;
-
-    /// The state that these keys hold, which are removed; `None` if one holds another kind's state.
-    fn open(keys: &mut TargetKeys) -> Option<Self>;
-
-    /// Returns its content to the keys, where another kind of limiter may find it. A state that
-    /// only its own kind can read is returned instead.
-    fn close(self, keys: &mut TargetKeys) -> Option<Self>;
-}
-
-/// `a / b` rounded up, for a positive `b`.
-#[inline]
-pub(super) fn div_ceil(a: i64, b: i64) -> i64 {
-    -(-a).div_euclid(b)
-}
-
-/// The longest time, in ms, that a state's numbers may span: added to a current time it stays an
-/// exact Lua number.
-pub(super) const LONGEST: i64 = 1 << 52;

@@ -4,7 +4,7 @@
 //! of a token's fraction goes on counting and in the long run the rate is exact. Where that is no
 //! whole unit of time, the rest is kept beside it.
 
-use super::model::div_ceil;
+use super::arithmetic::div_ceil;
 use crate::policies::answer::Answer;
 use crate::window::At;
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::algorithm::ShareOf;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::keys::Keys;
@@ -180,6 +179,18 @@ impl SharedRate {
             set_up: share.of(settings),
         }
     }
+}
+
+/// What decides a client's share of a limit.
+#[derive(Debug)]
+pub(crate) enum ShareOf {
+    /// The same algorithm with the same numbers: a request costs its cost times the number of
+    /// clients.
+    Costs,
+    /// RRateLimiter's window with these settings.
+    Rate { client_id: Arc<str>, set_up: SetUp },
+    /// The limit is unknown.
+    Unknown,
 }
 
 /// The steps over a window.

@@ -93,7 +93,7 @@ impl StoredTarget {
     /// Gives the state up. What it holds is left as keys.
     pub(crate) fn close_target(&mut self) -> Closed {
         let mut keys = TargetKeys::default();
-        let head = self.close(&mut keys);
+        let head = keys.put(self);
         Closed {
             latest: head.latest,
             lock: std::mem::take(&mut head.lock),

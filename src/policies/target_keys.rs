@@ -6,99 +6,54 @@
 //! with another kind's content is a bad state, a key that both use alike is shared, and kinds
 //! without a common key do not affect each other.
 
-use std::fmt;
-use std::mem::take;
-
-use super::algorithm::AnyState;
-use super::counters::Counters;
-use super::lengths::Lengths;
-use super::model::State;
-use crate::window::Timed;
+use super::algorithm::{Algorithm, AnyState};
+use super::state::SharedKeys;
 
 #[derive(Debug, Default)]
 pub(crate) struct TargetKeys {
-    /// The key with the target's own name where it holds a number.
-    number: Timed<i64>,
+    shared: SharedKeys,
     /// The state of a kind whose own key nobody else can read, in place of the number.
-    pub(super) other: Option<AnyState>,
-    /// The key with `-st`.
-    pub(super) start: Timed<i64>,
-    /// The key with `-periods`.
-    pub(super) lengths: Timed<Lengths>,
-    /// The keys with `-` and the last millisecond of a period.
-    pub(super) counters: Counters,
-}
-
-/// The content of the key with the target's own name, of an algorithm that has no other key.
-/// Several kinds of limiters store a number there; any other content belongs to one kind.
-pub(super) trait Content: fmt::Debug + Send + Sized {
-    fn open(keys: &mut TargetKeys) -> Option<Timed<Self>> {
-        (!keys.has_own()).then(Timed::default)
-    }
-
-    fn close(held: Timed<Self>, _keys: &mut TargetKeys) -> Option<Timed<Self>> {
-        held.get().is_some().then_some(held)
-    }
-}
-
-impl Content for i64 {
-    fn open(keys: &mut TargetKeys) -> Option<Timed<Self>> {
-        keys.take_number()
-    }
-
-    fn close(held: Timed<Self>, keys: &mut TargetKeys) -> Option<Timed<Self>> {
-        keys.put_number(held);
-        None
-    }
-}
-
-impl<T: Content> State for Timed<T> {
-    fn drop_expired(&mut self, server: i64) -> bool {
-        self.drop_expired(server);
-        self.get().is_some()
-    }
-
-    fn has_own_key(&self) -> bool {
-        self.get().is_some()
-    }
-
-    fn open(keys: &mut TargetKeys) -> Option<Self> {
-        T::open(keys)
-    }
-
-    fn close(self, keys: &mut TargetKeys) -> Option<Self> {
-        T::close(self, keys)
-    }
+    other: Option<AnyState>,
 }
 
 impl TargetKeys {
-    /// Takes the number of the key with the target's own name; `None` if it holds something else.
-    pub(super) fn take_number(&mut self) -> Option<Timed<i64>> {
-        self.other.is_none().then(|| take(&mut self.number))
+    /// Takes the state of this algorithm out of the keys; `None` if one that it uses holds another
+    /// kind's state, and of RRateLimiter.
+    pub(crate) fn take(&mut self, algorithm: &Algorithm) -> Option<AnyState> {
+        match self.other.take_if(|it| it.is_of(algorithm)) {
+            None if self.other.is_some() && algorithm.properties().has_own_key => None,
+            None => algorithm.open((), &mut self.shared),
+            own => own,
+        }
     }
 
-    pub(super) fn put_number(&mut self, held: Timed<i64>) {
-        self.number = held;
+    /// Puts the content of a state that is given up into the keys, and returns what stands before
+    /// it.
+    pub(crate) fn put<'a, H>(&mut self, state: &'a mut AnyState<H>) -> &'a mut H {
+        let (head, own) = state.close(&mut self.shared);
+        self.other = own.or(self.other.take());
+        head
     }
 
     pub(crate) fn has_own(&self) -> bool {
-        self.number.get().is_some() || self.other.is_some()
+        self.shared.number.get().is_some() || self.other.is_some()
     }
 
     /// Drops what has expired, and returns whether anything is left.
     pub(crate) fn drop_expired(&mut self, server: i64) -> bool {
-        self.number.drop_expired(server);
+        let shared = &mut self.shared;
+        shared.number.drop_expired(server);
         self.other.take_if(|it| !it.drop_expired(server));
-        self.start.drop_expired(server);
-        self.lengths.drop_expired(server);
-        self.counters.drop_expired(server);
+        shared.start.drop_expired(server);
+        shared.lengths.drop_expired(server);
+        shared.counters.drop_expired(server);
         self.is_left()
     }
 
     pub(crate) fn is_left(&self) -> bool {
         self.has_own()
-            || self.start.get().is_some()
-            || self.lengths.get().is_some()
-            || !self.counters.is_empty()
+            || self.shared.start.get().is_some()
+            || self.shared.lengths.get().is_some()
+            || !self.shared.counters.is_empty()
     }
 }

@@ -10,7 +10,7 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::limiters::{Lease, RateLimiter};
 use crate::permit::CallId;
-use crate::policies::Policy;
+use crate::policies::any_policy::Policy;
 use crate::rate::Rate;
 use crate::window::{Acquired, SetUp};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{PolicyLimiter, combining};
 use crate::error::{Error, Result};
 use crate::limiter_options::LimiterOptions;
-use crate::policies::Policy;
+use crate::policies::any_policy::Policy;
 use crate::rate::whole_millis;
 
 impl<P: Policy> PolicyLimiter<P> {

@@ -21,8 +21,8 @@ use crate::error::{Error, Result};
 use crate::fields::read_time;
 use crate::limiters::joint::first_too_many;
 use crate::limiters::{Chargeable, PolicyLimiter, Registry};
-use crate::policies::AnyPolicy;
 use crate::policies::algorithm::Algorithm;
+use crate::policies::any_policy::AnyPolicy;
 use crate::rate::whole_millis;
 
 /// Rules as a configuration has them: with the feature `serde`, by which any format can be read,

@@ -10,7 +10,7 @@ use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use crate::fields::named;
-use crate::policies::AnyPolicy;
+use crate::policies::any_policy::AnyPolicy;
 
 field_types! {
     name: String,

@@ -11,7 +11,8 @@ use super::Gcra;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
 use crate::policies::answer::Answer;
-use crate::policies::model::{Charge, LONGEST, Model, div_ceil};
+use crate::policies::arithmetic::{LONGEST, div_ceil};
+use crate::policies::model::{Charge, Model};
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 

@@ -10,8 +10,9 @@ use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
+use crate::policies::arithmetic::{LONGEST, div_ceil};
 use crate::policies::bucket::{Bucket, Flow, Open};
-use crate::policies::model::{LONGEST, Model, Properties, div_ceil};
+use crate::policies::model::{Model, Properties};
 use crate::rate::whole_millis;
 use crate::window::At;
 

@@ -9,8 +9,9 @@ use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
 use crate::policies::answer::Answer;
+use crate::policies::arithmetic::{LONGEST, div_ceil};
 use crate::policies::bucket::{Bucket, Flow, Open};
-use crate::policies::model::{Charge, LONGEST, Model, Properties, div_ceil};
+use crate::policies::model::{Charge, Model, Properties};
 use crate::rate::whole_millis;
 use crate::window::At;
 

@@ -7,9 +7,10 @@ use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
 use crate::policies::answer::Answer;
-use crate::policies::model::{Charge, LONGEST, Model};
+use crate::policies::arithmetic::LONGEST;
+use crate::policies::model::{Charge, Model};
 use crate::policies::refill::{Refill, Tokens};
-use crate::policies::target_keys::Content;
+use crate::policies::state::Content;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 

@@ -11,10 +11,12 @@ use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
+use crate::policies::arithmetic::div_ceil;
 use crate::policies::counters::Counters;
 use crate::policies::lengths::{Found, Lengths, Series, current_end};
-use crate::policies::model::{Charge, Model, Properties, State, div_ceil};
-use crate::policies::target_keys::TargetKeys;
+use crate::policies::model::{Charge, Model, Properties};
+use crate::policies::state::SharedKeys;
+use crate::policies::state::State;
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
@@ -49,7 +51,7 @@ impl State for Periods {
         false
     }
 
-    fn open(keys: &mut TargetKeys) -> Option<Self> {
+    fn open(keys: &mut SharedKeys) -> Option<Self> {
         Some(Self {
             start: take(&mut keys.start),
             lengths: take(&mut keys.lengths),
@@ -58,7 +60,7 @@ impl State for Periods {
         })
     }
 
-    fn close(self, keys: &mut TargetKeys) -> Option<Self> {
+    fn close(self, keys: &mut SharedKeys) -> Option<Self> {
         (keys.start, keys.lengths, keys.counters) = (self.start, self.lengths, self.counters);
         None
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result, at_least_one};
 use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::model::{Charge, MOST_TOUCHED, Model, Properties};
-use crate::policies::target_keys::Content;
+use crate::policies::state::Content;
 use crate::rate::whole_millis;
 use crate::window::{At, ByScore, Scored, Timed};
 

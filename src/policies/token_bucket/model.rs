@@ -4,9 +4,10 @@ use super::TokenBucket;
 use crate::error::{Result, at_least_one};
 use crate::permit::CallId;
 use crate::policies::answer::Answer;
-use crate::policies::model::{Charge, Model, div_ceil};
+use crate::policies::arithmetic::div_ceil;
+use crate::policies::model::{Charge, Model};
 use crate::policies::refill::{Refill, Tokens};
-use crate::policies::target_keys::Content;
+use crate::policies::state::Content;
 use crate::window::{At, Timed};
 
 /// What one bucket's hash holds.

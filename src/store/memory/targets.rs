@@ -187,9 +187,9 @@ impl Held {
         }
         let mut keys = self.closed.take().unwrap_or_default();
         if let Some(mut other) = self.other.take() {
-            other.close(&mut keys);
+            keys.put(&mut other);
         }
-        let state = model.open(&mut keys);
+        let state = keys.take(model);
         self.closed = keys.is_left().then_some(keys);
         state
     }
