@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::joint::Charge;
-use super::sealed::{self, Internal};
-use super::{Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry, Targets, at_once};
+use super::chargeable::sealed::{self, Internal};
+use super::limiter::at_once;
+use super::targets::Targets;
+use super::{Charge, Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry};
 use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
 use crate::grant::Grant;

@@ -13,15 +13,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::joint::{self, Charge};
-use super::sealed::{self, INTERNAL, Internal};
+use super::charge::{self, Charge, check_cost};
+use super::chargeable::sealed::{self, INTERNAL, Internal};
+use super::limiter::{at_once, settle_by_check};
 use super::target_name::target_name;
+use super::targets::{Names, Targets};
 use super::turn::wait_for_turn;
-use super::{Chargeable, Limiter, Names, RateLimiter, Registry, Targets};
-use super::{at_once, settle_by_check};
+use super::{Chargeable, Limiter, RateLimiter, Registry};
 use crate::batch::Batcher;
 use crate::decision::{Decision, decision_alone};
-use crate::error::{Error, Result, at_least_one};
+use crate::error::{Error, Result};
 use crate::event::{QueueTime, Reported};
 use crate::fallback::{TargetRequest, check_target, reset};
 use crate::grant::Grant;
@@ -377,7 +378,7 @@ impl<P: Policy> PolicyLimiter<P> {
         if let Some(decided) = self.peek_leased(key, cost) {
             return decided;
         }
-        joint::peek(store, local_store, self.charge(key, cost)?).await
+        charge::peek(store, local_store, self.charge(key, cost)?).await
     }
 
     /// Deletes what the target `key` has used, and lifts its penalty: the next request finds the
@@ -574,20 +575,6 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 }
 
-/// Refuses a cost that no limiter of this limit ever grants.
-#[inline]
-pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()> {
-    at_least_one(cost, "cost")?;
-    match limit {
-        Some(limit) if i64::from(cost) > limit => Err(Error::ExceedsLimit {
-            name: key.to_owned(),
-            requested: cost,
-            limit: limit.unsigned_abs(),
-        }),
-        _ => Ok(()),
-    }
-}
-
 #[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     fn name(&self) -> &str {
@@ -612,7 +599,7 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
             Some(limiter) => limiter.refund(grant).await,
             None => {
                 let target = self.validated_request(self.model(), key, 1)?.target;
-                joint::give_back(&*self.registry.store, target, grant).await
+                charge::give_back(&*self.registry.store, target, grant).await
             }
         }
     }
@@ -621,7 +608,7 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
         if let Some(limiter) = self.limiter_of_grants(key) {
             limiter.refund_in_background(key, grant);
         } else if let Ok(request) = self.validated_request(self.model(), key, 1) {
-            joint::give_back_in_background(&self.registry.store, request.target, grant);
+            charge::give_back_in_background(&self.registry.store, request.target, grant);
         }
     }
 

@@ -22,9 +22,8 @@ use async_trait::async_trait;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::grant::Grant;
-use crate::limiters::sealed::{self, Internal};
-use crate::limiters::{Charge, Chargeable, Limiter, Names, Targets, at_once};
-use crate::policies::shared_rate::SharedRate;
+use crate::limiters::Limiter;
+use crate::limiters::limiter::at_once;
 pub use handle::RateLimiter;
 pub use leased::Lease;
 pub use reservation::Reservation;
@@ -57,24 +56,5 @@ impl Limiter for RateLimiter {
 
     async fn settle(&self, _key: &str, grant: Grant, cost: u32) -> Result<()> {
         Self::settle(self, grant, cost).await
-    }
-}
-
-impl Chargeable for RateLimiter {
-    fn charge(&self, _key: &str, cost: u32) -> Result<Charge> {
-        Self::charge(self, cost)
-    }
-}
-
-impl sealed::Chargeable for RateLimiter {
-    fn rate_limiter(&self, _key: &str, _: Internal) -> Option<RateLimiter> {
-        Some(self.clone().with_set_up(None))
-    }
-
-    fn targets(&self, _: Internal) -> Targets {
-        Targets {
-            names: Names::Is(self.name().to_owned()),
-            algorithm: SharedRate::NAME,
-        }
     }
 }

@@ -7,7 +7,7 @@
 //! in_force
 //! config verdict
 //! rule source
-//! condition raw targets
+//! condition raw
 //! attributes values
 //! ```
 
@@ -25,7 +25,6 @@ mod read;
 mod rule;
 #[cfg(any(feature = "toml", feature = "yaml"))]
 mod source;
-mod targets;
 mod values;
 mod verdict;
 
@@ -42,7 +41,6 @@ pub use change::RulesChange;
 pub use config::{RuleConfig, RuleCost, RuleLimit, RulesConfig};
 use in_force::InForce;
 pub use rule::{Ending, Plan, Rule};
-pub(super) use targets::{Names, Targets};
 pub use verdict::{RulesGrant, Verdict};
 
 /// Rules that decide a request together: either all that apply grant it, or none is charged. From

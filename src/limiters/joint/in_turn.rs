@@ -15,12 +15,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::decide;
 use super::taken::Taken;
-use super::{Registry, decide, peek_requests};
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::fallback::TargetRequest;
 use crate::keys::hash_tag;
+use crate::limiters::Registry;
+use crate::limiters::charge::peek_requests;
 use crate::policies::call::Purpose;
 use crate::store::Store;
 

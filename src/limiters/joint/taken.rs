@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{give_back, give_back_in_background};
 use crate::error::Result;
 use crate::grant::Grant;
+use crate::limiters::charge::{give_back, give_back_in_background};
 use crate::limiters::{Chargeable, Limiter, Registry};
 use crate::policies::call::Target;
 

@@ -7,7 +7,7 @@ use super::KeyedRateLimiter;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::limiters::RateLimiter;
-use crate::limiters::policy_limiter::check_cost;
+use crate::limiters::charge::check_cost;
 use crate::policies::algorithm::Algorithm;
 use crate::wait_queue::ReadSetUp;
 

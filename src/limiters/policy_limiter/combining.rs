@@ -16,7 +16,7 @@ use crate::batch::{Batcher, CallAnswers, Calls};
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::fallback::TargetRequest;
-use crate::limiters::joint::give_back_in_background;
+use crate::limiters::charge::give_back_in_background;
 use crate::policies::call::Call;
 use crate::store::Store;
 

@@ -14,7 +14,7 @@ use crate::grant::Grant;
 #[cfg(test)]
 use crate::grant::Origin;
 use crate::limiters::Limiter;
-use crate::limiters::joint::peek;
+use crate::limiters::charge::peek;
 use crate::permit::CallId;
 use crate::wait_queue::ReadSetUp;
 use crate::window::{Acquired, SetUp};

@@ -15,11 +15,11 @@ use super::raw::{RawCost, RawLimit, RawRule, RawRules};
 use super::rule::NOTHING_BACK;
 #[cfg(any(feature = "toml", feature = "yaml"))]
 use super::source::Source;
-use super::targets::{Names, Taken};
 use super::{Ending, Plan, Rule};
 use crate::error::{Error, Result};
 use crate::fields::read_time;
-use crate::limiters::joint::first_too_many;
+use crate::limiters::charge::first_too_many;
+use crate::limiters::targets::{Names, Taken};
 use crate::limiters::{Chargeable, PolicyLimiter, Registry};
 use crate::policies::algorithm::Algorithm;
 use crate::policies::any_policy::AnyPolicy;

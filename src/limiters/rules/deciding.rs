@@ -13,12 +13,13 @@ use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::event::{Reports, RequestResult};
+use crate::limiters::Charge;
+use crate::limiters::charge::{MOST_LIMITERS, first_too_many};
+use crate::limiters::chargeable::sealed::INTERNAL;
 use crate::limiters::joint::{
-    By, Charged, JointDecision, MOST_LIMITERS, Mode, Part, Participation, Parts, Taken, check_all,
-    first_too_many, peek_all,
+    By, Charged, JointDecision, Mode, Part, Participation, Parts, Taken, check_all, peek_all,
 };
-use crate::limiters::sealed::INTERNAL;
-use crate::limiters::{Charge, at_once};
+use crate::limiters::limiter::at_once;
 
 /// What a blocked request is told to wait: no end is known.
 const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use smallvec::SmallVec;
 
 use super::rule::ANY_KEY;
-use super::targets::{Taken, Targets};
 use super::verdict::CountsOnly;
 use super::{Attributes, Rule};
 use crate::error::{Error, Result};
-use crate::limiters::sealed::INTERNAL;
+use crate::limiters::chargeable::sealed::INTERNAL;
+use crate::limiters::targets::{Taken, Targets};
 use crate::store::Store;
 
 pub(super) struct InForce {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::Attributes;
 use super::condition::Condition;
-use super::targets::Targets;
 use crate::error::{Error, Result};
 use crate::limiters::Chargeable;
+use crate::limiters::chargeable::sealed::INTERNAL;
 use crate::limiters::joint::{By, Charged, Parts};
-use crate::limiters::sealed::INTERNAL;
+use crate::limiters::targets::Targets;
 
 /// A rule: which requests it applies to, by what it counts them, what they cost, and a limiter that
 /// decides. It applies to all requests and counts them together, unless [`when`](Self::when) and

@@ -10,8 +10,8 @@ use std::ops::Bound;
 /// The targets of a limiter: their names in the store, and their algorithm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Targets {
-    pub(in crate::limiters) names: Names,
-    pub(in crate::limiters) algorithm: &'static str,
+    pub(super) names: Names,
+    pub(super) algorithm: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
