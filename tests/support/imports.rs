@@ -19,9 +19,6 @@ pub type Imports = BTreeMap<String, BTreeSet<String>>;
 
 pub const ITSELF: &str = ".";
 
-/// Folders whose modules still import each other in circles.
-pub const HAVE_CIRCLES: [&str; 0] = [];
-
 /// The library code of a crate, by its modules.
 pub struct Crate {
     sources: BTreeMap<Module, String>,
