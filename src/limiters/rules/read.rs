@@ -78,6 +78,7 @@ impl RulesConfig {
         let text = text.map_err(|wrong| wrong.error(Some(path)))?;
         Self::read(Format::of(path)?, &text, Some(path))
     }
+
     fn read(format: Format, text: &str, path: Option<&Path>) -> Result<Self> {
         let raw = format.parse(text).map_err(|wrong| wrong.error(path))?;
         let source = Source::new(format, text, path);
