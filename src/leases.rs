@@ -2,7 +2,7 @@
 //! reservations, which can be used later. What is not used of them goes back.
 //!
 //! They stand on the queue, which knows them only as permits that are
-//! [held aside](crate::wait_queue::HeldAside).
+//! [held aside](crate::queue::HeldAside).
 //!
 //! ```layers
 //! hot_keys reserving

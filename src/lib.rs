@@ -34,7 +34,7 @@ mod fallback;
 
 mod leases;
 
-mod wait_queue;
+mod queue;
 
 mod batch;
 

@@ -4,7 +4,7 @@
 //! How much each gets in a given time is for the machine to say as well: it wakes some processes
 //! later than others. So each side goes on until all of them have had a quarter of what 20 s bring,
 //! however long that takes. One that leaves the others nothing keeps them from it for ever. The
-//! simulations in `src/wait_queue/sharing/` have the shares and the times, also of processes that
+//! simulations in `src/queue/sharing/` have the shares and the times, also of processes that
 //! wake up late, and the program `fairness` measures them on a quiet machine (docs/sharing.md).
 
 use std::{path::Path, time::Duration};

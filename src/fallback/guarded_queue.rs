@@ -21,10 +21,10 @@ use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::leases::{LeaseHold, LeasedQueue, Reserved};
 use crate::limiter_options::LimiterOptions;
+use crate::queue::Checked;
 use crate::quota::Quota;
 use crate::rate::Rate;
 use crate::store::{LimiterStore, Store};
-use crate::wait_queue::Checked;
 use crate::window::{SetUp, Settings};
 
 #[derive(Debug)]

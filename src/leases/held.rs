@@ -24,7 +24,7 @@ use super::lease::{Lease, Moment, Terms};
 use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::permit::CallId;
-use crate::wait_queue::{CallsAside, TakenAside};
+use crate::queue::{CallsAside, TakenAside};
 use crate::window::{Acquired, SetUp, Settlement};
 
 /// The current lease and the next one.

@@ -14,8 +14,8 @@ use super::leasing::Leasing;
 use super::reserved::Pendings;
 use crate::error::Result;
 use crate::permit::CallId;
+use crate::queue::{HeldAside, OnGranted, Queue, WaitQueue};
 use crate::store::LimiterStore;
-use crate::wait_queue::{HeldAside, OnGranted, Queue, WaitQueue};
 use crate::window::{Acquired, SetUp};
 
 /// The queue, and what is taken ahead for it.

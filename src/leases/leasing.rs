@@ -15,8 +15,8 @@ use super::held::{LeasePlan, Leases, Todo, UnderWay};
 use super::lease::Moment;
 use super::settling::settle;
 use crate::grant::Grant;
+use crate::queue::{CallsAside, HeldAside, Queue, TakenAside};
 use crate::store::{AcquireCall, LimiterStore};
-use crate::wait_queue::{CallsAside, HeldAside, Queue, TakenAside};
 use crate::window::{Acquired, Ahead, Requests, SetUp};
 
 /// A lease takes this part of what is available, in thousandths: the others find as much.

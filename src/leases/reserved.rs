@@ -12,7 +12,7 @@ use crate::decision::DecisionSource;
 use crate::event::{Reports, RequestResult};
 use crate::grant::Grant;
 use crate::lock::Lock;
-use crate::wait_queue::Queue;
+use crate::queue::Queue;
 use crate::window::Settlement;
 
 /// Permits that can be used later.

@@ -12,8 +12,8 @@ use crate::clock::after;
 use crate::decision::check_fits;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
+use crate::queue::Queue;
 use crate::store::AcquireCall;
-use crate::wait_queue::Queue;
 use crate::window::{Ahead, Requests, SetUp};
 
 impl LeasedQueue {

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep};
 use super::held::{Ended, UnderWay};
 use crate::error::Error;
 use crate::escaped::Escaped;
+use crate::queue::Queue;
 use crate::store::OnDone;
-use crate::wait_queue::Queue;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);

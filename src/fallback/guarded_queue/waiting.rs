@@ -12,11 +12,11 @@ use crate::event::QueueTime;
 use crate::failure_policy::{FailurePolicy, LocalShare};
 use crate::grant::Grant;
 use crate::limiter_options::LimiterOptions;
-use crate::wait_queue::{ReadSetUp, Substitute, Substituted, WhileAway};
+use crate::queue::{ReadSetUp, Substitute, Substituted, WhileAway};
 use crate::window::SetUp;
 
 impl GuardedQueue {
-    /// Like [`WaitQueue::wait`](crate::wait_queue::WaitQueue::wait).
+    /// Like [`WaitQueue::wait`](crate::queue::WaitQueue::wait).
     pub(crate) async fn wait(
         &self,
         permits: u32,

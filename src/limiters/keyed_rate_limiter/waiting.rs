@@ -9,7 +9,7 @@ use crate::grant::Grant;
 use crate::limiters::RateLimiter;
 use crate::limiters::charge::check_cost;
 use crate::policies::algorithm::Algorithm;
-use crate::wait_queue::ReadSetUp;
+use crate::queue::ReadSetUp;
 
 impl KeyedRateLimiter {
     /// Waits for permits of a key, in the order of arrival in this process, as

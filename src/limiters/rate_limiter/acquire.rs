@@ -16,7 +16,7 @@ use crate::grant::Origin;
 use crate::limiters::Limiter;
 use crate::limiters::charge::peek;
 use crate::permit::CallId;
-use crate::wait_queue::ReadSetUp;
+use crate::queue::ReadSetUp;
 use crate::window::{Acquired, SetUp};
 
 impl RateLimiter {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::RateLimiter;
 use crate::error::{Error, Result};
+use crate::queue::ReadSetUp;
 use crate::rate::Rate;
-use crate::wait_queue::ReadSetUp;
 use crate::window::SetUp;
 
 impl RateLimiter {

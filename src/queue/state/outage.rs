@@ -1,4 +1,4 @@
-//! The steps while the store is away; see `wait_queue/outage.rs`.
+//! The steps while the store is away; see `queue/outage.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 impl State {
     /// Whether all waiters of the call in flight keep their places while the store is away.
-    pub(in crate::wait_queue) fn all_stay(&self, call: &Arc<AcquireCall>) -> bool {
+    pub(in crate::queue) fn all_stay(&self, call: &Arc<AcquireCall>) -> bool {
         let in_flight = self.in_flight.as_ref();
         let in_flight = in_flight.filter(|it| Arc::ptr_eq(&it.call, call));
         in_flight.is_some_and(|it| it.waiters.iter().all(Waiter::stays))
     }
 
     /// A call for waiters who keep their places has failed.
-    pub(in crate::wait_queue) fn call_failed(&mut self, now: Instant) {
+    pub(in crate::queue) fn call_failed(&mut self, now: Instant) {
         self.away.retry_at = Some(now + PAUSE);
     }
 
@@ -89,7 +89,7 @@ impl State {
 
     /// Has substitutes serve waiters, in order, also those of a call that is silent, but none whose
     /// own runtime can call the store. Returns when to ask again, if one was asked in vain.
-    pub(in crate::wait_queue) fn ask_substitutes(
+    pub(in crate::queue) fn ask_substitutes(
         &mut self,
         runtime: runtime::Id,
         now: Instant,

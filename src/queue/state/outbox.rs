@@ -17,7 +17,7 @@ use crate::window::Acquired;
 
 #[derive(Default)]
 #[must_use]
-pub(in crate::wait_queue) struct Outbox {
+pub(in crate::queue) struct Outbox {
     answers: Vec<(oneshot::Sender<Result<Grant>>, Result<Grant>)>,
     drivers: SmallVec<[Arc<Notify>; 1]>,
     /// The caller of a first try, behind which another waiter has joined.
@@ -74,7 +74,7 @@ impl Outbox {
 
     /// Delivers everything. Returns the grants whose waiters have left since the step.
     #[must_use]
-    pub(in crate::wait_queue) fn deliver(self) -> Vec<Grant> {
+    pub(in crate::queue) fn deliver(self) -> Vec<Grant> {
         for driver in self.drivers {
             driver.notify_one();
         }

@@ -16,28 +16,28 @@ use crate::store::AcquireCall;
 use crate::window::{Acquired, SetUp};
 
 /// A call's answer, and what is known about it.
-pub(in crate::wait_queue) struct Answered<'a> {
-    pub(in crate::wait_queue) call: &'a Arc<AcquireCall>,
-    pub(in crate::wait_queue) answer: &'a Acquired,
-    pub(in crate::wait_queue) sent_at: Instant,
+pub(in crate::queue) struct Answered<'a> {
+    pub(in crate::queue) call: &'a Arc<AcquireCall>,
+    pub(in crate::queue) answer: &'a Acquired,
+    pub(in crate::queue) sent_at: Instant,
     /// All permits granted to this process, including those of this call.
-    pub(in crate::wait_queue) own: u64,
-    pub(in crate::wait_queue) name: &'a str,
+    pub(in crate::queue) own: u64,
+    pub(in crate::queue) name: &'a str,
 }
 
 /// What remains to be done after an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::wait_queue) struct Rest {
+pub(in crate::queue) struct Rest {
     /// Permits that were granted and have no owner.
-    pub(in crate::wait_queue) permits: u32,
+    pub(in crate::queue) permits: u32,
     /// Whether the store must reclaim the call: other drivers make it too, and what it is granted
     /// for them has no owner.
-    pub(in crate::wait_queue) is_reclaimed: bool,
+    pub(in crate::queue) is_reclaimed: bool,
 }
 
 impl State {
     /// Answers the waiters of a call.
-    pub(in crate::wait_queue) fn answered(&mut self, answered: &Answered<'_>) -> Rest {
+    pub(in crate::queue) fn answered(&mut self, answered: &Answered<'_>) -> Rest {
         let Answered { call, answer, .. } = *answered;
         // The grants of one call fit a u32.
         let taken = call.requests.taken(answer) as u32;
@@ -95,7 +95,7 @@ impl State {
 
     /// Whether a waiter has left the call in flight: permits that it is granted are about to come
     /// back.
-    pub(in crate::wait_queue) fn is_left(&self) -> bool {
+    pub(in crate::queue) fn is_left(&self) -> bool {
         self.in_flight.as_ref().is_some_and(InFlight::is_left)
     }
 
@@ -173,7 +173,7 @@ impl State {
 
     /// Gives the front of the queue what `take` has for it, in order. Those of a call in flight or
     /// of a first try come first.
-    pub(in crate::wait_queue) fn serve_front(
+    pub(in crate::queue) fn serve_front(
         &mut self,
         now: Instant,
         mut take: impl FnMut(u32, Option<SetUp>) -> Option<Grant>,
@@ -199,7 +199,7 @@ impl State {
 
     /// A call has failed: its waiters get the error, or keep their places. Returns whether the
     /// store must reclaim it, as in [`Rest`].
-    pub(in crate::wait_queue) fn failed(
+    pub(in crate::queue) fn failed(
         &mut self,
         call: &Arc<AcquireCall>,
         error: &Error,

@@ -1,4 +1,5 @@
-//! What all requests of one limiter share, and what each part of the queue does with it.
+//! What all requests of one limiter share, the steps that its parts take with it, and what the
+//! queue asks of the layer above.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

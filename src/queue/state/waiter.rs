@@ -20,7 +20,7 @@ pub(super) const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
 /// reads them.
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
-pub(in crate::wait_queue) struct Waiter {
+pub(in crate::queue) struct Waiter {
     pub(super) permits: u32,
     pub(super) set_up: Option<ReadSetUp>,
     /// The one that it joined on.
@@ -40,7 +40,7 @@ pub(in crate::wait_queue) struct Waiter {
 }
 
 impl Waiter {
-    pub(in crate::wait_queue) fn new(
+    pub(in crate::queue) fn new(
         permits: u32,
         set_up: Option<ReadSetUp>,
         sequence: u64,
@@ -60,27 +60,27 @@ impl Waiter {
         }
     }
 
-    pub(in crate::wait_queue) fn timed(self, queue_time: &QueueTime) -> Self {
+    pub(in crate::queue) fn timed(self, queue_time: &QueueTime) -> Self {
         let queue_time = queue_time.clone();
         Self { queue_time, ..self }
     }
 
-    pub(in crate::wait_queue) fn joined(self, now: Instant) -> Self {
+    pub(in crate::queue) fn joined(self, now: Instant) -> Self {
         Self {
             joined: Some(now),
             ..self
         }
     }
 
-    pub(in crate::wait_queue) fn until(self, until: Option<Instant>) -> Self {
+    pub(in crate::queue) fn until(self, until: Option<Instant>) -> Self {
         Self { until, ..self }
     }
 
-    pub(in crate::wait_queue) fn while_away(self, while_away: WhileAway) -> Self {
+    pub(in crate::queue) fn while_away(self, while_away: WhileAway) -> Self {
         Self { while_away, ..self }
     }
 
-    pub(in crate::wait_queue) fn substitute(&self) -> Option<&Arc<dyn Substitute>> {
+    pub(in crate::queue) fn substitute(&self) -> Option<&Arc<dyn Substitute>> {
         match &self.while_away {
             WhileAway::Ask(substitute) => Some(substitute),
             WhileAway::Fail | WhileAway::Stay => None,

@@ -1,4 +1,4 @@
-//! The steps of a first try; see `wait_queue/first_try.rs`.
+//! The steps of a first try; see `queue/first_try.rs`.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::waiter::Waiter;
 
 /// The part of the longest hold-up in which the caller of a first try joins the queue, once it has
 /// been held up for long.
-pub(in crate::wait_queue) fn time_to_join(longest_hold_up: Duration) -> Duration {
+pub(in crate::queue) fn time_to_join(longest_hold_up: Duration) -> Duration {
     longest_hold_up / 5
 }
 
 impl State {
     /// Starts a waiter's first try, if nobody waits.
-    pub(in crate::wait_queue) fn start_first_try(&mut self, sequence: u64, now: Instant) -> bool {
+    pub(in crate::queue) fn start_first_try(&mut self, sequence: u64, now: Instant) -> bool {
         self.remove_gone_head();
         let longest = self.response_timeout.longest_hold_up(Duration::ZERO);
         let is_first = self.waiters.is_empty()
@@ -49,7 +49,7 @@ impl State {
 
     /// A first try takes long. Returns what tells its caller that another waiter has joined; `None`
     /// if one has.
-    pub(in crate::wait_queue) fn watch_first_try(
+    pub(in crate::queue) fn watch_first_try(
         &mut self,
         sequence: u64,
     ) -> Option<oneshot::Receiver<()>> {
@@ -72,7 +72,7 @@ impl State {
     }
 
     /// The caller of a first try joins the queue without an answer.
-    pub(in crate::wait_queue) fn first_try_is_silent(&mut self, sequence: u64, now: Instant) {
+    pub(in crate::queue) fn first_try_is_silent(&mut self, sequence: u64, now: Instant) {
         let first_try = self.first_try.as_ref();
         if let Some(first_try) = first_try.filter(|it| it.sequence == sequence) {
             self.note_held_up(first_try.started, now);
@@ -80,7 +80,7 @@ impl State {
     }
 
     /// Whether nobody waits who came before this waiter.
-    pub(in crate::wait_queue) fn is_next(&self, sequence: u64) -> bool {
+    pub(in crate::queue) fn is_next(&self, sequence: u64) -> bool {
         let in_flight = self.in_flight.iter().flat_map(|it| &it.waiters);
         let mut before = in_flight
             .take_while(|it| it.sequence < sequence)
@@ -109,7 +109,7 @@ impl State {
         None
     }
 
-    pub(in crate::wait_queue) fn end_first_try(&mut self, sequence: u64) {
+    pub(in crate::queue) fn end_first_try(&mut self, sequence: u64) {
         let first_try = self.first_try.take_if(|it| it.sequence == sequence);
         if first_try.is_some() && !self.waiters.is_empty() {
             self.notify_drivers();

@@ -1,4 +1,4 @@
-//! The steps by which a waiter leaves; see `wait_queue/leaving.rs`.
+//! The steps by which a waiter leaves; see `queue/leaving.rs`.
 //!
 //! Leaving does not search the queue: only the head is removed at once, and another waiter when it
 //! reaches the front, or when more than half of the queue has left.
@@ -14,7 +14,7 @@ use crate::store::AcquireCall;
 
 /// What remains to be done for a waiter that has left.
 #[derive(Debug)]
-pub(in crate::wait_queue) enum Left {
+pub(in crate::queue) enum Left {
     Nothing,
     /// Nobody waits for this call any more: the store must reclaim it.
     Abandoned(Arc<AcquireCall>),
@@ -27,7 +27,7 @@ pub(in crate::wait_queue) enum Left {
 
 /// What happens to a call in flight that is watched.
 #[derive(Debug)]
-pub(in crate::wait_queue) enum Watched {
+pub(in crate::queue) enum Watched {
     /// No waiter has left it.
     Ended,
     /// A driver has taken it since.
@@ -38,7 +38,7 @@ pub(in crate::wait_queue) enum Watched {
 
 impl State {
     /// A waiter has left: its receiver is closed.
-    pub(in crate::wait_queue) fn leave(&mut self, sequence: u64) -> Left {
+    pub(in crate::queue) fn leave(&mut self, sequence: u64) -> Left {
         if let Some(in_flight) = &mut self.in_flight
             && in_flight.leave(sequence)
         {
@@ -71,7 +71,7 @@ impl State {
     /// Ends a call in flight that some waiters have left, if no driver has taken it `since`: its
     /// driver has had the time that a call takes. The remaining waiters return to the queue; their
     /// runtime made no progress, not the store.
-    pub(in crate::wait_queue) fn withdraw_overdue(&mut self, since: Instant) -> Watched {
+    pub(in crate::queue) fn withdraw_overdue(&mut self, since: Instant) -> Watched {
         let in_flight = self.in_flight.as_ref();
         let Some(in_flight) = in_flight.filter(|it| it.is_left()) else {
             self.is_watched = false;
@@ -100,7 +100,7 @@ impl State {
 
     /// Ends the waiting of all, now and later. Returns the call in flight, whose answer nobody
     /// waits for now.
-    pub(in crate::wait_queue) fn close(&mut self) -> Option<Arc<AcquireCall>> {
+    pub(in crate::queue) fn close(&mut self) -> Option<Arc<AcquireCall>> {
         self.is_closed = true;
         let (call, carried) = match self.in_flight.take() {
             Some(in_flight) => (Some(in_flight.call), in_flight.waiters),

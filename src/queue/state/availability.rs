@@ -7,21 +7,21 @@ use tokio::time::Instant;
 /// The longest time between two calls of the queue, where permits come back much later: other
 /// processes may release permits or change the rate, and a message that tells of it may be lost.
 /// Together with the time for which permits are left to others it makes a second.
-pub(in crate::wait_queue) const LONGEST_SLEEP: Duration = Duration::from_millis(850);
+pub(in crate::queue) const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 
 /// A wait of up to this length is not interrupted: one more call per window of a second would gain
 /// nothing.
-pub(in crate::wait_queue) const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
+pub(in crate::queue) const LONGEST_WAIT: Duration = Duration::from_millis(1_003);
 
 /// `left` permits are available, and more of them not before `ask_at`.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::wait_queue) struct Availability {
+pub(in crate::queue) struct Availability {
     pub(super) left: i64,
     pub(super) ask_at: Instant,
 }
 
 impl Availability {
-    pub(in crate::wait_queue) fn new(left: u64, sent_at: Instant, wait: Duration) -> Self {
+    pub(in crate::queue) fn new(left: u64, sent_at: Instant, wait: Duration) -> Self {
         let wait = if wait > LONGEST_WAIT {
             LONGEST_SLEEP
         } else {

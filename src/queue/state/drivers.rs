@@ -17,7 +17,7 @@ pub(super) const CAPACITY: usize = 4096;
 
 impl State {
     /// What a runtime's driver does next. `is_refused` says whether its breaker refuses calls.
-    pub(in crate::wait_queue) fn next(
+    pub(in crate::queue) fn next(
         &mut self,
         runtime: runtime::Id,
         now: Instant,
@@ -116,7 +116,7 @@ impl State {
         Next::Call(call, held_up)
     }
     /// Permits may have come free: what is known no longer holds.
-    pub(in crate::wait_queue) fn permits_freed(&mut self) {
+    pub(in crate::queue) fn permits_freed(&mut self) {
         self.freed += 1;
         self.known = None;
         self.sharing.permits_freed();
@@ -124,7 +124,7 @@ impl State {
     }
 
     /// Another client has freed permits: so many are available now.
-    pub(in crate::wait_queue) fn freed_elsewhere(&mut self, available: i64) {
+    pub(in crate::queue) fn freed_elsewhere(&mut self, available: i64) {
         let is_news = self.freed_elsewhere.told(available) && self.in_flight.is_none();
         let fits = |head: &Waiter| i64::from(head.permits) <= available;
         if is_news && self.waiters.front().is_some_and(fits) {
@@ -135,7 +135,7 @@ impl State {
     /// A runtime has shut down, and its driver with it, in the middle of `call`. Returns the call
     /// if the store must reclaim it: no other driver will read its answer. A call that is no longer
     /// in flight has been reclaimed already.
-    pub(in crate::wait_queue) fn driver_lost(
+    pub(in crate::queue) fn driver_lost(
         &mut self,
         runtime: runtime::Id,
         call: Option<&Arc<AcquireCall>>,

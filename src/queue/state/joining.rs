@@ -13,7 +13,7 @@ impl State {
     /// Puts a waiter into the queue at the place of its sequence number. `denied` is the answer
     /// that its own request got just now. Returns how to notify the runtime's driver, if one must
     /// be started.
-    pub(in crate::wait_queue) fn join(
+    pub(in crate::queue) fn join(
         &mut self,
         mut waiter: Waiter,
         runtime: runtime::Id,

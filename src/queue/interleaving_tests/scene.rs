@@ -1,6 +1,6 @@
 //! A queue, its callers, and what they hold.
 
-use crate::wait_queue::WhileAway;
+use crate::queue::WhileAway;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio::task::yield_now;
 
 use super::ledger_store::LedgerStore;
 use crate::interleaving::{Participant, let_others_run};
-use crate::wait_queue::WaitQueue;
+use crate::queue::WaitQueue;
 
 pub(super) type Asking = Pin<Box<dyn Future<Output = u32> + Send>>;
 

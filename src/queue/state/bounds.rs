@@ -13,7 +13,7 @@ use crate::window::SetUp;
 impl State {
     /// A caller arrives that is about to wait. Fails with the number of waiters if there are `max`
     /// already.
-    pub(in crate::wait_queue) fn arrive(
+    pub(in crate::queue) fn arrive(
         &mut self,
         max: usize,
         may_try: bool,
@@ -29,7 +29,7 @@ impl State {
     }
 
     /// A caller that has arrived no longer waits.
-    pub(in crate::wait_queue) fn depart(&mut self, sequence: u64) {
+    pub(in crate::queue) fn depart(&mut self, sequence: u64) {
         self.end_first_try(sequence);
         self.dismiss();
     }
@@ -49,14 +49,14 @@ impl State {
         self.admitted -= 1;
     }
 
-    pub(in crate::wait_queue) fn admitted(&self) -> usize {
+    pub(in crate::queue) fn admitted(&self) -> usize {
         self.admitted
     }
 
     /// The least time that a request for this many permits waits behind the queue. With `until`,
     /// waiters that give up by then are not counted: their permits may be left to it. `None` if
     /// that is unknown, or the permits exceed the rate.
-    pub(in crate::wait_queue) fn shortest_wait(
+    pub(in crate::queue) fn shortest_wait(
         &self,
         request: &Waits,
         denial: &Denial,
@@ -91,19 +91,19 @@ impl State {
 
 /// The place of a caller that has arrived.
 #[derive(Clone, Copy)]
-pub(in crate::wait_queue) struct Arrived {
+pub(in crate::queue) struct Arrived {
     /// However late or often the caller joins.
-    pub(in crate::wait_queue) sequence: u64,
+    pub(in crate::queue) sequence: u64,
     /// Whether it makes a first try.
-    pub(in crate::wait_queue) is_first: bool,
+    pub(in crate::queue) is_first: bool,
 }
 
 /// A request that waits, or is about to.
 #[derive(Clone, Copy)]
-pub(in crate::wait_queue) struct Waits {
-    pub(in crate::wait_queue) permits: u32,
-    pub(in crate::wait_queue) set_up: Option<SetUp>,
-    pub(in crate::wait_queue) until: Option<Instant>,
+pub(in crate::queue) struct Waits {
+    pub(in crate::queue) permits: u32,
+    pub(in crate::queue) set_up: Option<SetUp>,
+    pub(in crate::queue) until: Option<Instant>,
 }
 
 /// The permits of waiters that are served before a request that waits until then.

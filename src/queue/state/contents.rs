@@ -18,7 +18,7 @@ use super::waiter::Waiter;
 use crate::store::AcquireCall;
 
 #[derive(Default)]
-pub(in crate::wait_queue) struct State {
+pub(in crate::queue) struct State {
     /// The waiters that no call in flight carries, by ascending sequence number.
     pub(super) waiters: VecDeque<Waiter>,
     /// How many of them may have left.
@@ -34,7 +34,7 @@ pub(in crate::wait_queue) struct State {
     pub(super) first_try: Option<FirstTry>,
     /// Whether a driver lets the callers that a call has served together ask again, and then takes
     /// its next step.
-    pub(in crate::wait_queue) gathers: bool,
+    pub(in crate::queue) gathers: bool,
     /// How often permits may have come free.
     pub(super) freed: u64,
     pub(super) freed_elsewhere: FreedElsewhere,
@@ -43,7 +43,7 @@ pub(in crate::wait_queue) struct State {
     /// The number of waiters, including those whose first try is in flight.
     pub(super) admitted: usize,
     /// Whether nobody may wait any more.
-    pub(in crate::wait_queue) is_closed: bool,
+    pub(in crate::queue) is_closed: bool,
     pub(super) outbox: Outbox,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Slot {
 
 /// What a driver does next.
 #[derive(Debug)]
-pub(in crate::wait_queue) enum Next {
+pub(in crate::queue) enum Next {
     /// Make this call, in the store's time less that for which its waiters have been held up.
     Call(Arc<AcquireCall>, Duration),
     /// Sleep until this time, or until notified.
@@ -94,7 +94,7 @@ pub(in crate::wait_queue) enum Next {
 
 impl State {
     /// The queue of a limiter in a store with this response timeout.
-    pub(in crate::wait_queue) fn over(response_timeout: Duration) -> Self {
+    pub(in crate::queue) fn over(response_timeout: Duration) -> Self {
         Self {
             response_timeout: ResponseTimeout(response_timeout),
             ..Self::default()
@@ -175,12 +175,12 @@ impl State {
     }
 
     #[cfg(test)]
-    pub(in crate::wait_queue) fn has_drivers(&self) -> bool {
+    pub(in crate::queue) fn has_drivers(&self) -> bool {
         !self.drivers.is_empty()
     }
 
     /// The outbox of the last step, if there is anything in it.
-    pub(in crate::wait_queue) fn take_outbox(&mut self) -> Option<Outbox> {
+    pub(in crate::queue) fn take_outbox(&mut self) -> Option<Outbox> {
         (!self.outbox.is_empty()).then(|| std::mem::take(&mut self.outbox))
     }
 }
