@@ -14,7 +14,8 @@ use crate::policies::shared_rate::SharedRate;
 ///
 /// The trait is sealed. A decision by several limiters is one script, in which either all of them
 /// are charged or none. A limiter of your own is asked by a call of its own, and could not take its
-/// charge back exactly when another limiter denies. So the compiler refuses it in a [`Rule`]:
+/// charge back exactly when another limiter denies. So the compiler refuses it in a
+/// [`Rule`](crate::Rule):
 ///
 /// ```compile_fail,E0277
 /// use redisson_rate_limiter::{Decision, Limiter, Result, Rule};

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::grant::Grant;
 
 /// A limiter that decides by a key and a cost: those of this crate, and your own. The limiters of
-/// this crate have [`check`](PolicyLimiter::check) as an inherent method, so that only code for any
-/// limiter needs this trait.
+/// this crate have [`check`](crate::PolicyLimiter::check) as an inherent method, so that only code
+/// for any limiter needs this trait.
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, Limiter, RedissonClient, TokenBucket};
@@ -57,8 +57,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// is granted. A granted request may proceed when this returns: a
     /// [`LeakyBucket`](crate::LeakyBucket) has it wait for its turn first. The limiters of this
     /// crate accept any text as a key: see
-    /// [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside). A [`RateLimiter`] is one for all,
-    /// and takes its permits whatever the key is.
+    /// [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside). A
+    /// [`RateLimiter`](crate::RateLimiter) is one for all, and takes its permits whatever the key
+    /// is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -80,16 +81,17 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// For the limiters of this crate, those of [`PolicyLimiter::check`].
+    /// For the limiters of this crate, those of
+    /// [`PolicyLimiter::check`](crate::PolicyLimiter::check).
     ///
     /// # Cancel safety
-    /// As [`PolicyLimiter::check`] for the limiters of this crate.
+    /// As [`PolicyLimiter::check`](crate::PolicyLimiter::check) for the limiters of this crate.
     async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
 
     /// Decides as [`check`](Self::check), and returns at once: the caller waits for the
     /// [`delay`](crate::Granted::delay) of a granted request. See
-    /// [`PolicyLimiter::check_without_waiting`]. A limiter that gives no delays needs no such
-    /// method of its own.
+    /// [`PolicyLimiter::check_without_waiting`](crate::PolicyLimiter::check_without_waiting). A
+    /// limiter that gives no delays needs no such method of its own.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -134,7 +136,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// Charges as much of `cost` as there is, as [`check`](Self::check) does: the grant of a
     /// granted decision says [how much](Grant::permits), and the request is denied only if nothing
     /// is left. It checks again for what a denial leaves, so that it makes one call more if there
-    /// is less than the cost, and a [penalty](PolicyLimiter::with_penalty) begins then.
+    /// is less than the cost, and a [penalty](crate::PolicyLimiter::with_penalty) begins then.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -163,7 +165,8 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// Gives back what `key` was granted, and returns how many permits. Never more than was charged
     /// and still counts, so that no window has more than its limit:
     ///
-    /// - a [`Rate`](crate::Rate): what still counts, see [`RateLimiter::refund`];
+    /// - a [`Rate`](crate::Rate): what still counts, see
+    ///   [`RateLimiter::refund`](crate::RateLimiter::refund);
     /// - a [`SlidingWindowLog`](crate::SlidingWindowLog): what still counts;
     /// - a [`FixedWindow`](crate::FixedWindow): the cost until its window ends, but nothing from a
     ///   window of up to 200 ms, because two calls may not see its end at the same time;
@@ -201,10 +204,10 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// Those of [`RateLimiter::refund`].
+    /// Those of [`RateLimiter::refund`](crate::RateLimiter::refund).
     ///
     /// # Cancel safety
-    /// As [`RateLimiter::refund`].
+    /// As [`RateLimiter::refund`](crate::RateLimiter::refund).
     async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
         let _ = key;
         grant.spend_in_vain()
@@ -229,8 +232,8 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     }
 
     /// Corrects the charge of a request that was an estimate, once its cost is known: see
-    /// [`RateLimiter::settle`]. Other algorithms give back what was too much as by
-    /// [`refund`](Self::refund), and take what is missing as far as they have it, as by
+    /// [`RateLimiter::settle`](crate::RateLimiter::settle). Other algorithms give back what was too
+    /// much as by [`refund`](Self::refund), and take what is missing as far as they have it, as by
     /// [`check_up_to`](Self::check_up_to), but without waiting for a turn. A grant that was given
     /// back or settled before stays as it is.
     ///
@@ -254,10 +257,10 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// Those of [`RateLimiter::settle`] and [`check`](Self::check).
+    /// Those of [`RateLimiter::settle`](crate::RateLimiter::settle) and [`check`](Self::check).
     ///
     /// # Cancel safety
-    /// As [`RateLimiter::settle`].
+    /// As [`RateLimiter::settle`](crate::RateLimiter::settle).
     async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
         settle_by_check(self, key, grant, cost, u32::MAX).await
     }
