@@ -93,7 +93,7 @@ impl Charged {
 ///
 /// ```
 /// use redisson_rate_limiter::{FixedWindow, RedissonClient, TokenBucket};
-/// ///
+/// use std::time::Duration;
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> redisson_rate_limiter::Result<()> {
 /// let client = RedissonClient::in_memory();
@@ -385,7 +385,8 @@ impl JointDecision {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let per_user = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
@@ -407,7 +408,8 @@ impl JointDecision {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let minute = Duration::from_secs(60);
@@ -432,7 +434,8 @@ impl JointDecision {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let limiter = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?.with_name("each");
@@ -463,7 +466,8 @@ impl JointDecision {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let per_user = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
@@ -484,7 +488,8 @@ impl JointDecision {
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
-    /// #     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
     /// let client = RedissonClient::in_memory();
     /// let per_user = client.policy_limiter(FixedWindow::new(9, Duration::from_secs(60)))?;
