@@ -22,10 +22,11 @@ use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::leases::LeasedQueue;
+use crate::lock::Lock;
 use crate::rate::{Rate, ValidRate};
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
-    AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
+    AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
 };
 use crate::window::{Acquired, Condition, Expiry, Settlement};
 
@@ -37,6 +38,10 @@ struct SlowStore {
     memory: Arc<dyn LimiterStore>,
     calls: AtomicUsize,
     is_away: AtomicBool,
+    /// Nothing is settled there.
+    has_bad_state: AtomicBool,
+    /// For how long permits are missing after each task that gave some back.
+    missing_for: Arc<Lock<Vec<Duration>>>,
     may_have_peers: AtomicBool,
     response_timeout: Duration,
     /// How late requests are, in ms.
@@ -56,6 +61,8 @@ impl SlowStore {
             memory: memory.limiter(Arc::new(Keys::new("limiter", "client"))),
             calls: AtomicUsize::new(0),
             is_away: AtomicBool::new(false),
+            has_bad_state: AtomicBool::new(false),
+            missing_for: Arc::default(),
             may_have_peers: AtomicBool::new(false),
             response_timeout,
             lateness: AtomicU64::new(0),
@@ -143,6 +150,14 @@ impl LimiterStore for SlowStore {
         tokio::spawn(task);
     }
 
+    fn give_back_in_background(&self, task: GivingBack) {
+        let missing_for = Arc::clone(&self.missing_for);
+        tokio::spawn(async move {
+            let missing = task.await;
+            missing_for.lock().push(missing);
+        });
+    }
+
     async fn refund(&self, grant: &Grant) -> Result<u32> {
         self.travel().await?;
         let answer = self.memory.refund(grant).await;
@@ -152,6 +167,10 @@ impl LimiterStore for SlowStore {
 
     async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
         self.travel().await?;
+        if self.has_bad_state.load(Ordering::Relaxed) {
+            let name = self.keys().name.clone();
+            return Err(Error::BadState { name, source: None });
+        }
         let answer = self.memory.settle(lease, settlement).await;
         self.travel().await?;
         answer
