@@ -140,7 +140,6 @@ impl Asking {
             return;
         };
         self.is_over = true;
-        call.claim();
         let granted = call.requests.taken(&answer) as u32;
         if granted > 0 {
             queue.tell_granted(&call, &answer, plan.set_up);
