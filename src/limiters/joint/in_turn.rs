@@ -9,6 +9,9 @@
 //! the rules of each algorithm: a leaky bucket keeps it. So no limiter ever grants more than its
 //! limit.
 
+#[cfg(test)]
+mod tests;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,0 +1,194 @@
+//! Joint decisions over a store whose targets lie in several slots.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::*;
+use crate::clock::Clock;
+use crate::decision::Granted;
+use crate::keys::Keys;
+use crate::lock::Lock;
+use crate::policies::call::{Answers, Call};
+use crate::quota::Quota;
+use crate::store::memory::{MemoryClient, MemoryStore};
+use crate::store::{GivingBack, LimiterStore};
+use crate::{
+    FailurePolicy, FixedWindow, LeakyBucket, LimiterOptions, PolicyLimiter, RedissonClient,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The key that the server has which is away.
+const LOST: &str = "lost";
+
+#[derive(Debug)]
+struct InSlots {
+    memory: MemoryClient,
+    /// Whether it is known to be a cluster: from the first call on.
+    is_known: AtomicBool,
+    /// The keys of the calls that decided, in their order.
+    decided: Decided,
+}
+
+type Decided = Arc<Lock<Vec<String>>>;
+
+#[async_trait]
+impl Store for InSlots {
+    fn is_cluster(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+
+    fn give_back_in_background(&self, task: GivingBack) {
+        self.memory.give_back_in_background(task);
+    }
+
+    fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
+        self.memory.limiter(keys)
+    }
+
+    async fn check(&self, call: &Arc<Call>, _deadline: Instant) -> Result<Answers> {
+        self.is_known.store(true, Ordering::Relaxed);
+        let keys = call.limiters.iter().map(|it| it.key.to_string());
+        let keys: Vec<_> = keys.collect();
+        if let [name, _, ..] = &keys[..] {
+            let (name, reason) = (name.clone(), "spreads keys over slots");
+            return Err(Error::InvalidName { name, reason });
+        }
+        if keys == [LOST] {
+            return Err(Error::Indeterminate { source: None });
+        }
+        if call.purpose == Purpose::Decide {
+            self.decided.lock().extend(keys);
+        }
+        self.memory.check_call(call)
+    }
+
+    async fn undo(&self, call: &Arc<Call>, _deadline: Instant) -> Result<u32> {
+        self.memory.undo_call(call)
+    }
+
+    fn call_deadline(&self) -> Instant {
+        Instant::now() + Duration::from_secs(3)
+    }
+}
+
+/// A client, and what its store was asked to decide. It may be known that there are several slots.
+fn client(is_known: bool) -> (RedissonClient, Decided) {
+    let decided = Decided::default();
+    let store = InSlots {
+        memory: MemoryClient::new(&MemoryStore::new(), Clock::server()),
+        is_known: AtomicBool::new(is_known),
+        decided: Arc::clone(&decided),
+    };
+    (RedissonClient::builder().build(store), decided)
+}
+
+fn window(client: &RedissonClient, limit: u32) -> PolicyLimiter<FixedWindow> {
+    client
+        .policy_limiter(FixedWindow::new(limit, HOUR))
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_slot_that_could_grant_the_fewest_further_requests_decides_first() {
+    let (client, decided) = client(true);
+    let charges = [
+        window(&client, 9).charge("eight", 1).unwrap(),
+        window(&client, 20).charge("four", 4).unwrap(),
+        window(&client, 7).charge("six", 1).unwrap(),
+    ];
+    assert!(client.check_all(charges).await.unwrap().is_granted());
+    assert_eq!(*decided.lock(), ["four", "six", "eight"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_slots_that_could_grant_as_many_one_that_keeps_charges_is_last() {
+    let (client, decided) = client(true);
+    let bucket = LeakyBucket::new(1, HOUR).with_capacity(5);
+    let bucket = client.policy_limiter(bucket).unwrap();
+    let charges = || {
+        [
+            bucket.charge("bucket", 1).unwrap(),
+            window(&client, 6).charge("window", 1).unwrap(),
+        ]
+    };
+    let peeked = client.peek_all(charges()).await.unwrap();
+    let left: Vec<_> = peeked.decisions().iter().map(Decision::remaining).collect();
+    assert_eq!(left, [5, 5]);
+    assert!(client.check_all(charges()).await.unwrap().is_granted());
+    assert_eq!(*decided.lock(), ["window", "bucket"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_slots_that_would_deny_set_their_penalties_and_no_other_is_charged() {
+    let (client, decided) = client(true);
+    let limiter = window(&client, 1).with_penalty(9 * HOUR).unwrap();
+    for key in ["first", "second"] {
+        assert!(limiter.check(key, 1).await.unwrap().is_granted());
+    }
+    decided.lock().clear();
+    let charges = ["spared", "first", "second"].map(|key| limiter.charge(key, 1).unwrap());
+    assert!(!client.check_all(charges).await.unwrap().is_granted());
+    assert_eq!(*decided.lock(), ["first", "second"]);
+    for key in ["first", "second"] {
+        let peeked = limiter.peek(key, 1).await.unwrap();
+        assert_eq!(peeked.retry_after(), Some(9 * HOUR), "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_in_turn_is_by_the_failure_policy_if_that_of_a_slot_is() {
+    let (client, _) = client(true);
+    let limiter = window(&client, 9);
+    let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
+    let lenient = limiter.clone().with_options(options);
+    for (key, is_by_policy) in [("other", false), (LOST, true)] {
+        let charges = [
+            limiter.charge("key", 1).unwrap(),
+            lenient.charge(key, 1).unwrap(),
+        ];
+        let decision = client.check_all(charges).await.unwrap();
+        let by_policy = decision.decisions().iter();
+        let by_policy: Vec<_> = by_policy.map(Decision::is_by_failure_policy).collect();
+        assert_eq!(by_policy, [false, is_by_policy]);
+        assert_eq!(decision.is_by_failure_policy(), is_by_policy);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn slots_that_become_known_by_the_first_call_decide_in_turn() {
+    for is_peek in [false, true] {
+        let (client, decided) = client(false);
+        let limiter = window(&client, 9);
+        let charges = ["first", "second"].map(|key| limiter.charge(key, 1).unwrap());
+        let decision = match is_peek {
+            true => client.peek_all(charges).await,
+            false => client.check_all(charges).await,
+        };
+        assert!(decision.unwrap().is_granted());
+        let expected: &[&str] = if is_peek { &[] } else { &["first", "second"] };
+        assert_eq!(*decided.lock(), expected);
+    }
+}
+
+/// A call that was granted before may find what was given back since.
+#[test]
+fn a_limiter_that_was_not_charged_has_no_more_left_than_its_limit() {
+    let granted = Granted::new(3).with_quota(Quota::new(5, HOUR));
+    let denied = Decision::from(Denied::new(HOUR));
+    for (remaining, left) in [(1, 4), (2, 5), (3, 5)] {
+        let granted = granted.clone().with_remaining(remaining);
+        let slots = [granted.into(), denied.clone()].into_iter().enumerate();
+        let slots = slots.map(|(place, decision)| Slot {
+            requests: Arc::new([]),
+            places: vec![place],
+            decisions: vec![decision],
+        });
+        let joined = joined(slots.collect());
+        assert_eq!(joined[0].remaining(), left);
+        assert_eq!(joined[0].retry_after(), Some(Duration::ZERO));
+        assert_eq!(joined[1], denied);
+    }
+}
