@@ -2,6 +2,8 @@
 
 mod in_turn;
 mod taken;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 use std::fmt;
