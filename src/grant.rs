@@ -97,7 +97,7 @@ impl Grant {
 
     /// Whether it was charged to this target of a policy.
     pub(crate) fn is_of(&self, target: &str) -> bool {
-        self.target == NameHash::of(target.as_bytes())
+        self.target == NameHash::of(target)
     }
 
     /// A grant that is a lease, or a part of one.

@@ -15,9 +15,9 @@ impl NameHash {
     pub(crate) const OF_NOTHING: Self = Self(0);
 
     #[inline]
-    pub(crate) fn of(name: &[u8]) -> Self {
+    pub(crate) fn of(name: impl AsRef<[u8]>) -> Self {
         let mut hasher = HASHER.build_hasher();
-        hasher.write(name);
+        hasher.write(name.as_ref());
         Self(hasher.finish())
     }
 

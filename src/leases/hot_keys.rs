@@ -5,12 +5,13 @@
 //! come: so keys that are asked for once take no memory.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::name_hash::NameHash;
 
 const SMALLEST_SWEEP: usize = 64;
 
@@ -36,7 +37,6 @@ pub(crate) struct HotKeys<T> {
     sweep_every: Duration,
     /// The hash of the key that was last asked for in vain, by place.
     asked: Box<[AtomicU64]>,
-    hashing: RandomState,
 }
 
 struct Places<T> {
@@ -55,7 +55,6 @@ impl<T: Kept> HotKeys<T> {
             }),
             sweep_every: sweep_every.min(LONGEST_PAUSE),
             asked: (0..ASKED).map(|_| AtomicU64::new(0)).collect(),
-            hashing: RandomState::new(),
         }
     }
 
@@ -96,7 +95,7 @@ impl<T: Kept> HotKeys<T> {
 
     /// Whether the key was asked for before, and no other one of its place since.
     fn is_asked_again(&self, key: &str) -> bool {
-        let hash = self.hashing.hash_one(key);
+        let hash = NameHash::of(key).bits();
         let place = &self.asked[hash as usize % ASKED];
         place.swap(hash, Ordering::Relaxed) == hash
     }

@@ -28,10 +28,9 @@ use crate::fallback::{TargetRequest, check_target, reset};
 use crate::grant::Grant;
 use crate::keys::check_not_empty;
 use crate::limiter_options::LimiterOptions;
-use crate::name_hash::NameHash;
 use crate::permit::CallId;
 use crate::policies::algorithm::Algorithm;
-use crate::policies::answer::Answered;
+use crate::policies::answer::TargetAnswer;
 use crate::policies::any_policy::Policy;
 use crate::policies::call::{Target, TargetRef};
 use crate::store::memory::MemoryClient;
@@ -215,7 +214,7 @@ impl<P: Policy> PolicyLimiter<P> {
 
     async fn decide(
         &self,
-        answered: Option<Result<Answered>>,
+        answered: Option<Result<TargetAnswer>>,
         key: &str,
         cost: u32,
         queue_time: &QueueTime,
@@ -542,7 +541,7 @@ impl<P: Policy> PolicyLimiter<P> {
 
     /// The answer of a store in memory to a request that needs no queue: it waits for nobody.
     #[inline]
-    fn answered_now(&self, key: &str, cost: u32) -> Option<Result<Answered>> {
+    fn answered_now(&self, key: &str, cost: u32) -> Option<Result<TargetAnswer>> {
         let memory = self.registry.store.in_memory()?;
         self.policies.read(|in_force| {
             let model = &in_force.algorithm;
@@ -557,11 +556,11 @@ impl<P: Policy> PolicyLimiter<P> {
         model: &Algorithm,
         key: &str,
         cost: u32,
-    ) -> Result<Answered> {
+    ) -> Result<TargetAnswer> {
         self.registry.state.admit()?;
         let key = self.mapped_name(key);
         let target = self.validated(model, &key, cost)?;
-        memory.check_one(target, NameHash::of(key.as_bytes()), cost)
+        memory.check_one(target, cost)
     }
 
     pub(super) fn is_in_memory(&self) -> bool {

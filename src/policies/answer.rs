@@ -136,13 +136,13 @@ impl Answer {
 
 /// An answer in memory to a request of this cost, and the target that it charges. It is copied on
 /// the way to the caller, which costs less than half as much as it does for a [`Decision`].
-pub(crate) struct Answered {
+pub(crate) struct TargetAnswer {
     pub(crate) answer: Answer,
     pub(crate) cost: u32,
     pub(crate) target: NameHash,
 }
 
-impl Answered {
+impl TargetAnswer {
     #[inline]
     pub(crate) fn has_no_turn(&self) -> bool {
         self.answer.delay == 0

@@ -160,12 +160,7 @@ impl Answers {
         } else if target.model.is_rate() {
             Grant::new(self.score, call.call_id, cost)
         } else {
-            Grant::charged(
-                answer.mark,
-                call.call_id,
-                cost,
-                NameHash::of(target.key.as_bytes()),
-            )
+            Grant::charged(answer.mark, call.call_id, cost, NameHash::of(&*target.key))
         };
         answer.check_fits(&target.key, cost)?;
         Ok(answer.decided(grant))

@@ -149,7 +149,7 @@ impl MemoryStore {
         now: i64,
         step: impl FnOnce(&mut Arc<StoredLimiter>) -> T,
     ) -> T {
-        let hash = NameHash::of(name.as_bytes());
+        let hash = NameHash::of(name);
         let mut shard = self.0.shard_of(hash);
         let new = || Slot::Limiter(Arc::new(StoredLimiter::new(name.into())));
         step(shard.slot(name, hash, now, new).limiter())

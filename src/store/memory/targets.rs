@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::name_hash::NameHash;
 use crate::permit::CallId;
 use crate::policies::algorithm::{Algorithm, AnyState, Paired};
-use crate::policies::answer::Answered;
+use crate::policies::answer::TargetAnswer;
 use crate::policies::call::{self, Answers, Call, Opened, Purpose, TargetRef};
 use crate::policies::model::Charge;
 use crate::policies::stored_target::StoredTarget;
@@ -23,15 +23,11 @@ const FEW: usize = 4;
 impl MemoryClient {
     /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their
     /// calls: one look-up in the map, and then one lock.
-    pub(crate) fn check_one(
-        &self,
-        target: TargetRef<'_>,
-        hash: NameHash,
-        cost: u32,
-    ) -> Result<Answered> {
+    pub(crate) fn check_one(&self, target: TargetRef<'_>, cost: u32) -> Result<TargetAnswer> {
         // Before the locks, which are then held for a shorter time.
         let passed = self.clock.now();
         let read = self.store.0.request_time();
+        let hash = NameHash::of(target.key);
         let mut shard = self.store.0.shard_of(hash);
         let new = || match StoredTarget::of(target.model, target.key) {
             Some(target) => Slot::Target(target),
@@ -56,7 +52,7 @@ impl MemoryClient {
         drop(shard);
         let answer = checked.map_err(|NotInitialized| not_initialized(target.key))?;
         answer.check_fits(target.key, cost)?;
-        Ok(Answered {
+        Ok(TargetAnswer {
             answer,
             cost,
             target: hash,

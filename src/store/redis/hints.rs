@@ -4,13 +4,12 @@
 //! [`super::limiter::RedisLimiter`] each time. A hint saves it an audit, and the second round trip
 //! that finds out the limiter's type.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 
 use super::audit::Audit;
+use crate::name_hash::NameHash;
 use crate::rate::RateType;
 
 /// The most limiters in the cache, some 1 MB; one more clears it.
@@ -26,13 +25,12 @@ pub(super) struct Hint {
 /// and nothing else.
 #[derive(Debug, Default)]
 pub(super) struct HintCache {
-    hasher: RandomState,
     hints: Mutex<HashTable<(u64, Hint)>>,
 }
 
 impl HintCache {
     pub(super) fn take(&self, name: &str) -> Option<Hint> {
-        let name = self.hasher.hash_one(name);
+        let name = NameHash::of(name).bits();
         let mut hints = self.hints();
         let found = hints.find_entry(name, |(it, _)| *it == name).ok()?;
         let ((_, hint), _) = found.remove();
@@ -40,7 +38,7 @@ impl HintCache {
     }
 
     pub(super) fn insert(&self, name: &str, hint: Hint) {
-        let name = self.hasher.hash_one(name);
+        let name = NameHash::of(name).bits();
         let mut hints = self.hints();
         if hints.len() >= CAPACITY {
             hints.clear();
