@@ -204,52 +204,52 @@ impl Code {
     fn remedy(self) -> &'static str {
         match self {
             Self::PermitsLost | Self::ValueMissing | Self::ValueUnreadable => {
-                "sets the value to the rate less the permits of the stored grants"
+                "--fix sets the value to the rate less the permits of the stored grants"
             }
             Self::PermitsTooMany => {
-                "takes what was given back out of the oldest live grants, and sets the value to the rate less the rest"
+                "--fix takes what was given back out of the oldest live grants, and sets the value to the rate less the rest"
             }
-            Self::MalformedMembers | Self::MembersWithoutPermits => "removes them",
-            Self::LegacyMembers => "rewrites or removes them, as --legacy says",
-            Self::KeysLeftBehind | Self::KeysOfOtherType => "removes the keys",
-            Self::IdleClient => "removes the keys, unless the client takes permits meanwhile",
-            Self::NoTimeToLive => "gives the keys the time to live that they should have",
-            Self::SettingsUnreadable => "nothing: `rratelimiter set NAME RATE` gives it a rate",
-            Self::Stopped => "nothing: `rratelimiter set NAME RATE` gives it a rate",
+            Self::MalformedMembers | Self::MembersWithoutPermits => "--fix removes them",
+            Self::LegacyMembers => "--fix rewrites or removes them, as --legacy says",
+            Self::KeysLeftBehind | Self::KeysOfOtherType => "--fix removes the keys",
+            Self::IdleClient => "--fix removes the keys, unless the client takes permits meanwhile",
+            Self::NoTimeToLive => "--fix gives the keys the time to live that they should have",
+            Self::SettingsUnreadable => "by hand: `rratelimiter set NAME RATE` gives it a rate",
+            Self::Stopped => "by hand: `rratelimiter set NAME RATE` gives it a rate",
             Self::KeepAliveTooShort => {
-                "nothing: `rratelimiter update NAME RATE --keep-alive TIME` gives it a longer one"
+                "by hand: `rratelimiter update NAME RATE --keep-alive TIME` gives it a longer one"
             }
             Self::NotProven => {
-                "nothing: if no program uses it, `rratelimiter doctor NAME --remove-unproven` asks key by key"
+                "by hand: if no program uses it, `rratelimiter doctor NAME --remove-unproven` asks key by key"
             }
             Self::WrongType => {
-                "nothing: another program's key has this name; rename the limiter, or delete the key"
+                "by hand: another program's key has this name; rename the limiter, or delete the key"
             }
-            Self::SeveralSlots => "nothing: give it a name whose braces enclose something, or none",
+            Self::SeveralSlots => "by hand: give it a name whose braces enclose something, or none",
             Self::ClockAhead => {
-                "nothing: set the clock of that client; the permits come back an interval after the score"
+                "by hand: set the clock of that client; the permits come back an interval after the score"
             }
             Self::NotChecked => {
-                "nothing: try again when it is used less, or as a user who may read it"
+                "by hand: try again when it is used less, or as a user who may read it"
             }
-            Self::NoLimiter => "nothing: `rratelimiter list` shows which there are",
+            Self::NoLimiter => "by hand: `rratelimiter list` shows which there are",
             Self::MayEvict => {
-                "nothing: set maxmemory-policy to noeviction, or give the limiters a server of their own"
+                "by hand: set maxmemory-policy to noeviction, or give the limiters a server of their own"
             }
             Self::FreesInline => {
-                "nothing: set them to yes, so that the end of a large limiter does not hold up others"
+                "by hand: set them to yes, so that the end of a large limiter does not hold up others"
             }
             Self::NotPersistent => {
-                "nothing: set appendonly to yes if limiters must outlive a restart, after which those that have no client with a rate are gone"
+                "by hand: set appendonly to yes if limiters must outlive a restart, after which those that have no client with a rate are gone"
             }
             Self::ReplicasMayLag => {
-                "nothing: set min-replicas-to-write to 1 if a failover must not forget grants"
+                "by hand: set min-replicas-to-write to 1 if a failover must not forget grants"
             }
-            Self::OldVersion | Self::Unmaintained => "nothing: update the server",
-            Self::NotPermitted => "nothing: docs/connections.md has the rule for ACL SETUSER",
-            Self::IsReplica => "nothing: use the URL of the primary, of Sentinels or of a cluster",
+            Self::OldVersion | Self::Unmaintained => "by hand: update the server",
+            Self::NotPermitted => "by hand: docs/connections.md has the rule for ACL SETUSER",
+            Self::IsReplica => "by hand: use the URL of the primary, of Sentinels or of a cluster",
             Self::SettingsHidden => {
-                "nothing: ask who runs the server for maxmemory-policy, persistence and replicas"
+                "by hand: ask who runs the server for maxmemory-policy, persistence and replicas"
             }
         }
     }
@@ -336,11 +336,7 @@ impl Finding {
         if let Some(change) = self.fix.as_ref().and(self.change.as_ref()) {
             return format!("--fix sets {change}");
         }
-        let of_code = || {
-            let remedy = format!("--fix {}", self.code.remedy());
-            remedy.replace("--fix nothing: ", "by hand: ")
-        };
-        let remedy = self.remedy.map_or_else(of_code, str::to_owned);
+        let remedy = self.remedy.unwrap_or_else(|| self.code.remedy());
         remedy.replace("NAME", &in_shell(name))
     }
 
