@@ -111,7 +111,7 @@ impl LeasedQueue {
     /// Whether there is a lease, or a call for one is under way.
     pub(crate) fn is_leased(&self) -> bool {
         let leasing = self.leasing.get();
-        leasing.is_some_and(|it| !it.leases.is_empty() || it.leases.calls().were_made())
+        leasing.is_some_and(|it| it.holds_some())
     }
 
     /// Ends the leases. The next one is taken when a request has found what the limiter is then.

@@ -59,7 +59,7 @@ impl Queue {
         sent: Sent,
     ) {
         let aside = self.aside.get();
-        let holds_some = aside.is_some_and(|it| !it.is_empty() || it.calls().were_made());
+        let holds_some = aside.is_some_and(|it| it.holds_some());
         match Denial::by_answer(answer, requests, set_up, sent) {
             // Otherwise it does not count what is held aside, or what a waiter that has left is
             // granted.

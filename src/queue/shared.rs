@@ -139,6 +139,11 @@ pub(crate) trait HeldAside: Send + Sync {
     /// The calls that take permits ahead, or give them back, from now on.
     fn calls(&self) -> CallsAside;
 
+    /// Whether there is any, or a call for it is under way.
+    fn holds_some(&self) -> bool {
+        !self.is_empty() || self.calls().were_made()
+    }
+
     /// The store has answered a call.
     fn answered(self: Arc<Self>, queue: &Arc<Queue>, call: &AcquireCall, answer: &Acquired);
 
