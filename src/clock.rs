@@ -37,6 +37,12 @@ enum Source {
 /// Longer than any wait, and still a time that each clock can show.
 pub(crate) const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
+/// So many ms; none if they are below zero.
+#[inline]
+pub(crate) fn millis(millis: i64) -> Duration {
+    Duration::from_millis(millis.max(0).unsigned_abs())
+}
+
 /// `duration` after `start`, or a time so late that nobody waits for it.
 pub(crate) fn after(start: Instant, duration: Duration) -> Instant {
     start + duration.min(LATE)

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::demand::Demand;
 use super::lease::{Lease, Moment, Terms};
+use crate::clock::millis;
 use crate::grant::Grant;
 use crate::lock::Lock;
 use crate::permit::CallId;
@@ -400,7 +401,7 @@ impl Book {
     fn close(lease: &Lease) -> Option<Ended> {
         let used = lease.close()?;
         let terms = &lease.terms;
-        let interval = Duration::from_millis(terms.interval.max(0).unsigned_abs());
+        let interval = millis(terms.interval);
         Some(Ended {
             lease: Grant::new(terms.score, terms.id, terms.permits).with_span(terms.lasts),
             settlement: Settlement {

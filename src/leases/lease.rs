@@ -7,10 +7,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::lock::number_of_thread;
 use crate::permit::CallId;
 use crate::store::LimiterStore;
@@ -38,7 +38,7 @@ impl Moment {
 
     /// How many of so many ms from this moment on are left, rounded down; 0 once they are over.
     pub(super) fn left_of(self, millis: i64, now: Self) -> i64 {
-        let lasts = Duration::from_millis(millis.max(0).unsigned_abs());
+        let lasts = clock::millis(millis);
         let elapsed = now.at.saturating_duration_since(self.at);
         let left = lasts.saturating_sub(elapsed).as_millis() as i64;
         // The parts of a millisecond in which it began and in which it is read may be up to one
@@ -88,7 +88,7 @@ impl Terms {
 
     /// When the permits may no longer be used.
     pub(super) fn ends(&self) -> Instant {
-        self.sent.at + Duration::from_millis(self.lasts.max(0).unsigned_abs())
+        self.sent.at + clock::millis(self.lasts)
     }
 }
 

@@ -1,14 +1,13 @@
 //! Requests for permits to be used later, which do not wait in the queue.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::lease::Moment;
 use super::leased_queue::LeasedQueue;
 use super::reserved::Reserved;
-use crate::clock::after;
+use crate::clock::{after, millis};
 use crate::decision::check_fits;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -79,8 +78,4 @@ impl Drop for Calling<'_> {
             self.queue.reclaim(call);
         }
     }
-}
-
-fn millis(millis: i64) -> Duration {
-    Duration::from_millis(millis.max(0).unsigned_abs())
 }

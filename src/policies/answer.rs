@@ -1,7 +1,6 @@
 //! One limiter's answer to one request.
 
-use std::time::Duration;
-
+use crate::clock::millis;
 use crate::decision::{Decision, DecisionSource, Denied, Granted};
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -155,9 +154,4 @@ impl TargetAnswer {
         let grant = Grant::charged(self.answer.mark, call_id, self.cost, self.target);
         self.answer.decided(grant)
     }
-}
-
-#[inline]
-fn millis(millis: i64) -> Duration {
-    Duration::from_millis(millis.max(0).unsigned_abs())
 }

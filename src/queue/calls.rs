@@ -1,11 +1,11 @@
 //! The calls of a queue, and what their answers say to the rest of the process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::shared::Queue;
+use crate::clock::millis;
 use crate::denials::{Denial, Sent};
 use crate::error::Result;
 use crate::store::AcquireCall;
@@ -81,7 +81,7 @@ impl Queue {
         set_up: Option<SetUp>,
     ) {
         let now = Instant::now();
-        let ahead = Duration::from_millis(answer.until_score.max(0).unsigned_abs());
+        let ahead = millis(answer.until_score);
         let until = call.ahead.and_then(|_| now.checked_add(ahead));
         // The grants of one call fit a u32.
         let permits = call.requests.taken(answer) as u32;

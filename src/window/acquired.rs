@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Settings;
+use crate::clock::millis;
 use crate::grant::Grant;
 use crate::permit::CallId;
 
@@ -147,10 +148,6 @@ impl Acquired {
             ..self
         }
     }
-}
-
-fn millis(millis: i64) -> Duration {
-    Duration::from_millis(millis.max(0).unsigned_abs())
 }
 
 #[cfg(test)]
