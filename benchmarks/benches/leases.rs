@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use benchmarks::median;
-use benchmarks::scripts::Scripts;
+use benchmarks::scripts::ScriptsRun;
 use compat_tests::Server;
 use compat_tests::redisson::{self, Version};
 use redisson_rate_limiter::{Lease, Rate, RateLimiter, RedissonClient};
@@ -362,5 +362,5 @@ async fn scripts_run(server: &Server) -> u64 {
         .query_async(&mut connection)
         .await
         .unwrap();
-    Scripts::of(&info).calls
+    ScriptsRun::of(&info).calls
 }

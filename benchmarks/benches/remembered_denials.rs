@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use benchmarks::scripts::Scripts;
+use benchmarks::scripts::ScriptsRun;
 use compat_tests::Server;
 use redisson_rate_limiter::{LimiterOptions, Rate, RateLimiter, RedissonClient};
 use tokio::runtime::Runtime;
@@ -65,5 +65,5 @@ async fn scripts_run(server: &Server) -> u64 {
         .query_async(&mut connection)
         .await
         .unwrap();
-    Scripts::of(&info).calls
+    ScriptsRun::of(&info).calls
 }

@@ -4,12 +4,12 @@ use std::ops::AddAssign;
 
 /// The scripts that have run, and the server's time for them.
 #[derive(Default, Clone, Copy)]
-pub struct Scripts {
+pub struct ScriptsRun {
     pub calls: u64,
     micros: u64,
 }
 
-impl Scripts {
+impl ScriptsRun {
     /// By EVALSHA and by EVAL.
     pub fn of(statistics: &str) -> Self {
         let mut all = Self::default();
@@ -37,7 +37,7 @@ impl Scripts {
     }
 }
 
-impl AddAssign for Scripts {
+impl AddAssign for ScriptsRun {
     fn add_assign(&mut self, other: Self) {
         self.calls += other.calls;
         self.micros += other.micros;
@@ -54,7 +54,7 @@ mod tests {
             cmdstat_eval:calls=1,usec=90,usec_per_call=90.00,rejected_calls=0\r\n\
             cmdstat_evalsha:calls=3,usec=30,usec_per_call=10.00,rejected_calls=0\r\n\
             cmdstat_evalsha_ro:calls=5,usec=50,usec_per_call=10.00\r\n";
-        let scripts = Scripts::of(statistics);
+        let scripts = ScriptsRun::of(statistics);
         assert_eq!((scripts.calls, scripts.micros_a_call()), (4, 30.0));
     }
 }

@@ -133,7 +133,8 @@ pub(super) fn refuse_unless_joint(requests: &[TargetRequest], are_own: bool) -> 
     if touched.fold(0, u32::saturating_add) > MOST_TOUCHED {
         return Err(Error::InvalidArgument {
             argument: "cost",
-            reason: "must be lower: limiters touch at most 2,000 members of logs and counters together",
+            reason: "must be lower: limiters touch at most 2,000 members of logs and counters \
+                     together",
         });
     }
     let mut names: SmallVec<[&str; 4]> = requests.iter().map(|it| &*it.target.key).collect();

@@ -81,8 +81,8 @@ impl SetUp {
         Self { settings, existing }
     }
 
-    /// The same, where permits are leased for up to this time: a limiter that expires then lives as
-    /// long as a lease counts.
+    /// These settings for a limiter whose permits are leased for up to this time: one that expires
+    /// lives as long as a lease counts.
     pub(crate) fn with_room_for(mut self, lease: Duration) -> Self {
         if self.existing == Existing::Replaced {
             let interval = self.settings.interval;

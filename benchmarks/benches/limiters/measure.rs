@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use benchmarks::median;
-use benchmarks::scripts::Scripts;
+use benchmarks::scripts::ScriptsRun;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Clock, Limiter, RedissonClient};
 use tokio::task::JoinSet;
@@ -83,7 +83,7 @@ async fn server_micros(
     client: &RedissonClient,
     subject: Subject,
 ) -> (f64, f64) {
-    let (mut granted, mut denied) = (Scripts::default(), Scripts::default());
+    let (mut granted, mut denied) = (ScriptsRun::default(), ScriptsRun::default());
     for target in 0..=TARGETS {
         let key = format!("user:{target}");
         let limiter = subject.limiter(client, Rule::Scarce, &key).await;
@@ -104,7 +104,7 @@ async fn scripts_of(
     limiter: &dyn Limiter,
     key: &str,
     is_granted: bool,
-) -> Scripts {
+) -> ScriptsRun {
     let () = redis::cmd("CONFIG")
         .arg("RESETSTAT")
         .query_async(redis)
@@ -122,7 +122,7 @@ async fn scripts_of(
         .query_async(redis)
         .await
         .expect("the server's statistics");
-    Scripts::of(&statistics)
+    ScriptsRun::of(&statistics)
 }
 
 /// How many decisions a second callers get that ask again as soon as they have an answer, one for

@@ -1,6 +1,6 @@
 //! The server's time for a script of ours and for the one by hand, in rounds that take turns.
 
-use benchmarks::scripts::Scripts as ScriptsRun;
+use benchmarks::scripts::ScriptsRun;
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Limiter, RedissonClient};
 

@@ -241,7 +241,7 @@ impl RateLimiter {
         Ok(Charge::new(Arc::clone(queue.client_store()), request))
     }
 
-    /// The same, as one of a limiter for keys whose events have this name.
+    /// This handle, whose events name the limiter for keys that it belongs to.
     pub(crate) fn labelled(self, label: Arc<str>) -> Self {
         Self {
             label: Some(label),
