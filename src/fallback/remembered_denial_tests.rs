@@ -304,6 +304,21 @@ async fn a_rate_that_a_joint_decision_sets_counts_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_joint_decision_that_creates_an_expired_limiter_ends_its_denial() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let rate = Rate::overall(3, MINUTE);
+    let limiter = remembering(&client).with_rate(rate).unwrap();
+    assert!(limiter.try_acquire(3).await.unwrap());
+    assert!(limiter.expire(ms(20)).await.unwrap());
+    assert!(!limiter.try_acquire(1).await.unwrap());
+    advance(ms(20)).await;
+    let charge = limiter.charge(1).unwrap();
+    assert!(client.check_all([charge]).await.unwrap().is_granted());
+    assert!(limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_with_another_rate_than_the_answers_asks_the_store() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);

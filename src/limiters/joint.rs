@@ -200,6 +200,7 @@ async fn decide(
         let answers = memory.check_call(&call)?;
         changing.into_iter().for_each(Change::done);
         let decisions = answers.decisions(&call)?;
+        note_available(registry, requests, &decisions);
         // Otherwise it proceeds at once.
         let taken = match decisions.iter().all(|it| it.delay().is_zero()) {
             true => Taken::nothing(registry),
@@ -221,6 +222,7 @@ async fn decide(
             let answers = registry.store.check(&call, deadline).await?;
             changing.into_iter().for_each(Change::done);
             let decisions = answers.decisions(&call)?;
+            note_available(&registry, &requests, &decisions);
             let taken = taken_by(&registry, &requests, &decisions);
             Ok((decisions, taken))
         }
@@ -320,6 +322,20 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
         queue.unguarded().set_up(set_up, deadline)
     });
     changed.collect()
+}
+
+/// Ends the denials that these answers of the store contradict. Nothing else says that a limiter had
+/// expired, and was created again with all its permits.
+fn note_available(registry: &Registry, requests: &[TargetRequest], decisions: &[Decision]) {
+    for (TargetRequest { target, cost, .. }, decision) in requests.iter().zip(decisions) {
+        if target.model.is_rate()
+            && let Some(queue) = registry.queue_in_use(&target.key)
+        {
+            let taken = if decision.is_granted() { *cost } else { 0 };
+            let available = decision.remaining().saturating_add(taken.into());
+            queue.unguarded().note_available(available);
+        }
+    }
 }
 
 /// By which the strictest of several answers is found.

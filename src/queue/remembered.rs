@@ -25,6 +25,11 @@ impl WaitQueue {
         self.queue.denials.set_up(Some(set_up), deadline)
     }
 
+    /// The store has answered others than this queue that so many permits were available.
+    pub(crate) fn note_available(&self, available: u64) {
+        self.queue.denials.note_available(available);
+    }
+
     /// The denial of a request, if one of the store that is no older than `at_most` denies it.
     pub(crate) fn remembered(
         &self,
