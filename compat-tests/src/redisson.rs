@@ -28,7 +28,7 @@ pub async fn clients<const N: usize>(version: Version, url: &str) -> [Client; N]
     let redisson = Redisson::shared(version);
     let mut clients = Vec::new();
     for _ in 0..N {
-        let client = redisson.open(Servers::Single(url), &[]).await;
+        let client = redisson.open(Servers::Single(url), &PATIENT).await;
         clients.push(client.unwrap_or_else(|e| panic!("Redisson {version} on {url}: {e}")));
     }
     let mut clients = clients.into_iter();
@@ -107,6 +107,10 @@ pub enum ClientOption {
     /// How long to wait before that, in ms.
     RetryInterval(u32),
 }
+
+/// On a busy machine a response may be late, and after 3 s Redisson sends the command again, which
+/// takes the permits twice.
+pub const PATIENT: [ClientOption; 1] = [ClientOption::Timeout(60_000)];
 
 impl fmt::Display for ClientOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -324,8 +324,8 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
     changed.collect()
 }
 
-/// Ends the denials that these answers of the store contradict. Nothing else says that a limiter had
-/// expired, and was created again with all its permits.
+/// Ends the denials that these answers of the store contradict. Nothing else says that a limiter
+/// had expired, and was created again with all its permits.
 fn note_available(registry: &Registry, requests: &[TargetRequest], decisions: &[Decision]) {
     for (TargetRequest { target, cost, .. }, decision) in requests.iter().zip(decisions) {
         if target.model.is_rate()

@@ -19,8 +19,8 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Uses all permits that there are, at once: on a busy machine they may come back as fast as they are
-/// taken one by one.
+/// Uses all permits that there are, at once: on a busy machine they may come back as fast as they
+/// are taken one by one.
 async fn use_all(uses: &Uses, limiter: &RateLimiter) {
     let all = limiter.available_permits().await.unwrap() as u32;
     if all > 0 {

@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use compat_tests::{
     Cluster, Pair, Peer,
     dump::{self, State},
-    redisson::{Redisson, Servers, Version},
+    redisson::{PATIENT, Redisson, Servers, Version},
 };
 use redis::cluster::ClusterClient;
 use redisson_rate_limiter::{Error, Rate, RedissonClient};
@@ -48,7 +48,7 @@ async fn a_cluster_serves_limiters_of_all_clients_and_of_each() {
     for version in [Version::V3_17_0, Version::V4_7_0] {
         println!("Redisson {version}");
         let java = Redisson::shared(version)
-            .open(Servers::Cluster(&urls), &[])
+            .open(Servers::Cluster(&urls), &PATIENT)
             .await
             .unwrap();
         for (place, name) in NAMES.into_iter().enumerate() {
