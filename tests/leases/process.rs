@@ -9,7 +9,7 @@ use std::time::Duration;
 use redisson_rate_limiter::{Error, Lease, RateLimiter, Result};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -111,6 +111,7 @@ async fn use_reserved(limiter: &RateLimiter, permits: u32) -> Result<()> {
 pub struct ChildProcess {
     child: Child,
     used: JoinHandle<Vec<Use>>,
+    how_many: watch::Receiver<usize>,
     reserved: mpsc::UnboundedReceiver<i64>,
 }
 
@@ -138,10 +139,12 @@ impl ChildProcess {
         let stdout = child.stdout.take().expect("its stdout is a pipe");
         let mut lines = BufReader::new(stdout).lines();
         let (usable, reserved) = mpsc::unbounded_channel();
+        let (counted, how_many) = watch::channel(0);
         let used = tokio::spawn(async move {
             let mut used = Vec::new();
             while let Some(line) = lines.next_line().await.expect("its stdout") {
                 used.extend(use_from(&line));
+                counted.send_replace(used.len());
                 if let Some(time) = line.strip_prefix(RESERVED).and_then(|it| it.parse().ok()) {
                     let _ = usable.send(time); // nobody may wait for it
                 }
@@ -151,8 +154,16 @@ impl ChildProcess {
         Self {
             child,
             used,
+            how_many,
             reserved,
         }
+    }
+
+    /// Waits until it has used so many permits, which takes longer on a busy machine.
+    pub async fn until_used(&mut self, permits: usize) {
+        let used = self.how_many.wait_for(|used| *used >= permits);
+        let used = timeout(Duration::from_secs(60), used).await;
+        used.expect("so many uses").expect("the child runs");
     }
 
     /// When the permits of its next reservation are usable, in microseconds since the epoch.
