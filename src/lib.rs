@@ -59,6 +59,7 @@ mod window;
 
 // What they speak in.
 mod backoff;
+mod box_future;
 mod client_state;
 mod clock;
 mod decision;
@@ -100,6 +101,7 @@ mod pretty_json;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+pub use box_future::BoxFuture;
 pub use client::{RedissonClient, RedissonClientBuilder};
 #[cfg(feature = "redis")]
 pub use client::{Reply, Server};

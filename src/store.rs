@@ -8,17 +8,16 @@ pub(crate) mod memory;
 pub(crate) mod redis;
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::time::Instant;
 
 pub(crate) use acquire_call::AcquireCall;
 use memory::MemoryClient;
 
+use crate::box_future::BoxFuture;
 use crate::breaker::Breaker;
 use crate::error::Result;
 use crate::grant::Grant;
@@ -96,7 +95,6 @@ pub(crate) enum IfMissing {
 }
 
 /// The limiters of one client.
-#[async_trait]
 pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
     fn is_cluster(&self) -> bool;
@@ -118,8 +116,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     }
 
     /// Asks each server for an answer.
-    async fn ping(&self) -> Result<()> {
-        Ok(())
+    fn ping(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
     }
 
     /// Nobody will wait any more: ends what serves only those who wait.
@@ -127,8 +125,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Waits until nothing is left to be given back whose caller is gone, and returns whether
     /// nothing is missing that could not be given back.
-    async fn given_back(&self) -> bool {
-        true
+    fn given_back(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async { true })
     }
 
     /// Runs a task that may give permits back, which [`given_back`](Self::given_back) waits for,
@@ -143,11 +141,15 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 
     /// Decides a list of requests by limiters with other policies, or says what it would decide.
     /// Returns by `deadline`.
-    async fn check(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers>;
+    fn check<'a>(
+        &'a self,
+        call: &'a Arc<Call>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Answers>>;
 
     /// Deletes what the target of this call has used, or gives back what it was charged, and
     /// returns how many keys or permits. Returns by `deadline`.
-    async fn undo(&self, call: &Arc<Call>, deadline: Instant) -> Result<u32>;
+    fn undo<'a>(&'a self, call: &'a Arc<Call>, deadline: Instant) -> BoxFuture<'a, Result<u32>>;
 
     /// The store itself, if it is in memory: then it decides without waiting.
     fn in_memory(&self) -> Option<&MemoryClient> {
@@ -165,11 +167,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 }
 
 /// A task of a store that does not depend on a caller's runtime.
-pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Task = BoxFuture<'static, ()>;
 
 /// The same of a task that may give permits back. It returns for how long those are missing that it
 /// could not give back: no time if there are none.
-pub(crate) type GivingBack = Pin<Box<dyn Future<Output = Duration> + Send>>;
+pub(crate) type GivingBack = BoxFuture<'static, Duration>;
 
 /// Polls a task of a store in memory, whose steps are done when they are first polled.
 fn give_back_at_once(mut task: GivingBack) {
@@ -183,7 +185,6 @@ pub(crate) type OnDone = Box<dyn FnOnce() + Send>;
 pub(crate) type OnFreed = dyn Fn(i64) + Send + Sync;
 
 /// One limiter of a [`Store`].
-#[async_trait]
 pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     fn keys(&self) -> &Keys;
 
@@ -236,7 +237,11 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     /// Decides a call, by `deadline`. A call may be passed again, after an error or at the same
     /// time, and is granted at most once.
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Acquired>;
+    fn acquire<'a>(
+        &'a self,
+        call: &'a AcquireCall,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Acquired>>;
 
     /// Whether it decides a call when it is first polled, also outside of a runtime.
     fn decides_at_once(&self) -> bool {
@@ -277,34 +282,35 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         }));
     }
 
-    async fn refund(&self, grant: &Grant) -> Result<u32>;
+    fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>>;
 
     /// Gives back what was not used of a lease, and counts the rest as used when the last of it
     /// was: then its grant has a score that is [`early`](Settlement::early) ms less. Returns how
     /// many permits came back. Settles once, however often and however late it is called.
-    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32>;
+    fn settle<'a>(&'a self, lease: &'a Grant, settlement: Settlement)
+    -> BoxFuture<'a, Result<u32>>;
 
-    async fn release(&self, permits: u32) -> Result<()>;
+    fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>>;
 
     /// Takes all permits for so many ms, or until the limiter expires. Returns whether a grant can
     /// hold as many.
-    async fn hold(&self, millis: i64) -> Result<bool>;
+    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>>;
 
-    async fn available_permits(&self) -> Result<i64>;
+    fn available_permits(&self) -> BoxFuture<'_, Result<i64>>;
 
-    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool>;
-    async fn set_rate(&self, rate: ValidRate) -> Result<()>;
-    async fn update_rate(
+    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>>;
+    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>>;
+    fn update_rate(
         &self,
         rate: ValidRate,
         in_use: PermitsInUse,
         if_missing: IfMissing,
-    ) -> Result<bool>;
-    async fn config(&self) -> Result<Option<Rate>>;
+    ) -> BoxFuture<'_, Result<bool>>;
+    fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>>;
 
-    async fn exists(&self) -> Result<bool>;
-    async fn delete(&self) -> Result<bool>;
-    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool>;
-    async fn clear_expire(&self) -> Result<bool>;
-    async fn remain_time_to_live(&self) -> Result<TimeToLive>;
+    fn exists(&self) -> BoxFuture<'_, Result<bool>>;
+    fn delete(&self) -> BoxFuture<'_, Result<bool>>;
+    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>>;
+    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>>;
+    fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>>;
 }

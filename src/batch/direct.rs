@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Batcher, CallAnswers, Calls, FlightKey, unanswered};
+use crate::box_future::BoxFuture;
 use crate::error::{Error, Result};
 use crate::same_runtime::Home;
 
@@ -30,7 +31,7 @@ pub(crate) struct DirectCall<C: Calls> {
     is_spawned: bool,
 }
 
-type Running<C> = Pin<Box<dyn Future<Output = Result<CallAnswers<C>>> + Send>>;
+type Running<C> = BoxFuture<'static, Result<CallAnswers<C>>>;
 
 impl<C: Calls> DirectCall<C> {
     /// The caller has marked the flight.

@@ -11,21 +11,22 @@ use crate::quota::Quota;
 /// A limiter of your own creates one with [`new`](Self::new):
 ///
 /// ```
-/// use redisson_rate_limiter::{Decision, Denied, Granted, Limiter, Quota, Result};
+/// use redisson_rate_limiter::{BoxFuture, Decision, Denied, Granted, Limiter, Quota, Result};
 /// use std::time::Duration;
 ///
 /// #[derive(Debug)]
 /// struct Weekdays;
 ///
 /// # fn is_weekend() -> bool { true }
-/// #[async_trait::async_trait]
 /// impl Limiter for Weekdays {
-///     async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
-///         if is_weekend() {
-///             return Ok(Denied::new(Duration::from_secs(3600)).into());
-///         }
-///         let quota = Quota::new(1_000, Duration::from_secs(60));
-///         Ok(Granted::new(cost).with_quota(quota).with_remaining(999).into())
+///     fn check<'a>(&'a self, _key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
+///         Box::pin(async move {
+///             if is_weekend() {
+///                 return Ok(Denied::new(Duration::from_secs(3600)).into());
+///             }
+///             let quota = Quota::new(1_000, Duration::from_secs(60));
+///             Ok(Granted::new(cost).with_quota(quota).with_remaining(999).into())
+///         })
 ///     }
 /// }
 ///

@@ -1,7 +1,6 @@
 //! Decisions of the policies, one by one and several at once.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{GuardedQueue, LocalStore, StoreAnswer, allowed, asked, denied, over_store};
+use crate::box_future::BoxFuture;
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
@@ -207,7 +207,7 @@ async fn to_its_end<G: Send + 'static>(
 /// A call that is in flight, and where its caller polls it.
 struct InFlight<G: Send + 'static> {
     /// `None` once it has ended.
-    asking: Option<Pin<Box<dyn Future<Output = Decided<G>> + Send>>>,
+    asking: Option<BoxFuture<'static, Decided<G>>>,
     runtime: Option<Handle>,
     store: Arc<dyn Store>,
     call: Arc<Call>,

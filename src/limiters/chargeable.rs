@@ -18,14 +18,13 @@ use crate::policies::shared_rate::SharedRate;
 /// [`Rule`](crate::Rule):
 ///
 /// ```compile_fail,E0277
-/// use redisson_rate_limiter::{Decision, Limiter, Result, Rule};
+/// use redisson_rate_limiter::{BoxFuture, Decision, Limiter, Result, Rule};
 ///
 /// #[derive(Debug)]
 /// struct Own;
 ///
-/// #[async_trait::async_trait]
 /// impl Limiter for Own {
-///     async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
+///     fn check<'a>(&'a self, key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
 ///         unimplemented!()
 ///     }
 /// }

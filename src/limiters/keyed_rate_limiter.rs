@@ -6,12 +6,11 @@ mod waiting;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use super::chargeable::sealed::{self, Internal};
 use super::limiter::at_once;
 use super::targets::Targets;
 use super::{Charge, Chargeable, Limiter, PolicyLimiter, RateLimiter, Registry};
+use crate::box_future::BoxFuture;
 use crate::decision::{Decision, decision_alone};
 use crate::error::Result;
 use crate::grant::Grant;
@@ -380,14 +379,13 @@ impl KeyedRateLimiter {
     }
 }
 
-#[async_trait]
 impl Limiter for KeyedRateLimiter {
     fn name(&self) -> &str {
         Self::name(self)
     }
 
-    async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        Self::check(self, key, cost).await
+    fn check<'a>(&'a self, key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        Box::pin(Self::check(self, key, cost))
     }
 
     fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
@@ -396,16 +394,16 @@ impl Limiter for KeyedRateLimiter {
             .then(|| at_once(Self::check(self, key, cost)))?
     }
 
-    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
-        self.limiter.refund(key, grant).await
+    fn refund<'a>(&'a self, key: &'a str, grant: Grant) -> BoxFuture<'a, Result<u32>> {
+        self.limiter.refund(key, grant)
     }
 
     fn refund_in_background(&self, key: &str, grant: Grant) {
         self.limiter.refund_in_background(key, grant);
     }
 
-    async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
-        self.limiter.settle(key, grant, cost).await
+    fn settle<'a>(&'a self, key: &'a str, grant: Grant, cost: u32) -> BoxFuture<'a, Result<()>> {
+        self.limiter.settle(key, grant, cost)
     }
 }
 

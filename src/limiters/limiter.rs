@@ -6,8 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use async_trait::async_trait;
-
+use crate::box_future::BoxFuture;
 use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -35,7 +34,6 @@ use crate::grant::Grant;
 /// }
 /// # Ok(()) }
 /// ```
-#[async_trait]
 pub trait Limiter: fmt::Debug + Send + Sync {
     /// The limiter's name, for metrics: never part of a key. Empty for a limiter that has none.
     ///
@@ -69,10 +67,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// #[derive(Debug)]
     /// struct Closed;
     ///
-    /// #[async_trait::async_trait]
     /// impl Limiter for Closed {
-    ///     async fn check(&self, _key: &str, _cost: u32) -> Result<Decision> {
-    ///         Ok(Denied::new(Duration::from_secs(3600)).into())
+    ///     fn check<'a>(&'a self, _key: &'a str, _cost: u32) -> BoxFuture<'a, Result<Decision>> {
+    ///         Box::pin(async { Ok(Denied::new(Duration::from_secs(3600)).into()) })
     ///     }
     /// }
     ///
@@ -86,7 +83,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     /// As [`PolicyLimiter::check`](crate::PolicyLimiter::check) for the limiters of this crate.
-    async fn check(&self, key: &str, cost: u32) -> Result<Decision>;
+    fn check<'a>(&'a self, key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>>;
 
     /// Decides as [`check`](Self::check), and returns at once: the caller waits for the
     /// [`delay`](crate::Granted::delay) of a granted request. See
@@ -111,8 +108,12 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     /// As [`check`](Self::check).
-    async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
-        self.check(key, cost).await
+    fn check_without_waiting<'a>(
+        &'a self,
+        key: &'a str,
+        cost: u32,
+    ) -> BoxFuture<'a, Result<Decision>> {
+        self.check(key, cost)
     }
 
     /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory,
@@ -158,8 +159,8 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     /// As [`check`](Self::check).
-    async fn check_up_to(&self, key: &str, cost: u32) -> Result<Decision> {
-        up_to(cost, |cost| self.check(key, cost)).await
+    fn check_up_to<'a>(&'a self, key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        Box::pin(up_to(cost, move |cost| self.check(key, cost)))
     }
 
     /// Gives back what `key` was granted, and returns how many permits. Never more than was charged
@@ -208,9 +209,11 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     /// As [`RateLimiter::refund`](crate::RateLimiter::refund).
-    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
-        let _ = key;
-        grant.spend_in_vain()
+    fn refund<'a>(&'a self, key: &'a str, grant: Grant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move {
+            let _ = key;
+            grant.spend_in_vain()
+        })
     }
 
     /// Gives back what `key` was granted to a request that is gone, as [`refund`](Self::refund), in
@@ -261,44 +264,47 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     ///
     /// # Cancel safety
     /// As [`RateLimiter::settle`](crate::RateLimiter::settle).
-    async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
-        settle_by_check(self, key, grant, cost, u32::MAX).await
+    fn settle<'a>(&'a self, key: &'a str, grant: Grant, cost: u32) -> BoxFuture<'a, Result<()>> {
+        Box::pin(settle_by_check(self, key, grant, cost, u32::MAX))
     }
 }
 
 /// As the limiter that it leads to.
-#[async_trait]
 impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     fn name(&self) -> &str {
         L::name(self)
     }
 
-    async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        L::check(self, key, cost).await
+    fn check<'a>(&'a self, key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        L::check(self, key, cost)
     }
 
-    async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
-        L::check_without_waiting(self, key, cost).await
+    fn check_without_waiting<'a>(
+        &'a self,
+        key: &'a str,
+        cost: u32,
+    ) -> BoxFuture<'a, Result<Decision>> {
+        L::check_without_waiting(self, key, cost)
     }
 
     fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
         L::check_now(self, key, cost)
     }
 
-    async fn check_up_to(&self, key: &str, cost: u32) -> Result<Decision> {
-        L::check_up_to(self, key, cost).await
+    fn check_up_to<'a>(&'a self, key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        L::check_up_to(self, key, cost)
     }
 
-    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
-        L::refund(self, key, grant).await
+    fn refund<'a>(&'a self, key: &'a str, grant: Grant) -> BoxFuture<'a, Result<u32>> {
+        L::refund(self, key, grant)
     }
 
     fn refund_in_background(&self, key: &str, grant: Grant) {
         L::refund_in_background(self, key, grant);
     }
 
-    async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
-        L::settle(self, key, grant, cost).await
+    fn settle<'a>(&'a self, key: &'a str, grant: Grant, cost: u32) -> BoxFuture<'a, Result<()>> {
+        L::settle(self, key, grant, cost)
     }
 }
 

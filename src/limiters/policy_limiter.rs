@@ -11,8 +11,6 @@ use std::fmt;
 use std::slice;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use super::charge::{self, Charge, check_cost};
 use super::chargeable::sealed::{self, INTERNAL, Internal};
 use super::limiter::{at_once, settle_by_check};
@@ -21,6 +19,7 @@ use super::targets::{Names, Targets};
 use super::turn::wait_for_turn;
 use super::{Chargeable, Limiter, RateLimiter, Registry};
 use crate::batch::Batcher;
+use crate::box_future::BoxFuture;
 use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
 use crate::event::{QueueTime, Reported};
@@ -574,18 +573,21 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 }
 
-#[async_trait]
 impl<P: Policy> Limiter for PolicyLimiter<P> {
     fn name(&self) -> &str {
         Self::name(self)
     }
 
-    async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        Self::check(self, key, cost).await
+    fn check<'a>(&'a self, key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        Box::pin(Self::check(self, key, cost))
     }
 
-    async fn check_without_waiting(&self, key: &str, cost: u32) -> Result<Decision> {
-        Self::check_without_waiting(self, key, cost).await
+    fn check_without_waiting<'a>(
+        &'a self,
+        key: &'a str,
+        cost: u32,
+    ) -> BoxFuture<'a, Result<Decision>> {
+        Box::pin(Self::check_without_waiting(self, key, cost))
     }
 
     fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
@@ -593,14 +595,16 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
         (self.is_in_memory() && !gives_turns).then(|| at_once(Self::check(self, key, cost)))?
     }
 
-    async fn refund(&self, key: &str, grant: Grant) -> Result<u32> {
-        match self.limiter_of_grants(key) {
-            Some(limiter) => limiter.refund(grant).await,
-            None => {
-                let target = self.validated_request(self.model(), key, 1)?.target;
-                charge::give_back(&*self.registry.store, target, grant).await
+    fn refund<'a>(&'a self, key: &'a str, grant: Grant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move {
+            match self.limiter_of_grants(key) {
+                Some(limiter) => limiter.refund(grant).await,
+                None => {
+                    let target = self.validated_request(self.model(), key, 1)?.target;
+                    charge::give_back(&*self.registry.store, target, grant).await
+                }
             }
-        }
+        })
     }
 
     fn refund_in_background(&self, key: &str, grant: Grant) {
@@ -611,15 +615,17 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
         }
     }
 
-    async fn settle(&self, key: &str, grant: Grant, cost: u32) -> Result<()> {
-        match self.limiter_of_grants(key) {
-            Some(limiter) => limiter.settle(grant, cost).await,
-            // The request is done: what is missing is taken, and nobody is locked out for it.
-            None => {
-                let largest = self.model().properties().largest_cost;
-                settle_by_check(&self.without_penalty(), key, grant, cost, largest).await
+    fn settle<'a>(&'a self, key: &'a str, grant: Grant, cost: u32) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            match self.limiter_of_grants(key) {
+                Some(limiter) => limiter.settle(grant, cost).await,
+                // The request is done: what is missing is taken, and nobody is locked out for it.
+                None => {
+                    let largest = self.model().properties().largest_cost;
+                    settle_by_check(&self.without_penalty(), key, grant, cost, largest).await
+                }
             }
-        }
+        })
     }
 }
 

@@ -17,8 +17,7 @@ mod reservation;
 mod with_rate;
 mod worker;
 
-use async_trait::async_trait;
-
+use crate::box_future::BoxFuture;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::grant::Grant;
@@ -29,14 +28,13 @@ pub use leased::Lease;
 pub use reservation::Reservation;
 pub use worker::{Job, Worker};
 
-#[async_trait]
 impl Limiter for RateLimiter {
     fn name(&self) -> &str {
         self.label.as_deref().unwrap_or_else(|| self.name())
     }
 
-    async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
-        Self::check(self, cost).await
+    fn check<'a>(&'a self, _key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        Box::pin(Self::check(self, cost))
     }
 
     fn check_now(&self, _key: &str, cost: u32) -> Option<Result<Decision>> {
@@ -44,8 +42,8 @@ impl Limiter for RateLimiter {
         at_once(Self::check(self, cost))
     }
 
-    async fn refund(&self, _key: &str, grant: Grant) -> Result<u32> {
-        Self::refund(self, grant).await
+    fn refund<'a>(&'a self, _key: &'a str, grant: Grant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(Self::refund(self, grant))
     }
 
     fn refund_in_background(&self, _key: &str, grant: Grant) {
@@ -54,7 +52,7 @@ impl Limiter for RateLimiter {
         }
     }
 
-    async fn settle(&self, _key: &str, grant: Grant, cost: u32) -> Result<()> {
-        Self::settle(self, grant, cost).await
+    fn settle<'a>(&'a self, _key: &'a str, grant: Grant, cost: u32) -> BoxFuture<'a, Result<()>> {
+        Box::pin(Self::settle(self, grant, cost))
     }
 }

@@ -3,10 +3,11 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError};
+
+use crate::box_future::BoxFuture;
 
 /// A user name and a password, or a password alone.
 ///
@@ -64,7 +65,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-type CredentialsFuture = Pin<Box<dyn Future<Output = Result<Credentials, RedisError>> + Send>>;
+type CredentialsFuture = BoxFuture<'static, Result<Credentials, RedisError>>;
 
 /// Provides the credentials of each new connection.
 #[derive(Clone)]

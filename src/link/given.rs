@@ -1,13 +1,12 @@
 //! A connection of redis-rs that the application supplies. Its own retries and timeouts stay in
 //! force.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisResult, Value};
 
-type ReplyFuture<'a> = Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>>;
+use crate::box_future::BoxFuture;
+
+type ReplyFuture<'a> = BoxFuture<'a, RedisResult<Value>>;
 
 /// Any connection of redis-rs that many callers can share.
 pub(crate) trait Given: Send + Sync + 'static {

@@ -12,7 +12,6 @@
 //! permits none, nothing is tried for a minute.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -28,6 +27,7 @@ use super::round_trip::RoundTrip;
 use super::settings::OnPush;
 use super::setup::is_primary;
 use crate::backoff::{random, shortened};
+use crate::box_future::BoxFuture;
 use crate::escaped::Escaped;
 
 /// The most channels on one server. Further waiters ask by themselves.
@@ -51,7 +51,7 @@ const AT_ONCE: usize = 128;
 type OnFreed = dyn Fn(i64) + Send + Sync;
 
 /// Serves the channels of one server.
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Task = BoxFuture<'static, ()>;
 
 /// The subscriptions of one client.
 pub(crate) struct Subscriber {

@@ -34,7 +34,6 @@
 //! the queue, which gives back what the other answer grants.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep_until};
@@ -48,6 +47,7 @@ use super::state::{Availability, Waits, time_to_join};
 use super::substitute::WhileAway;
 use super::waiter::PlaceInQueue;
 use crate::batch::longest_hold_up;
+use crate::box_future::BoxFuture;
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
 use crate::event::QueueTime;
@@ -68,7 +68,7 @@ pub(super) enum Tried<'a> {
 }
 
 /// The request of a first try; `None` if another runtime polls it.
-pub(super) type Trying<'a> = Pin<Box<dyn Future<Output = Result<Option<Checked>>> + Send + 'a>>;
+pub(super) type Trying<'a> = BoxFuture<'a, Result<Option<Checked>>>;
 
 impl WaitQueue {
     /// Asks for a waiter that finds nobody before it.

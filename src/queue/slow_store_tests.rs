@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use proptest::prelude::*;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::WhileAway;
+use crate::box_future::BoxFuture;
 use crate::breaker::Breaker;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -92,7 +92,6 @@ impl SlowStore {
     }
 }
 
-#[async_trait]
 impl LimiterStore for SlowStore {
     fn keys(&self) -> &Keys {
         self.memory.keys()
@@ -122,17 +121,23 @@ impl LimiterStore for SlowStore {
         self.may_have_peers.load(Ordering::Relaxed)
     }
 
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Acquired> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let unanswered = |_| Error::Indeterminate { source: None };
-        let answered = timeout_at(deadline, async {
-            sleep(Duration::from_millis(self.lateness.load(Ordering::Relaxed))).await;
-            self.travel().await?;
-            let answer = self.memory.acquire(call, deadline).await;
-            self.travel().await?;
-            answer
-        });
-        answered.await.map_err(unanswered)?
+    fn acquire<'a>(
+        &'a self,
+        call: &'a AcquireCall,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(async move {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            let unanswered = |_| Error::Indeterminate { source: None };
+            let answered = timeout_at(deadline, async {
+                sleep(Duration::from_millis(self.lateness.load(Ordering::Relaxed))).await;
+                self.travel().await?;
+                let answer = self.memory.acquire(call, deadline).await;
+                self.travel().await?;
+                answer
+            });
+            answered.await.map_err(unanswered)?
+        })
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -158,75 +163,83 @@ impl LimiterStore for SlowStore {
         });
     }
 
-    async fn refund(&self, grant: &Grant) -> Result<u32> {
-        self.travel().await?;
-        let answer = self.memory.refund(grant).await;
-        self.travel().await?;
-        answer
+    fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move {
+            self.travel().await?;
+            let answer = self.memory.refund(grant).await;
+            self.travel().await?;
+            answer
+        })
     }
 
-    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
-        self.travel().await?;
-        if self.has_bad_state.load(Ordering::Relaxed) {
-            let name = self.keys().name.clone();
-            return Err(Error::BadState { name, source: None });
-        }
-        let answer = self.memory.settle(lease, settlement).await;
-        self.travel().await?;
-        answer
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: Settlement,
+    ) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move {
+            self.travel().await?;
+            if self.has_bad_state.load(Ordering::Relaxed) {
+                let name = self.keys().name.clone();
+                return Err(Error::BadState { name, source: None });
+            }
+            let answer = self.memory.settle(lease, settlement).await;
+            self.travel().await?;
+            answer
+        })
     }
 
-    async fn release(&self, permits: u32) -> Result<()> {
-        self.memory.release(permits).await
+    fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.memory.release(permits).await })
     }
 
-    async fn hold(&self, millis: i64) -> Result<bool> {
-        self.memory.hold(millis).await
+    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.memory.hold(millis).await })
     }
 
-    async fn available_permits(&self) -> Result<i64> {
-        self.memory.available_permits().await
+    fn available_permits(&self) -> BoxFuture<'_, Result<i64>> {
+        Box::pin(async move { self.memory.available_permits().await })
     }
 
-    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
-        self.memory.try_set_rate(rate).await
+    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.memory.try_set_rate(rate).await })
     }
 
-    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
-        self.memory.set_rate(rate).await
+    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.memory.set_rate(rate).await })
     }
 
-    async fn update_rate(
+    fn update_rate(
         &self,
         rate: ValidRate,
         in_use: PermitsInUse,
         if_missing: IfMissing,
-    ) -> Result<bool> {
-        self.memory.update_rate(rate, in_use, if_missing).await
+    ) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.memory.update_rate(rate, in_use, if_missing).await })
     }
 
-    async fn config(&self) -> Result<Option<Rate>> {
-        self.memory.config().await
+    fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>> {
+        Box::pin(async move { self.memory.config().await })
     }
 
-    async fn exists(&self) -> Result<bool> {
-        self.memory.exists().await
+    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.memory.exists().await })
     }
 
-    async fn delete(&self) -> Result<bool> {
-        self.memory.delete().await
+    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.memory.delete().await })
     }
 
-    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
-        self.memory.expire(expiry, condition).await
+    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.memory.expire(expiry, condition).await })
     }
 
-    async fn clear_expire(&self) -> Result<bool> {
-        self.memory.clear_expire().await
+    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.memory.clear_expire().await })
     }
 
-    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
-        self.memory.remain_time_to_live().await
+    fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
+        Box::pin(async move { self.memory.remain_time_to_live().await })
     }
 }
 

@@ -53,10 +53,10 @@ mod unsent_acquire_tests;
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{GivingBack, LimiterStore, Store};
+use crate::box_future::BoxFuture;
 use crate::breaker::Breaker;
 use crate::error::Result;
 use crate::health::ServerHealth;
@@ -66,7 +66,6 @@ use crate::policies::call::{Answers, Call};
 pub(crate) use client::RedisStore;
 use limiter::RedisLimiter;
 
-#[async_trait]
 impl Store for RedisStore {
     fn is_cluster(&self) -> bool {
         self.connection.is_cluster()
@@ -84,12 +83,16 @@ impl Store for RedisStore {
         self.connection.is_healthy()
     }
 
-    async fn check(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers> {
-        self.check_call(call, deadline).await
+    fn check<'a>(
+        &'a self,
+        call: &'a Arc<Call>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Answers>> {
+        Box::pin(self.check_call(call, deadline))
     }
 
-    async fn undo(&self, call: &Arc<Call>, deadline: Instant) -> Result<u32> {
-        self.undo_call(call, deadline).await
+    fn undo<'a>(&'a self, call: &'a Arc<Call>, deadline: Instant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(self.undo_call(call, deadline))
     }
 
     fn call_deadline(&self) -> Instant {
@@ -101,22 +104,24 @@ impl Store for RedisStore {
         breakers.iter().map(|breaker| breaker.health()).collect()
     }
 
-    async fn ping(&self) -> Result<()> {
-        let deadline = self.deadline();
-        let servers = self.servers()?;
-        for server in &servers {
-            let ping = redis::cmd("PING");
-            self.ask(server, &ping, deadline, Repeat::Safe).await?;
-        }
-        Ok(())
+    fn ping(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let deadline = self.deadline();
+            let servers = self.servers()?;
+            for server in &servers {
+                let ping = redis::cmd("PING");
+                self.ask(server, &ping, deadline, Repeat::Safe).await?;
+            }
+            Ok(())
+        })
     }
 
     fn close(&self) {
         self.subscriber.close();
     }
 
-    async fn given_back(&self) -> bool {
-        self.background.given_back().await
+    fn given_back(&self) -> BoxFuture<'_, bool> {
+        Box::pin(self.background.given_back())
     }
 
     fn give_back_in_background(&self, task: GivingBack) {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use benchmarks::LARGEST_LOG;
 use redisson_rate_limiter::{
-    Decision, FixedWindow, Gcra, LeakyBucket, Limiter, PenaltyTokenBucket, Policy, QuotaBucket,
-    Rate, RateLimiter, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog, TokenBucket,
+    BoxFuture, Decision, FixedWindow, Gcra, LeakyBucket, Limiter, PenaltyTokenBucket, Policy,
+    QuotaBucket, Rate, RateLimiter, RedissonClient, Result, SlidingWindowCounter, SlidingWindowLog,
+    TokenBucket,
 };
 
 /// A limiter.
@@ -123,10 +123,9 @@ impl Named {
     }
 }
 
-#[async_trait]
 impl Limiter for Named {
-    async fn check(&self, _key: &str, cost: u32) -> Result<Decision> {
-        self.0.check(cost).await
+    fn check<'a>(&'a self, _key: &'a str, cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        Box::pin(self.0.check(cost))
     }
 }
 

@@ -13,13 +13,13 @@
 mod tests;
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use super::decide;
 use super::taken::Taken;
+use crate::box_future::BoxFuture;
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
 use crate::fallback::TargetRequest;
@@ -130,7 +130,7 @@ pub(super) async fn decide_or_peek(
 
 /// Asks all slots at the same time what they would decide.
 async fn ask(registry: &Registry, slots: &mut [Slot]) -> Result<()> {
-    type Asking<'a> = Pin<Box<dyn Future<Output = Result<Vec<Decision>>> + Send + 'a>>;
+    type Asking<'a> = BoxFuture<'a, Result<Vec<Decision>>>;
     let asking = slots.iter().map(|slot| {
         let Registry {
             store, local_store, ..

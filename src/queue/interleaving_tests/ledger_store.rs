@@ -3,12 +3,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use async_trait::async_trait;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::super::ledger::{Ledger, RATE};
 use super::*;
+use crate::box_future::BoxFuture;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::interleaving::let_others_run;
@@ -113,7 +113,6 @@ impl std::fmt::Debug for LedgerStore {
     }
 }
 
-#[async_trait]
 impl LimiterStore for LedgerStore {
     fn keys(&self) -> &Keys {
         &self.keys
@@ -135,24 +134,30 @@ impl LimiterStore for LedgerStore {
         false
     }
 
-    async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Acquired> {
-        call.note_attempt(Attempt {
-            deadline: START,
-            from: START,
-        })?;
-        yield_now().await;
-        let answer = {
-            let mut kept = self.kept.lock();
-            if kept.ended.contains(&call.id) {
-                return Err(Error::Indeterminate { source: None });
-            }
-            kept.now += 1;
-            let now = kept.now;
-            kept.ledger.execute(call, now)
-        };
-        yield_now().await;
-        let_others_run();
-        Ok(answer)
+    fn acquire<'a>(
+        &'a self,
+        call: &'a AcquireCall,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(async move {
+            call.note_attempt(Attempt {
+                deadline: START,
+                from: START,
+            })?;
+            yield_now().await;
+            let answer = {
+                let mut kept = self.kept.lock();
+                if kept.ended.contains(&call.id) {
+                    return Err(Error::Indeterminate { source: None });
+                }
+                kept.now += 1;
+                let now = kept.now;
+                kept.ledger.execute(call, now)
+            };
+            yield_now().await;
+            let_others_run();
+            Ok(answer)
+        })
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -167,59 +172,68 @@ impl LimiterStore for LedgerStore {
         // It would wait for time to pass.
     }
 
-    async fn refund(&self, _grant: &Grant) -> Result<u32> {
-        unreachable!("no test asks for it")
+    fn refund<'a>(&'a self, _grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn settle(&self, _lease: &Grant, _settlement: Settlement) -> Result<u32> {
-        unreachable!("no test asks for it")
+    fn settle<'a>(
+        &'a self,
+        _lease: &'a Grant,
+        _settlement: Settlement,
+    ) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn release(&self, _permits: u32) -> Result<()> {
-        unreachable!("no test asks for it")
+    fn release(&self, _permits: u32) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn hold(&self, _millis: i64) -> Result<bool> {
-        unreachable!("no test asks for it")
+    fn hold(&self, _millis: i64) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn available_permits(&self) -> Result<i64> {
-        unreachable!("no test asks for it")
+    fn available_permits(&self) -> BoxFuture<'_, Result<i64>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn try_set_rate(&self, _rate: ValidRate) -> Result<bool> {
-        unreachable!("no test asks for it")
+    fn try_set_rate(&self, _rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn set_rate(&self, _rate: ValidRate) -> Result<()> {
-        unreachable!("no test asks for it")
+    fn set_rate(&self, _rate: ValidRate) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn update_rate(&self, _: ValidRate, _: PermitsInUse, _: IfMissing) -> Result<bool> {
-        unreachable!("no test asks for it")
+    fn update_rate(
+        &self,
+        _: ValidRate,
+        _: PermitsInUse,
+        _: IfMissing,
+    ) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn config(&self) -> Result<Option<Rate>> {
-        unreachable!("no test asks for it")
+    fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn exists(&self) -> Result<bool> {
-        unreachable!("no test asks for it")
+    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn delete(&self) -> Result<bool> {
-        unreachable!("no test asks for it")
+    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn expire(&self, _: Expiry, _: Condition) -> Result<bool> {
-        unreachable!("no test asks for it")
+    fn expire(&self, _: Expiry, _: Condition) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn clear_expire(&self) -> Result<bool> {
-        unreachable!("no test asks for it")
+    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
-        unreachable!("no test asks for it")
+    fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
+        Box::pin(async move { unreachable!("no test asks for it") })
     }
 }

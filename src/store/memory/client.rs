@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::MemoryStore;
 use super::client_limiter::MemoryLimiter;
+use crate::box_future::BoxFuture;
 use crate::clock::Clock;
 use crate::decision::check_fits;
 use crate::error::Result;
@@ -123,7 +123,6 @@ impl MemoryClient {
     }
 }
 
-#[async_trait]
 impl Store for MemoryClient {
     fn is_cluster(&self) -> bool {
         false
@@ -133,12 +132,16 @@ impl Store for MemoryClient {
         Arc::new(self.handle(keys))
     }
 
-    async fn check(&self, call: &Arc<Call>, _deadline: Instant) -> Result<Answers> {
-        self.check_call(call)
+    fn check<'a>(
+        &'a self,
+        call: &'a Arc<Call>,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Answers>> {
+        Box::pin(async move { self.check_call(call) })
     }
 
-    async fn undo(&self, call: &Arc<Call>, _deadline: Instant) -> Result<u32> {
-        self.undo_call(call)
+    fn undo<'a>(&'a self, call: &'a Arc<Call>, _deadline: Instant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { self.undo_call(call) })
     }
 
     fn in_memory(&self) -> Option<&MemoryClient> {

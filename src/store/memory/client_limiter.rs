@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::limiter::{Held, StoredLimiter, not_initialized};
 use super::store::MemoryStore;
+use crate::box_future::BoxFuture;
 use crate::clock::Clock;
 use crate::decision::is_granted;
 use crate::error::Result;
@@ -115,7 +115,6 @@ impl MemoryLimiter {
     }
 }
 
-#[async_trait]
 impl LimiterStore for MemoryLimiter {
     fn keys(&self) -> &Keys {
         &self.keys
@@ -156,8 +155,12 @@ impl LimiterStore for MemoryLimiter {
         self.limiter.drivers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    async fn acquire(&self, call: &AcquireCall, _deadline: Instant) -> Result<Acquired> {
-        self.acquire_call(call)
+    fn acquire<'a>(
+        &'a self,
+        call: &'a AcquireCall,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(async move { self.acquire_call(call) })
     }
 
     fn decides_at_once(&self) -> bool {
@@ -217,101 +220,131 @@ impl LimiterStore for MemoryLimiter {
         give_back_at_once(task);
     }
 
-    async fn refund(&self, grant: &Grant) -> Result<u32> {
-        self.refund_now(grant)
+    fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { self.refund_now(grant) })
     }
 
-    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
-        self.freeing(|held, at| {
-            let (client_id, audited_rate) = (&self.keys.client_id, held.audited_rate());
-            let window = &mut held.window;
-            let back = window.settle(at, client_id, lease, settlement, audited_rate);
-            back.map_err(|NotInitialized| not_initialized(&self.keys.name))
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: Settlement,
+    ) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move {
+            self.freeing(|held, at| {
+                let (client_id, audited_rate) = (&self.keys.client_id, held.audited_rate());
+                let window = &mut held.window;
+                let back = window.settle(at, client_id, lease, settlement, audited_rate);
+                back.map_err(|NotInitialized| not_initialized(&self.keys.name))
+            })
         })
     }
 
-    async fn release(&self, permits: u32) -> Result<()> {
-        self.freeing(|held, at| {
-            let audited_rate = held.audited_rate();
-            let left = held
-                .window
-                .release(at, &self.keys.client_id, permits, audited_rate);
-            left.map(drop)
-                .map_err(|NotInitialized| not_initialized(&self.keys.name))
+    fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.freeing(|held, at| {
+                let audited_rate = held.audited_rate();
+                let left = held
+                    .window
+                    .release(at, &self.keys.client_id, permits, audited_rate);
+                left.map(drop)
+                    .map_err(|NotInitialized| not_initialized(&self.keys.name))
+            })
         })
     }
 
-    async fn hold(&self, millis: i64) -> Result<bool> {
-        self.with(|held, at| {
-            let (call_id, audited_rate) = (new_call_id(), held.audited_rate());
-            let window = &mut held.window;
-            let holding = window.hold(at, &self.keys.client_id, millis, &call_id, audited_rate);
-            holding.map_err(|NotInitialized| not_initialized(&self.keys.name))
+    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.with(|held, at| {
+                let (call_id, audited_rate) = (new_call_id(), held.audited_rate());
+                let window = &mut held.window;
+                let holding = window.hold(at, &self.keys.client_id, millis, &call_id, audited_rate);
+                holding.map_err(|NotInitialized| not_initialized(&self.keys.name))
+            })
         })
     }
 
-    async fn available_permits(&self) -> Result<i64> {
-        self.initialized(|window, at| window.available_permits(at, &self.keys.client_id))
-    }
-
-    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
-        self.freeing(|held, at| Ok(held.window.try_set_rate(at, &self.keys.client_id, rate)))
-    }
-
-    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
-        self.freeing(|held, at| {
-            held.window.set_rate(at, &self.keys.client_id, rate);
-            Ok(())
+    fn available_permits(&self) -> BoxFuture<'_, Result<i64>> {
+        Box::pin(async move {
+            self.initialized(|window, at| window.available_permits(at, &self.keys.client_id))
         })
     }
 
-    async fn update_rate(
+    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.freeing(|held, at| Ok(held.window.try_set_rate(at, &self.keys.client_id, rate)))
+        })
+    }
+
+    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.freeing(|held, at| {
+                held.window.set_rate(at, &self.keys.client_id, rate);
+                Ok(())
+            })
+        })
+    }
+
+    fn update_rate(
         &self,
         rate: ValidRate,
         in_use: PermitsInUse,
         if_missing: IfMissing,
-    ) -> Result<bool> {
-        self.freeing(|held, at| {
-            Ok(held.window.update_rate(
-                at,
-                &self.keys.client_id,
-                rate,
-                in_use == PermitsInUse::Keep,
-                if_missing == IfMissing::DoNothing,
-            ))
+    ) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.freeing(|held, at| {
+                Ok(held.window.update_rate(
+                    at,
+                    &self.keys.client_id,
+                    rate,
+                    in_use == PermitsInUse::Keep,
+                    if_missing == IfMissing::DoNothing,
+                ))
+            })
         })
     }
 
-    async fn config(&self) -> Result<Option<Rate>> {
-        let settings = self.step(|window, at| window.config(at.server))?;
-        Ok(settings.map(Settings::rate))
+    fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>> {
+        Box::pin(async move {
+            let settings = self.step(|window, at| window.config(at.server))?;
+            Ok(settings.map(Settings::rate))
+        })
     }
 
-    async fn exists(&self) -> Result<bool> {
-        self.step(|window, at| window.exists(at.server))
+    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.step(|window, at| window.exists(at.server)) })
     }
 
-    async fn delete(&self) -> Result<bool> {
-        self.freeing(|held, at| Ok(held.window.delete(&self.keys.client_id, at.server)))
+    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.freeing(|held, at| Ok(held.window.delete(&self.keys.client_id, at.server)))
+        })
     }
 
-    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
-        self.step(|window, at| window.expire(&self.keys.client_id, at.server, expiry, condition))
+    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.step(|window, at| {
+                window.expire(&self.keys.client_id, at.server, expiry, condition)
+            })
+        })
     }
 
-    async fn clear_expire(&self) -> Result<bool> {
-        self.step(|window, at| window.clear_expire(&self.keys.client_id, at.server))
+    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.step(|window, at| window.clear_expire(&self.keys.client_id, at.server))
+        })
     }
 
-    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
-        Ok(
-            match self.step(|window, at| window.remain_time_to_live(at.server))? {
-                None => TimeToLive::Missing,
-                Some(None) => TimeToLive::Unlimited,
-                Some(Some(millis)) => {
-                    TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64))
-                }
-            },
-        )
+    fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
+        Box::pin(async move {
+            Ok(
+                match self.step(|window, at| window.remain_time_to_live(at.server))? {
+                    None => TimeToLive::Missing,
+                    Some(None) => TimeToLive::Unlimited,
+                    Some(Some(millis)) => {
+                        TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64))
+                    }
+                },
+            )
+        })
     }
 }

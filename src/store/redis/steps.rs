@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use redis::Value;
 use tokio::time::Instant;
 
 use super::client::read;
 use super::limiter::RedisLimiter;
 use super::script::{self, Args};
+use crate::box_future::BoxFuture;
 use crate::breaker::Breaker;
 use crate::clock::system_millis;
 use crate::error::{Error, Result};
@@ -26,7 +26,6 @@ use crate::store::{
 };
 use crate::window::{Acquired, Condition, Expiry, Settlement};
 
-#[async_trait]
 impl LimiterStore for RedisLimiter {
     fn keys(&self) -> &Keys {
         &self.keys
@@ -74,9 +73,15 @@ impl LimiterStore for RedisLimiter {
         self.store.response_timeout
     }
 
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Acquired> {
-        let result = self.acquire_call(call, deadline).await;
-        self.store.noted(&self.keys.name, result, deadline)
+    fn acquire<'a>(
+        &'a self,
+        call: &'a AcquireCall,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(async move {
+            let result = self.acquire_call(call, deadline).await;
+            self.store.noted(&self.keys.name, result, deadline)
+        })
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -107,138 +112,164 @@ impl LimiterStore for RedisLimiter {
         self.store.background.give_back(task);
     }
 
-    async fn refund(&self, grant: &Grant) -> Result<u32> {
-        self.refund_audited(grant, self.audited_rate()).await
+    fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { self.refund_audited(grant, self.audited_rate()).await })
     }
 
-    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
-        let _turn = self.store.settling.acquire().await;
-        // In a box of its own: while it waits for its turn it is small.
-        Box::pin(self.settle_audited(lease, settlement, self.audited_rate())).await
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: Settlement,
+    ) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move {
+            let _turn = self.store.settling.acquire().await;
+            // In a box of its own: while it waits for its turn it is small.
+            Box::pin(self.settle_audited(lease, settlement, self.audited_rate())).await
+        })
     }
 
-    async fn release(&self, permits: u32) -> Result<()> {
-        self.release_audited(permits, self.audited_rate()).await
+    fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.release_audited(permits, self.audited_rate()).await })
     }
 
-    async fn hold(&self, millis: i64) -> Result<bool> {
-        let (call_id, audited_rate) = (new_call_id(), self.audited_rate());
-        self.hold_audited(millis, &call_id, audited_rate).await
+    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let (call_id, audited_rate) = (new_call_id(), self.audited_rate());
+            self.hold_audited(millis, &call_id, audited_rate).await
+        })
     }
 
-    async fn available_permits(&self) -> Result<i64> {
-        let mut attempts = self.attempts(Repeat::Safe);
-        let now = self.store.clock.now();
-        // If a call did not read everything, what the next one must know.
-        let mut progress: Vec<Vec<u8>> = Vec::new();
-        loop {
-            let args = Args::new().optional(now);
-            let args = progress.iter().fold(args, |args, word| args.bytes(word));
-            let script = &script::AVAILABLE_PERMITS;
-            let keys = self.keys.in_order();
-            let answer = self.run_on(&keys, script, &args, &mut attempts);
-            let answer = answer.await?;
-            progress = read(&self.keys.name, answer.clone())?;
-            if progress.len() == 1 {
-                let [permits]: [i64; 1] = read(&self.keys.name, answer)?;
-                return Ok(permits);
+    fn available_permits(&self) -> BoxFuture<'_, Result<i64>> {
+        Box::pin(async move {
+            let mut attempts = self.attempts(Repeat::Safe);
+            let now = self.store.clock.now();
+            // If a call did not read everything, what the next one must know.
+            let mut progress: Vec<Vec<u8>> = Vec::new();
+            loop {
+                let args = Args::new().optional(now);
+                let args = progress.iter().fold(args, |args, word| args.bytes(word));
+                let script = &script::AVAILABLE_PERMITS;
+                let keys = self.keys.in_order();
+                let answer = self.run_on(&keys, script, &args, &mut attempts);
+                let answer = answer.await?;
+                progress = read(&self.keys.name, answer.clone())?;
+                if progress.len() == 1 {
+                    let [permits]: [i64; 1] = read(&self.keys.name, answer)?;
+                    return Ok(permits);
+                }
             }
-        }
+        })
     }
 
-    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
-        let args = rate_args(Args::new(), &rate);
-        let answer = self
-            .run(&script::TRY_SET_RATE, &args, Repeat::Never)
-            .await?;
-        let is_set = read(&self.keys.name, answer)?;
-        if is_set {
+    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let args = rate_args(Args::new(), &rate);
+            let answer = self
+                .run(&script::TRY_SET_RATE, &args, Repeat::Never)
+                .await?;
+            let is_set = read(&self.keys.name, answer)?;
+            if is_set {
+                self.learn_type(rate.rate_type);
+            }
+            Ok(is_set)
+        })
+    }
+
+    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let args = rate_args(Args::new(), &rate);
+            self.run(&script::SET_RATE, &args, Repeat::Never).await?;
             self.learn_type(rate.rate_type);
-        }
-        Ok(is_set)
+            Ok(())
+        })
     }
 
-    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
-        let args = rate_args(Args::new(), &rate);
-        self.run(&script::SET_RATE, &args, Repeat::Never).await?;
-        self.learn_type(rate.rate_type);
-        Ok(())
-    }
-
-    async fn update_rate(
+    fn update_rate(
         &self,
         rate: ValidRate,
         in_use: PermitsInUse,
         if_missing: IfMissing,
-    ) -> Result<bool> {
-        let args = rate_args(Args::new().optional(self.store.clock.now()), &rate)
-            .flag(in_use == PermitsInUse::Keep)
-            .flag(if_missing == IfMissing::DoNothing);
-        let answer = self.run(&script::UPDATE_RATE, &args, Repeat::Never).await?;
-        let is_set = read(&self.keys.name, answer)?;
-        if is_set {
-            self.learn_type(rate.rate_type);
-        }
-        Ok(is_set)
+    ) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let args = rate_args(Args::new().optional(self.store.clock.now()), &rate)
+                .flag(in_use == PermitsInUse::Keep)
+                .flag(if_missing == IfMissing::DoNothing);
+            let answer = self.run(&script::UPDATE_RATE, &args, Repeat::Never).await?;
+            let is_set = read(&self.keys.name, answer)?;
+            if is_set {
+                self.learn_type(rate.rate_type);
+            }
+            Ok(is_set)
+        })
     }
 
-    async fn config(&self) -> Result<Option<Rate>> {
-        let mut command = redis::cmd("HMGET");
-        command
-            .arg(&self.keys.name)
-            .arg(&["rate", "interval", "type", "keepAliveTime"]);
-        let rate = read_config(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
-        if let Some(rate) = rate {
-            self.learn_type(rate.rate_type());
-        }
-        Ok(rate)
+    fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>> {
+        Box::pin(async move {
+            let mut command = redis::cmd("HMGET");
+            command
+                .arg(&self.keys.name)
+                .arg(&["rate", "interval", "type", "keepAliveTime"]);
+            let rate = read_config(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
+            if let Some(rate) = rate {
+                self.learn_type(rate.rate_type());
+            }
+            Ok(rate)
+        })
     }
 
-    async fn exists(&self) -> Result<bool> {
-        let mut command = redis::cmd("EXISTS");
-        command.arg(&self.keys.name);
-        read(&self.keys.name, self.send(&command, Repeat::Safe).await?)
+    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let mut command = redis::cmd("EXISTS");
+            command.arg(&self.keys.name);
+            read(&self.keys.name, self.send(&command, Repeat::Safe).await?)
+        })
     }
 
-    async fn delete(&self) -> Result<bool> {
-        self.expire(Expiry::In(0), Condition::Always).await
+    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
+        self.expire(Expiry::In(0), Condition::Always)
     }
 
-    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
-        let (command, time) = match expiry {
-            Expiry::In(millis) => ("pexpire", millis),
-            Expiry::At(millis) => ("pexpireat", millis),
-        };
-        let condition = match condition {
-            Condition::Always => "",
-            Condition::IfNotSet => "nx",
-            Condition::IfSet => "xx",
-            Condition::IfGreater => "gt",
-            Condition::IfLess => "lt",
-        };
-        let args = Args::new()
-            .bytes(command.as_bytes())
-            .number(time)
-            .bytes(condition.as_bytes());
-        let answer = self.run(&script::EXPIRE, &args, Repeat::Never).await;
-        read(&self.keys.name, answer?)
+    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let (command, time) = match expiry {
+                Expiry::In(millis) => ("pexpire", millis),
+                Expiry::At(millis) => ("pexpireat", millis),
+            };
+            let condition = match condition {
+                Condition::Always => "",
+                Condition::IfNotSet => "nx",
+                Condition::IfSet => "xx",
+                Condition::IfGreater => "gt",
+                Condition::IfLess => "lt",
+            };
+            let args = Args::new()
+                .bytes(command.as_bytes())
+                .number(time)
+                .bytes(condition.as_bytes());
+            let answer = self.run(&script::EXPIRE, &args, Repeat::Never).await;
+            read(&self.keys.name, answer?)
+        })
     }
 
-    async fn clear_expire(&self) -> Result<bool> {
-        let answer = self
-            .run(&script::CLEAR_EXPIRE, &Args::new(), Repeat::Never)
-            .await?;
-        read(&self.keys.name, answer)
+    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let answer = self
+                .run(&script::CLEAR_EXPIRE, &Args::new(), Repeat::Never)
+                .await?;
+            read(&self.keys.name, answer)
+        })
     }
 
-    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
-        let mut command = redis::cmd("PTTL");
-        command.arg(&self.keys.name);
-        let left: i64 = read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
-        Ok(match left {
-            -2 => TimeToLive::Missing,
-            -1 => TimeToLive::Unlimited,
-            millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
+    fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
+        Box::pin(async move {
+            let mut command = redis::cmd("PTTL");
+            command.arg(&self.keys.name);
+            let left: i64 = read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
+            Ok(match left {
+                -2 => TimeToLive::Missing,
+                -1 => TimeToLive::Unlimited,
+                millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
+            })
         })
     }
 }

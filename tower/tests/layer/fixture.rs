@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
-use redisson_rate_limiter::{FixedWindow, Limiter, PolicyLimiter, RedissonClient, Rules};
+use redisson_rate_limiter::{
+    BoxFuture, Decision, FixedWindow, Limiter, PolicyLimiter, RedissonClient, Rules,
+};
 use redisson_rate_limiter_tower::key::Header;
 use redisson_rate_limiter_tower::{ByRules, RateLimitLayer};
 use tower::util::BoxCloneService;
@@ -84,15 +86,14 @@ pub fn field<'a>(response: &'a Response<String>, name: &str) -> Option<&'a str> 
 
 /// A limiter that answers the same each time.
 #[derive(Debug, Clone)]
-pub struct Always(pub redisson_rate_limiter::Result<redisson_rate_limiter::Decision>);
+pub struct Always(pub redisson_rate_limiter::Result<Decision>);
 
-#[async_trait::async_trait]
 impl Limiter for Always {
-    async fn check(
-        &self,
-        _key: &str,
+    fn check<'a>(
+        &'a self,
+        _key: &'a str,
         _cost: u32,
-    ) -> redisson_rate_limiter::Result<redisson_rate_limiter::Decision> {
-        self.0.clone()
+    ) -> BoxFuture<'a, redisson_rate_limiter::Result<Decision>> {
+        Box::pin(async move { self.0.clone() })
     }
 }

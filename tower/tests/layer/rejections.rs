@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::Response;
 use http::request::Parts;
 use redisson_rate_limiter::{
-    Decision, Denied, Error, FailurePolicy, Faults, FixedWindow, Granted, LimiterOptions,
-    MemoryStore, Quota, RedissonClient, Rule, SlidingWindowLog,
+    BoxFuture, Decision, Denied, Error, FailurePolicy, Faults, FixedWindow, Granted,
+    LimiterOptions, MemoryStore, Quota, RedissonClient, Rule, SlidingWindowLog,
 };
 use redisson_rate_limiter_tower::fields::Fields;
 use redisson_rate_limiter_tower::key::{Everyone, Header};
@@ -397,13 +397,16 @@ async fn grpc_knows_an_outage_from_a_quota() {
 #[derive(Debug)]
 struct Named(String, Decision);
 
-#[async_trait::async_trait]
 impl redisson_rate_limiter::Limiter for Named {
     fn name(&self) -> &str {
         &self.0
     }
 
-    async fn check(&self, _key: &str, _cost: u32) -> redisson_rate_limiter::Result<Decision> {
-        Ok(self.1.clone())
+    fn check<'a>(
+        &'a self,
+        _key: &'a str,
+        _cost: u32,
+    ) -> BoxFuture<'a, redisson_rate_limiter::Result<Decision>> {
+        Box::pin(async move { Ok(self.1.clone()) })
     }
 }

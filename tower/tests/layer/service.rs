@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use redisson_rate_limiter::{Decision, Granted, Limiter, Quota, RedissonClient, Result};
+use redisson_rate_limiter::{BoxFuture, Decision, Granted, Limiter, Quota, RedissonClient, Result};
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::key::Everyone;
 use tower::{Layer, Service, ServiceExt};
@@ -60,10 +60,9 @@ impl Service<Request<String>> for Strict {
 #[derive(Debug)]
 struct AtOnce;
 
-#[async_trait::async_trait]
 impl Limiter for AtOnce {
-    async fn check(&self, _key: &str, _cost: u32) -> Result<Decision> {
-        unreachable!("it was decided at once")
+    fn check<'a>(&'a self, _key: &'a str, _cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        Box::pin(async move { unreachable!("it was decided at once") })
     }
 
     fn check_now(&self, _key: &str, _cost: u32) -> Option<Result<Decision>> {

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::*;
+use crate::box_future::BoxFuture;
 use crate::clock::Clock;
 use crate::decision::Granted;
 use crate::keys::Keys;
@@ -34,7 +34,6 @@ struct InSlots {
 
 type Decided = Arc<Lock<Vec<String>>>;
 
-#[async_trait]
 impl Store for InSlots {
     fn is_cluster(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
@@ -48,25 +47,31 @@ impl Store for InSlots {
         self.memory.limiter(keys)
     }
 
-    async fn check(&self, call: &Arc<Call>, _deadline: Instant) -> Result<Answers> {
-        self.is_known.store(true, Ordering::Relaxed);
-        let keys = call.limiters.iter().map(|it| it.key.to_string());
-        let keys: Vec<_> = keys.collect();
-        if let [name, _, ..] = &keys[..] {
-            let (name, reason) = (name.clone(), "spreads keys over slots");
-            return Err(Error::InvalidName { name, reason });
-        }
-        if keys == [LOST] {
-            return Err(Error::Indeterminate { source: None });
-        }
-        if call.purpose == Purpose::Decide {
-            self.decided.lock().extend(keys);
-        }
-        self.memory.check_call(call)
+    fn check<'a>(
+        &'a self,
+        call: &'a Arc<Call>,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Answers>> {
+        Box::pin(async move {
+            self.is_known.store(true, Ordering::Relaxed);
+            let keys = call.limiters.iter().map(|it| it.key.to_string());
+            let keys: Vec<_> = keys.collect();
+            if let [name, _, ..] = &keys[..] {
+                let (name, reason) = (name.clone(), "spreads keys over slots");
+                return Err(Error::InvalidName { name, reason });
+            }
+            if keys == [LOST] {
+                return Err(Error::Indeterminate { source: None });
+            }
+            if call.purpose == Purpose::Decide {
+                self.decided.lock().extend(keys);
+            }
+            self.memory.check_call(call)
+        })
     }
 
-    async fn undo(&self, call: &Arc<Call>, _deadline: Instant) -> Result<u32> {
-        self.memory.undo_call(call)
+    fn undo<'a>(&'a self, call: &'a Arc<Call>, _deadline: Instant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { self.memory.undo_call(call) })
     }
 
     fn call_deadline(&self) -> Instant {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::super::client_limiter::MemoryLimiter;
 use super::FaultyStore;
+use crate::box_future::BoxFuture;
 use crate::breaker::Breaker;
 use crate::error::Result;
 use crate::grant::Grant;
@@ -68,7 +68,6 @@ impl FaultyLimiter {
     }
 }
 
-#[async_trait]
 impl LimiterStore for FaultyLimiter {
     fn keys(&self) -> &Keys {
         self.memory.keys()
@@ -115,9 +114,15 @@ impl LimiterStore for FaultyLimiter {
         self.memory.driver_ended();
     }
 
-    async fn acquire(&self, call: &AcquireCall, deadline: Instant) -> Result<Acquired> {
-        let acquiring = async { self.execute(call) };
-        self.store.answer(deadline, acquiring).await
+    fn acquire<'a>(
+        &'a self,
+        call: &'a AcquireCall,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Acquired>> {
+        Box::pin(async move {
+            let acquiring = async { self.execute(call) };
+            self.store.answer(deadline, acquiring).await
+        })
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -147,71 +152,79 @@ impl LimiterStore for FaultyLimiter {
         }
     }
 
-    async fn refund(&self, grant: &Grant) -> Result<u32> {
-        self.answer(self.memory.refund(grant)).await
+    fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { self.answer(self.memory.refund(grant)).await })
     }
 
-    async fn settle(&self, lease: &Grant, settlement: Settlement) -> Result<u32> {
-        self.answer(self.memory.settle(lease, settlement)).await
+    fn settle<'a>(
+        &'a self,
+        lease: &'a Grant,
+        settlement: Settlement,
+    ) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { self.answer(self.memory.settle(lease, settlement)).await })
     }
 
-    async fn release(&self, permits: u32) -> Result<()> {
-        self.answer(self.memory.release(permits)).await
+    fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.answer(self.memory.release(permits)).await })
     }
 
-    async fn hold(&self, millis: i64) -> Result<bool> {
-        self.answer(self.memory.hold(millis)).await
+    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.answer(self.memory.hold(millis)).await })
     }
 
-    async fn available_permits(&self) -> Result<i64> {
-        let available = async {
-            let available = self.memory.available_permits().await?;
-            let denial = self.store.faults.denial();
-            let is_denied = denial.is_some_and(|it| it.is_of(&self.keys().name));
-            Ok(if is_denied { 0 } else { available })
-        };
-        self.answer(available).await
+    fn available_permits(&self) -> BoxFuture<'_, Result<i64>> {
+        Box::pin(async move {
+            let available = async {
+                let available = self.memory.available_permits().await?;
+                let denial = self.store.faults.denial();
+                let is_denied = denial.is_some_and(|it| it.is_of(&self.keys().name));
+                Ok(if is_denied { 0 } else { available })
+            };
+            self.answer(available).await
+        })
     }
 
-    async fn try_set_rate(&self, rate: ValidRate) -> Result<bool> {
-        self.answer(self.memory.try_set_rate(rate)).await
+    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.answer(self.memory.try_set_rate(rate)).await })
     }
 
-    async fn set_rate(&self, rate: ValidRate) -> Result<()> {
-        self.answer(self.memory.set_rate(rate)).await
+    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.answer(self.memory.set_rate(rate)).await })
     }
 
-    async fn update_rate(
+    fn update_rate(
         &self,
         rate: ValidRate,
         in_use: PermitsInUse,
         if_missing: IfMissing,
-    ) -> Result<bool> {
-        let updating = self.memory.update_rate(rate, in_use, if_missing);
-        self.answer(updating).await
+    ) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let updating = self.memory.update_rate(rate, in_use, if_missing);
+            self.answer(updating).await
+        })
     }
 
-    async fn config(&self) -> Result<Option<Rate>> {
-        self.answer(self.memory.config()).await
+    fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>> {
+        Box::pin(async move { self.answer(self.memory.config()).await })
     }
 
-    async fn exists(&self) -> Result<bool> {
-        self.answer(self.memory.exists()).await
+    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.answer(self.memory.exists()).await })
     }
 
-    async fn delete(&self) -> Result<bool> {
-        self.answer(self.memory.delete()).await
+    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.answer(self.memory.delete()).await })
     }
 
-    async fn expire(&self, expiry: Expiry, condition: Condition) -> Result<bool> {
-        self.answer(self.memory.expire(expiry, condition)).await
+    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.answer(self.memory.expire(expiry, condition)).await })
     }
 
-    async fn clear_expire(&self) -> Result<bool> {
-        self.answer(self.memory.clear_expire()).await
+    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.answer(self.memory.clear_expire()).await })
     }
 
-    async fn remain_time_to_live(&self) -> Result<TimeToLive> {
-        self.answer(self.memory.remain_time_to_live()).await
+    fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
+        Box::pin(async move { self.answer(self.memory.remain_time_to_live()).await })
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::limiter::FaultyLimiter;
 use super::{Faults, yield_in_order};
+use crate::box_future::BoxFuture;
 use crate::breaker::{Breaker, Breakers};
 use crate::error::Result;
 use crate::health::ServerHealth;
@@ -90,7 +90,6 @@ impl FaultyStore {
     }
 }
 
-#[async_trait]
 impl Store for FaultyStore {
     fn is_cluster(&self) -> bool {
         false
@@ -108,33 +107,41 @@ impl Store for FaultyStore {
         vec![self.breaker.health()]
     }
 
-    async fn ping(&self) -> Result<()> {
-        self.answer(self.call_deadline(), async { Ok(()) }).await
+    fn ping(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.answer(self.call_deadline(), async { Ok(()) }).await })
     }
 
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
         Arc::new(FaultyLimiter::new(self.clone(), keys))
     }
 
-    async fn check(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers> {
-        self.note_sent(call);
-        let checking = async {
-            call.note_sent(true);
-            match self.faults.denial() {
-                Some(denial) if denial.is_of_any(call) => denial.answers(&self.memory, call),
-                _ => self.memory.check_call(call),
-            }
-        };
-        self.answer(deadline, checking).await
+    fn check<'a>(
+        &'a self,
+        call: &'a Arc<Call>,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Result<Answers>> {
+        Box::pin(async move {
+            self.note_sent(call);
+            let checking = async {
+                call.note_sent(true);
+                match self.faults.denial() {
+                    Some(denial) if denial.is_of_any(call) => denial.answers(&self.memory, call),
+                    _ => self.memory.check_call(call),
+                }
+            };
+            self.answer(deadline, checking).await
+        })
     }
 
-    async fn undo(&self, call: &Arc<Call>, deadline: Instant) -> Result<u32> {
-        self.note_sent(call);
-        let undoing = async {
-            call.note_sent(true);
-            self.memory.undo_call(call)
-        };
-        self.answer(deadline, undoing).await
+    fn undo<'a>(&'a self, call: &'a Arc<Call>, deadline: Instant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move {
+            self.note_sent(call);
+            let undoing = async {
+                call.note_sent(true);
+                self.memory.undo_call(call)
+            };
+            self.answer(deadline, undoing).await
+        })
     }
 
     fn give_back_in_background(&self, task: GivingBack) {
@@ -149,10 +156,12 @@ impl Store for FaultyStore {
         });
     }
 
-    async fn given_back(&self) -> bool {
-        let mut giving_back = self.giving_back.subscribe();
-        // The sender lives as long as `self`.
-        giving_back.wait_for(|tasks| *tasks == 0).await.is_ok()
+    fn given_back(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let mut giving_back = self.giving_back.subscribe();
+            // The sender lives as long as `self`.
+            giving_back.wait_for(|tasks| *tasks == 0).await.is_ok()
+        })
     }
 
     fn call_deadline(&self) -> Instant {
