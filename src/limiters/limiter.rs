@@ -210,10 +210,8 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// # Cancel safety
     /// As [`RateLimiter::refund`](crate::RateLimiter::refund).
     fn refund<'a>(&'a self, key: &'a str, grant: Grant) -> BoxFuture<'a, Result<u32>> {
-        Box::pin(async move {
-            let _ = key;
-            grant.spend_in_vain()
-        })
+        let _ = key;
+        Box::pin(async move { grant.spend_in_vain() })
     }
 
     /// Gives back what `key` was granted to a request that is gone, as [`refund`](Self::refund), in

@@ -6,11 +6,9 @@ use redis::{Cmd, RedisResult, Value};
 
 use crate::box_future::BoxFuture;
 
-type ReplyFuture<'a> = BoxFuture<'a, RedisResult<Value>>;
-
 /// Any connection of redis-rs that many callers can share.
 pub(crate) trait Given: Send + Sync + 'static {
-    fn send<'a>(&'a self, command: &'a Cmd) -> ReplyFuture<'a>;
+    fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>>;
 }
 
 pub(super) struct Cloned<C>(pub(super) C);
@@ -19,7 +17,7 @@ impl<C> Given for Cloned<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
-    fn send<'a>(&'a self, command: &'a Cmd) -> ReplyFuture<'a> {
+    fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
         let mut connection = self.0.clone();
         Box::pin(async move { connection.req_packed_command(command).await })
     }
@@ -31,7 +29,7 @@ pub(crate) struct Silent;
 
 #[cfg(test)]
 impl Given for Silent {
-    fn send<'a>(&'a self, _command: &'a Cmd) -> ReplyFuture<'a> {
+    fn send<'a>(&'a self, _command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
         Box::pin(std::future::pending())
     }
 }

@@ -134,21 +134,18 @@ fn server_id(answer: RedisResult<Value>) -> Result<Option<Vec<u8>>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
 
     use redis::{Arg, Cmd, make_extension_error};
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::box_future::BoxFuture;
 
     /// Answers for each key as the test says.
     struct Answering(fn(&str) -> RedisResult<Value>);
 
     impl Given for Answering {
-        fn send<'a>(
-            &'a self,
-            command: &'a Cmd,
-        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+        fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
             let key = command.args_iter().last();
             let Some(Arg::Simple(key)) = key else {
                 panic!("{command:?} has no key")

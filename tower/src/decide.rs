@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use redisson_rate_limiter::{Decision, DecisionSource, Error, Limiter, Result, Rules, Verdict};
+use redisson_rate_limiter::{
+    BoxFuture, Decision, DecisionSource, Error, Limiter, Result, Rules, Verdict,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::attributes::{Awaited, Found, Seen};
@@ -24,7 +25,7 @@ pub(crate) enum Deciding {
     Later(Later),
 }
 
-pub(crate) type Later = Pin<Box<dyn Future<Output = (Parts, Answer)> + Send>>;
+pub(crate) type Later = BoxFuture<'static, (Parts, Answer)>;
 
 pub(crate) enum Answer {
     /// Nobody limits it.
@@ -74,10 +75,7 @@ impl OneLimiter {
 
     pub(crate) fn with_async_key<F>(limiter: impl Limiter + 'static, key: F) -> Self
     where
-        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
-            + Send
-            + Sync
-            + 'static,
+        F: Fn(&Parts) -> BoxFuture<'_, Option<String>> + Send + Sync + 'static,
     {
         Self::by(limiter, KeyOf::Later(Arc::new(key)))
     }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
+use redisson_rate_limiter::BoxFuture;
 use tower_service::Service;
 
 use crate::charged::Charged;
@@ -34,7 +35,7 @@ pin_project! {
         Admitted { service: S, request: Option<Request<B>>, uncalled: Uncalled },
         Running { #[pin] response: F },
         Settling {
-            settling: Pin<Box<dyn Future<Output = ()> + Send>>,
+            settling: BoxFuture<'static, ()>,
             response: Option<Result<P, E>>,
         },
         Rejected { response: Option<P> },

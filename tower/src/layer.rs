@@ -1,14 +1,12 @@
 //! The layer, and its settings.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
 use http::response;
-use redisson_rate_limiter::{Limiter, Rules};
+use redisson_rate_limiter::{BoxFuture, Limiter, Rules};
 use tower_layer::Layer;
 
 use crate::decide::{ByRules, OneLimiter};
@@ -103,10 +101,7 @@ impl RateLimitLayer<OneLimiter> {
     /// ```
     pub fn with_async_key<F>(limiter: impl Limiter + 'static, key: F) -> Self
     where
-        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
-            + Send
-            + Sync
-            + 'static,
+        F: Fn(&Parts) -> BoxFuture<'_, Option<String>> + Send + Sync + 'static,
     {
         Self::deciding(OneLimiter::with_async_key(limiter, key))
     }
@@ -278,10 +273,7 @@ impl<R> RateLimitLayer<ByRules, R> {
     #[must_use]
     pub fn async_attribute<F>(mut self, name: &str, find: F) -> Self
     where
-        F: Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>>
-            + Send
-            + Sync
-            + 'static,
+        F: Fn(&Parts) -> BoxFuture<'_, Option<String>> + Send + Sync + 'static,
     {
         let found = Arc::make_mut(&mut self.settings.decide.found);
         found.awaited.push((name.into(), Arc::new(find)));

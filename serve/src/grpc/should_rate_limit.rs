@@ -5,8 +5,6 @@
 //! whatever that is, it is decided: what cannot be decided is over the limit. Errors are those of
 //! the store, which no client has caused.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +13,7 @@ use bytes::Buf;
 use futures_util::future::try_join_all;
 use hyper::HeaderMap;
 use prost::Message;
-use redisson_rate_limiter::{Decision, Error, JointDecision, Verdict};
+use redisson_rate_limiter::{BoxFuture, Decision, Error, JointDecision, Verdict};
 use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::server::UnaryService;
 use tonic::{Request, Response, Status};
@@ -67,7 +65,7 @@ impl Decoder for Lenient {
     }
 }
 
-type Answered = Pin<Box<dyn Future<Output = Result<Response<RateLimitResponse>, Status>> + Send>>;
+type Answered = BoxFuture<'static, Result<Response<RateLimitResponse>, Status>>;
 
 impl UnaryService<Option<RateLimitRequest>> for ShouldRateLimit {
     type Response = RateLimitResponse;

@@ -130,12 +130,11 @@ pub(super) async fn decide_or_peek(
 
 /// Asks all slots at the same time what they would decide.
 async fn ask(registry: &Registry, slots: &mut [Slot]) -> Result<()> {
-    type Asking<'a> = BoxFuture<'a, Result<Vec<Decision>>>;
     let asking = slots.iter().map(|slot| {
         let Registry {
             store, local_store, ..
         } = registry;
-        let asking: Asking<'_> = Box::pin(peek_requests(store, local_store, &slot.requests));
+        let asking: BoxFuture<'_, _> = Box::pin(peek_requests(store, local_store, &slot.requests));
         asking
     });
     let mut asking: Vec<_> = asking.collect();

@@ -1,17 +1,17 @@
 //! A queue, its callers, and what they hold.
 
 use crate::queue::WhileAway;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use tokio::task::yield_now;
 
 use super::ledger_store::LedgerStore;
+use crate::box_future::BoxFuture;
 use crate::interleaving::{Participant, let_others_run};
 use crate::queue::WaitQueue;
 
-pub(super) type Asking = Pin<Box<dyn Future<Output = u32> + Send>>;
+pub(super) type Asking = BoxFuture<'static, u32>;
 
 /// A queue whose permits are all taken, and the callers that have not ended.
 pub(super) struct Scene {

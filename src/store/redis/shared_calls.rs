@@ -215,8 +215,6 @@ impl<P: Part> Drop for SharedCallFlusher<P> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-    use std::pin::Pin;
     use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Waker};
     use std::time::Duration;
@@ -227,6 +225,7 @@ mod tests {
 
     use super::super::multi_acquire::AcquirePart;
     use super::*;
+    use crate::box_future::BoxFuture;
     use crate::keys::Keys;
     use crate::link::{Given, Silent};
     use crate::rate::RateType;
@@ -319,10 +318,7 @@ mod tests {
     struct Slow;
 
     impl Given for Slow {
-        fn send<'a>(
-            &'a self,
-            _command: &'a Cmd,
-        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+        fn send<'a>(&'a self, _command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
             Box::pin(async {
                 sleep(Duration::from_secs(1)).await;
                 Ok(Value::Array(vec![Value::Nil; 2]))
@@ -345,10 +341,7 @@ mod tests {
     struct Server(&'static str);
 
     impl Given for Server {
-        fn send<'a>(
-            &'a self,
-            _command: &'a Cmd,
-        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+        fn send<'a>(&'a self, _command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
             Box::pin(async { Ok(Value::BulkString(self.0.into())) })
         }
     }
@@ -384,10 +377,7 @@ mod tests {
     struct Counted(Arc<AtomicUsize>);
 
     impl Given for Counted {
-        fn send<'a>(
-            &'a self,
-            _command: &'a Cmd,
-        ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+        fn send<'a>(&'a self, _command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::pending())
         }

@@ -1,6 +1,5 @@
 //! The time of a call, over a server with a round trip of any length, with tokio's time paused.
 
-use std::pin::Pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,6 +10,7 @@ use tokio::time::sleep;
 use super::client::{MOST_SETTLED, RedisStore};
 use super::limiter::RedisLimiter;
 use crate::FixedWindow;
+use crate::box_future::BoxFuture;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
@@ -159,10 +159,7 @@ impl Server {
 }
 
 impl Given for Distant {
-    fn send<'a>(
-        &'a self,
-        command: &'a Cmd,
-    ) -> Pin<Box<dyn Future<Output = RedisResult<Value>> + Send + 'a>> {
+    fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
         let half = ms(self.0.round_trip.load(Ordering::Relaxed)) / 2;
         Box::pin(async move {
             sleep(half).await;

@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 
 use hmac::Hmac;
 use http::request::Parts;
+use redisson_rate_limiter::BoxFuture;
 use sha2::Sha256;
 
 use super::hash::{hash_with, keyed};
@@ -106,8 +105,7 @@ pub(crate) fn found<'a>(key: &'a (impl Key + ?Sized), request: &'a Parts) -> Opt
 }
 
 /// Finds a key and takes time, such as to ask a database.
-pub(crate) type FindKey =
-    dyn Fn(&Parts) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> + Send + Sync;
+pub(crate) type FindKey = dyn Fn(&Parts) -> BoxFuture<'_, Option<String>> + Send + Sync;
 
 /// A key that is hashed: from [`Key::hashed`].
 #[derive(Clone)]
