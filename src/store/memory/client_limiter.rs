@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::limiter::{Held, StoredLimiter, not_initialized};
 use super::store::MemoryStore;
 use crate::box_future::BoxFuture;
-use crate::clock::Clock;
+use crate::clock::{Clock, millis};
 use crate::decision::is_granted;
 use crate::error::Result;
 use crate::grant::Grant;
@@ -340,9 +339,7 @@ impl LimiterStore for MemoryLimiter {
                 match self.step(|window, at| window.remain_time_to_live(at.server))? {
                     None => TimeToLive::Missing,
                     Some(None) => TimeToLive::Unlimited,
-                    Some(Some(millis)) => {
-                        TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64))
-                    }
+                    Some(Some(left)) => TimeToLive::Remaining(millis(left)),
                 },
             )
         })

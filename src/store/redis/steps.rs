@@ -12,7 +12,7 @@ use super::limiter::RedisLimiter;
 use super::script::{self, Args};
 use crate::box_future::BoxFuture;
 use crate::breaker::Breaker;
-use crate::clock::system_millis;
+use crate::clock::{self, system_millis};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
 use crate::grant::Grant;
@@ -268,7 +268,7 @@ impl LimiterStore for RedisLimiter {
             Ok(match left {
                 -2 => TimeToLive::Missing,
                 -1 => TimeToLive::Unlimited,
-                millis => TimeToLive::Remaining(Duration::from_millis(millis.max(0) as u64)),
+                left => TimeToLive::Remaining(clock::millis(left)),
             })
         })
     }
