@@ -198,9 +198,7 @@ async fn decide(
         let changing = set_up_by(registry, requests, registry.store.call_deadline());
         let call = call_of(requests, Purpose::Decide);
         let answers = memory.check_call(&call)?;
-        changing.into_iter().for_each(Change::done);
-        let decisions = answers.decisions(&call)?;
-        note_available(registry, requests, &decisions);
+        let decisions = answered(registry, requests, changing, answers.decisions(&call))?;
         // Otherwise it proceeds at once.
         let taken = match decisions.iter().all(|it| it.delay().is_zero()) {
             true => Taken::nothing(registry),
@@ -220,9 +218,7 @@ async fn decide(
         async move {
             let changing = set_up_by(&registry, &requests, deadline);
             let answers = registry.store.check(&call, deadline).await?;
-            changing.into_iter().for_each(Change::done);
-            let decisions = answers.decisions(&call)?;
-            note_available(&registry, &requests, &decisions);
+            let decisions = answered(&registry, &requests, changing, answers.decisions(&call))?;
             let taken = taken_by(&registry, &requests, &decisions);
             Ok((decisions, taken))
         }
@@ -324,10 +320,18 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
     changed.collect()
 }
 
-/// Ends the denials that these answers of the store contradict. Nothing else says that a limiter
-/// had expired, and was created again with all its permits.
-fn note_available(registry: &Registry, requests: &[TargetRequest], decisions: &[Decision]) {
-    for (TargetRequest { target, cost, .. }, decision) in requests.iter().zip(decisions) {
+/// The store has answered: the changes are over, and so are the denials that the answers
+/// contradict. Nothing else says that a limiter had expired, and was created again with all its
+/// permits.
+fn answered(
+    registry: &Registry,
+    requests: &[TargetRequest],
+    changing: Vec<Change>,
+    decisions: Result<Vec<Decision>>,
+) -> Result<Vec<Decision>> {
+    changing.into_iter().for_each(Change::done);
+    let decisions = decisions?;
+    for (TargetRequest { target, cost, .. }, decision) in requests.iter().zip(&decisions) {
         if target.model.is_rate()
             && let Some(queue) = registry.queue_in_use(&target.key)
         {
@@ -336,6 +340,7 @@ fn note_available(registry: &Registry, requests: &[TargetRequest], decisions: &[
             queue.unguarded().note_available(available);
         }
     }
+    Ok(decisions)
 }
 
 /// By which the strictest of several answers is found.
