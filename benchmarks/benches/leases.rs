@@ -356,11 +356,5 @@ async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
 }
 
 async fn scripts_run(server: &Server) -> u64 {
-    let mut connection = server.connection().await;
-    let info: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    ScriptsRun::of(&info).calls
+    ScriptsRun::read(&mut server.connection().await).await.calls
 }

@@ -59,11 +59,5 @@ async fn count_denials(limiter: &RateLimiter) -> (u64, Duration) {
 }
 
 async fn scripts_run(server: &Server) -> u64 {
-    let mut connection = server.connection().await;
-    let info: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(&mut connection)
-        .await
-        .unwrap();
-    ScriptsRun::of(&info).calls
+    ScriptsRun::read(&mut server.connection().await).await.calls
 }

@@ -2,6 +2,8 @@
 
 use std::ops::AddAssign;
 
+use redis::aio::MultiplexedConnection;
+
 /// The scripts that have run, and the server's time for them.
 #[derive(Default, Clone, Copy)]
 pub struct ScriptsRun {
@@ -10,8 +12,16 @@ pub struct ScriptsRun {
 }
 
 impl ScriptsRun {
+    /// Since the server's start, or since [`reset`].
+    pub async fn read(redis: &mut MultiplexedConnection) -> Self {
+        let mut command = redis::cmd("INFO");
+        let statistics: redis::RedisResult<String> =
+            command.arg("commandstats").query_async(redis).await;
+        Self::of(&statistics.expect("the server's statistics"))
+    }
+
     /// By EVALSHA and by EVAL.
-    pub fn of(statistics: &str) -> Self {
+    fn of(statistics: &str) -> Self {
         let mut all = Self::default();
         for line in statistics.lines() {
             let Some((command, numbers)) = line.split_once(':') else {
@@ -35,6 +45,13 @@ impl ScriptsRun {
     pub fn micros_a_call(self) -> f64 {
         self.micros as f64 / self.calls as f64
     }
+}
+
+/// From now on the server counts anew.
+pub async fn reset(redis: &mut MultiplexedConnection) {
+    let mut command = redis::cmd("CONFIG");
+    let reset: redis::RedisResult<()> = command.arg("RESETSTAT").query_async(redis).await;
+    reset.expect("the server's statistics at zero");
 }
 
 impl AddAssign for ScriptsRun {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use benchmarks::median;
-use benchmarks::scripts::ScriptsRun;
+use benchmarks::scripts::{ScriptsRun, reset};
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Clock, Limiter, RedissonClient};
 use tokio::task::JoinSet;
@@ -105,11 +105,7 @@ async fn scripts_of(
     key: &str,
     is_granted: bool,
 ) -> ScriptsRun {
-    let () = redis::cmd("CONFIG")
-        .arg("RESETSTAT")
-        .query_async(redis)
-        .await
-        .expect("the server's statistics at zero");
+    reset(redis).await;
     for _ in 0..SCARCE {
         let decision = limiter
             .check_without_waiting(key, 1)
@@ -117,12 +113,7 @@ async fn scripts_of(
             .expect("a decision");
         assert_eq!(decision.is_granted(), is_granted, "{limiter:?}");
     }
-    let statistics: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(redis)
-        .await
-        .expect("the server's statistics");
-    ScriptsRun::of(&statistics)
+    ScriptsRun::read(redis).await
 }
 
 /// How many decisions a second callers get that ask again as soon as they have an answer, one for

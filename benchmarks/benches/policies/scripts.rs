@@ -1,6 +1,6 @@
 //! The server's time for a script of ours and for the one by hand, in rounds that take turns.
 
-use benchmarks::scripts::ScriptsRun;
+use benchmarks::scripts::{ScriptsRun, reset};
 use redis::aio::MultiplexedConnection;
 use redisson_rate_limiter::{Limiter, RedissonClient};
 
@@ -71,15 +71,6 @@ pub async fn forget_all(redis: &mut MultiplexedConnection) {
     forgotten.expect("an empty server");
 }
 
-async fn reset(redis: &mut MultiplexedConnection) {
-    let mut command = redis::cmd("CONFIG");
-    let reset: redis::RedisResult<()> = command.arg("RESETSTAT").query_async(redis).await;
-    reset.expect("the server's statistics at zero");
-}
-
 async fn micros_a_call(redis: &mut MultiplexedConnection) -> f64 {
-    let mut command = redis::cmd("INFO");
-    let statistics: redis::RedisResult<String> =
-        command.arg("commandstats").query_async(redis).await;
-    ScriptsRun::of(&statistics.expect("the server's statistics")).micros_a_call()
+    ScriptsRun::read(redis).await.micros_a_call()
 }
