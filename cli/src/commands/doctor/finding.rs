@@ -207,7 +207,8 @@ impl Code {
                 "--fix sets the value to the rate less the permits of the stored grants"
             }
             Self::PermitsTooMany => {
-                "--fix takes what was given back out of the oldest live grants, and sets the value to the rate less the rest"
+                "--fix takes what was given back out of the oldest live grants, and sets the \
+                 value to the rate less the rest"
             }
             Self::MalformedMembers | Self::MembersWithoutPermits => "--fix removes them",
             Self::LegacyMembers => "--fix rewrites or removes them, as --legacy says",
@@ -220,27 +221,33 @@ impl Code {
                 "by hand: `rratelimiter update NAME RATE --keep-alive TIME` gives it a longer one"
             }
             Self::NotProven => {
-                "by hand: if no program uses it, `rratelimiter doctor NAME --remove-unproven` asks key by key"
+                "by hand: if no program uses it, `rratelimiter doctor NAME --remove-unproven` \
+                 asks key by key"
             }
             Self::WrongType => {
-                "by hand: another program's key has this name; rename the limiter, or delete the key"
+                "by hand: another program's key has this name; rename the limiter, or delete the \
+                 key"
             }
             Self::SeveralSlots => "by hand: give it a name whose braces enclose something, or none",
             Self::ClockAhead => {
-                "by hand: set the clock of that client; the permits come back an interval after the score"
+                "by hand: set the clock of that client; the permits come back an interval after \
+                 the score"
             }
             Self::NotChecked => {
                 "by hand: try again when it is used less, or as a user who may read it"
             }
             Self::NoLimiter => "by hand: `rratelimiter list` shows which there are",
             Self::MayEvict => {
-                "by hand: set maxmemory-policy to noeviction, or give the limiters a server of their own"
+                "by hand: set maxmemory-policy to noeviction, or give the limiters a server of \
+                 their own"
             }
             Self::FreesInline => {
-                "by hand: set them to yes, so that the end of a large limiter does not hold up others"
+                "by hand: set them to yes, so that the end of a large limiter does not hold up \
+                 others"
             }
             Self::NotPersistent => {
-                "by hand: set appendonly to yes if limiters must outlive a restart, after which those that have no client with a rate are gone"
+                "by hand: set appendonly to yes if limiters must outlive a restart, after which \
+                 those that have no client with a rate are gone"
             }
             Self::ReplicasMayLag => {
                 "by hand: set min-replicas-to-write to 1 if a failover must not forget grants"
