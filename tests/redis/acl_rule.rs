@@ -86,6 +86,10 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
         a_window_passes(&operator, app).await,
     ));
     outcomes.push((
+        "expired grants".to_owned(),
+        expired_grants(fixture, &operator, app).await,
+    ));
+    outcomes.push((
         "keys that are lost".to_owned(),
         lost_keys(fixture, &operator, app).await,
     ));
@@ -173,6 +177,25 @@ async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Res
         .update_rate(Rate::overall(4, ms(60)), PermitsInUse::Keep)
         .await?;
     limiter.acquire(2).await
+}
+
+/// Some of a limiter's grants have expired, however fast the machine is.
+async fn expired_grants(
+    fixture: &mut Fixture,
+    operator: &RedissonClient,
+    app: &RedissonClient,
+) -> Result<()> {
+    let name = "orders:expired";
+    let rate = Rate::overall(10, HOUR);
+    operator.rate_limiter(name).set_rate(rate).await.unwrap();
+    let keys = ["{orders:expired}:value", "{orders:expired}:permits"];
+    fixture.fill(keys[0], keys[1], 3, 7).await;
+    let before = (keys::time(&mut fixture.raw).await - 2 * HOUR.as_millis() as i64).to_string();
+    let age = "for _, grant in ipairs(redis.call('zrange', KEYS[1], 0, 1)) do
+        redis.call('zadd', KEYS[1], ARGV[1], grant)
+    end";
+    fixture.run(&["EVAL", age, "1", keys[1], &before]).await;
+    app.rate_limiter(name).try_acquire(1).await.map(drop)
 }
 
 /// What an operator or an eviction has left broken.
