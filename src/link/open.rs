@@ -4,12 +4,17 @@
 //! answer takes, or when the server says that another server must be asked. A retired connection
 //! gets no further command. A call that may be repeated leaves it; any other call waits for its
 //! answer there, because a slow server still sends it.
+//!
+//! Whether anything arrives is checked by the task that reads, after it has read: so on a machine
+//! that is too busy to read in time, what has arrived counts, and however many calls wait, none of
+//! them takes time from the reading.
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::pending;
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -21,7 +26,7 @@ use redis::{
 };
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::credentials::Credentials;
 use super::failure::{self, Failure, closed, timed_out};
@@ -37,9 +42,11 @@ use super::transport::Transport;
 
 /// A connection that was used this recently is assumed to be alive.
 const FRESH: Duration = Duration::from_millis(5);
-/// The silence limit is checked this often while it passes: a process that was stopped for a while
-/// must see the silence go on before it retires the connection.
+/// The silence limit has passed after so many checks in a row that found nothing new: a process
+/// that was stopped for a while must see the silence go on before it retires the connection.
 const CHECKS: u32 = 4;
+/// After so many, a call that ends without an answer retires the connection too.
+const SILENT_AT_DEADLINE: u32 = 2;
 
 /// Why a connection gets no further command.
 #[derive(Debug, Clone)]
@@ -64,14 +71,80 @@ struct State {
     retired: OnceLock<Retired>,
     /// Nothing is read or written any more.
     has_ended: AtomicBool,
-    retirement: Notify,
+    /// Woken when either of these changes.
+    changed: Notify,
+    /// How many calls wait for answers.
+    waiting: AtomicUsize,
+    /// A call waits, and none did before.
+    first_waits: Notify,
+    /// How many checks in a row have found nothing new.
+    silent_checks: AtomicU32,
 }
 
 impl State {
     fn retire(&self, reason: Retired) {
         if self.retired.set(reason).is_ok() {
-            self.retirement.notify_one();
+            self.changed.notify_waiters();
         }
+    }
+
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.retire(Retired::Closed);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until there is what `get` looks for.
+    async fn until<T>(&self, get: impl Fn(&Self) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(it) = get(self) {
+                return it;
+            }
+            changed.await;
+        }
+    }
+
+    /// A call waits until the guard is dropped.
+    fn wait(&self) -> Waiting<'_> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.first_waits.notify_one();
+        }
+        Waiting(self)
+    }
+
+    /// Retires the connection when an answer is expected and nothing arrives. Never ends.
+    async fn watch(&self, traffic: &Traffic, round_trip: &RoundTrip) -> Infallible {
+        // Who gave up waiting may have done so because of the silence.
+        let is_expected =
+            || self.waiting.load(Ordering::Relaxed) > 0 || traffic.silence().is_some();
+        loop {
+            self.first_waits.notified().await;
+            let (mut reads, mut silent_checks) = (traffic.reads(), 0);
+            self.silent_checks.store(0, Ordering::Relaxed);
+            while is_expected() {
+                let limit = round_trip.silence_limit();
+                sleep(limit / CHECKS).await;
+                match traffic.reads() {
+                    now if now == reads => silent_checks += 1,
+                    now => (reads, silent_checks) = (now, 0),
+                }
+                self.silent_checks.store(silent_checks, Ordering::Relaxed);
+                if silent_checks >= CHECKS && is_expected() {
+                    self.retire(Retired::Silent(limit));
+                    return pending().await;
+                }
+            }
+        }
+    }
+}
+
+/// A call that waits.
+struct Waiting<'a>(&'a State);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -80,6 +153,7 @@ pub(super) struct Open {
     socket: Socket,
     is_tls: bool,
     traffic: Arc<Traffic>,
+    round_trip: Arc<RoundTrip>,
     state: Arc<State>,
     driver: AbortHandle,
     pub(super) one_server: Arc<OneServer>,
@@ -97,8 +171,7 @@ struct DriverGuard(Arc<State>);
 
 impl Drop for DriverGuard {
     fn drop(&mut self) {
-        self.0.has_ended.store(true, Ordering::Release);
-        self.0.retire(Retired::Closed);
+        self.0.end();
     }
 }
 
@@ -108,6 +181,7 @@ impl Open {
     pub(super) async fn start(
         transport: Transport,
         traffic: Arc<Traffic>,
+        round_trip: &Arc<RoundTrip>,
         messages: Option<(&OnPush, Option<&Credentials>)>,
     ) -> Result<Self, RedisError> {
         // Without a login, a database or a library name, redis-rs sends nothing by itself.
@@ -133,15 +207,21 @@ impl Open {
         let (connection, driver) = opened.await?;
         let state = Arc::<State>::default();
         let guard = DriverGuard(Arc::clone(&state));
+        let (counted, pace) = (Arc::clone(&traffic), Arc::clone(round_trip));
         let driver = tokio::spawn(async move {
-            let _guard = guard;
-            driver.await;
+            let guard = guard;
+            tokio::select! {
+                biased;
+                () = driver => {}
+                never = guard.0.watch(&counted, &pace) => match never {},
+            }
         });
         Ok(Self {
             connection,
             socket: transport.socket,
             is_tls: transport.is_tls,
             traffic,
+            round_trip: Arc::clone(round_trip),
             state,
             driver: driver.abort_handle(),
             one_server: Arc::default(),
@@ -181,22 +261,17 @@ impl Open {
 
     /// Waits until the connection is retired.
     pub(super) async fn retirement(&self) -> Retired {
-        loop {
-            if let Some(reason) = self.state.retired.get() {
-                return reason.clone();
-            }
-            self.state.retirement.notified().await;
-        }
+        self.state.until(|it| it.retired.get().cloned()).await
     }
 
     /// Whether a command may be sent: retires a connection that was closed or fell silent
     /// unnoticed.
-    pub(super) fn is_usable(&self, round_trip: &RoundTrip) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         if !self.is_retired() && self.traffic.idle() >= FRESH {
-            let limit = round_trip.silence_limit();
+            let limit = self.round_trip.silence_limit();
             match self.peek() {
                 Peek::Closed => self.retire(Retired::Closed),
-                Peek::Silent if self.traffic.silence() >= limit => {
+                Peek::Silent if self.traffic.silence() >= Some(limit) => {
                     self.retire(Retired::Silent(limit));
                 }
                 Peek::Silent | Peek::Data => {}
@@ -227,55 +302,39 @@ impl Open {
         &self,
         request: Outgoing<'_>,
         limits: Limits,
-        round_trip: &RoundTrip,
     ) -> Result<Value, Failure> {
-        let start = Instant::now();
-        let (writes, mut reads) = (self.traffic.writes(), self.traffic.reads());
-        self.traffic.expect_answer();
+        let (start, writes) = (Instant::now(), self.traffic.writes());
+        let _waiting = self.state.wait();
         let mut connection = self.connection.clone();
-        let answer = request.send(&mut connection);
-        tokio::pin!(answer);
-        let limit = round_trip.silence_limit();
-        let timer = sleep_until(limits.deadline.min(start + limit / CHECKS));
-        tokio::pin!(timer);
-        let mut silent_checks = 0;
-        loop {
-            tokio::select! {
-                biased;
-                answer = &mut answer => {
-                    let answer = answer.and_then(failure::extract_error);
-                    let answer = answer.map_err(|error| self.failure(error, writes));
-                    if failure::is_answered(&answer) {
-                        round_trip.learn(start.elapsed());
-                    }
-                    return answer;
+        // Whether the connection has ended, once the call is to leave it.
+        let has_ended = |state: &State| match state.has_ended.load(Ordering::Acquire) {
+            true => Some(true),
+            false => {
+                (limits.repeat == Repeat::Safe && state.retired.get().is_some()).then_some(false)
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = request.send(&mut connection) => {
+                let answer = answer.and_then(failure::extract_error);
+                let answer = answer.map_err(|error| self.failure(error, writes));
+                if failure::is_answered(&answer) {
+                    self.round_trip.learn(start.elapsed());
                 }
-                () = &mut timer => {}
+                answer
             }
-            let now = Instant::now();
-            if self.state.has_ended.load(Ordering::Acquire) {
+            has_ended = self.state.until(has_ended) => Err(match has_ended {
                 // redis-rs may lose a command that arrives while the connection ends.
-                return Err(self.failure(closed(), writes));
+                true => self.failure(closed(), writes),
+                false => Failure::Lost(Some(timed_out())),
+            }),
+            () = sleep_until(limits.deadline) => {
+                let silent_checks = self.state.silent_checks.load(Ordering::Relaxed);
+                if silent_checks >= SILENT_AT_DEADLINE {
+                    self.retire(Retired::Silent(start.elapsed()));
+                }
+                Err(Failure::Lost(None))
             }
-            if self.traffic.reads() == reads {
-                silent_checks += 1;
-            } else {
-                (reads, silent_checks) = (self.traffic.reads(), 0);
-                self.traffic.expect_answer();
-            }
-            let silence = self.traffic.silence();
-            let is_last = now >= limits.deadline;
-            if silent_checks >= 2 && (silence >= limit || is_last) {
-                self.retire(Retired::Silent(silence));
-            }
-            if is_last {
-                return Err(Failure::Lost(None));
-            }
-            if limits.repeat == Repeat::Safe && self.is_retired() {
-                return Err(Failure::Lost(Some(timed_out())));
-            }
-            let check = now + limit / CHECKS;
-            timer.as_mut().reset(limits.deadline.min(check));
         }
     }
 
@@ -302,17 +361,23 @@ enum Peek {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
+    use std::future::poll_fn;
+    use std::net::{TcpListener, TcpStream};
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
 
     use redis::cmd;
     use redis::io::tcp::socket2::{Domain, Type};
-    use tokio::io::{AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join, sink};
+    use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join, sink};
     use tokio::task::yield_now;
     use tokio::time::advance;
 
     use super::super::traffic::Counted;
     use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
 
     /// Accepts nothing, like a socket whose send buffer is full, and reports it.
     struct Full(Arc<Notify>);
@@ -339,31 +404,33 @@ pub(super) mod tests {
     /// An open connection, and the server's side of what is read from it.
     async fn open(writer: impl AsyncWrite + Send + Unpin + 'static) -> (Open, DuplexStream) {
         let (reader, server) = duplex(1);
-        let traffic = Arc::new(Traffic::new());
-        let transport = Transport {
-            stream: Box::new(Counted {
-                stream: join(reader, writer),
-                traffic: Arc::clone(&traffic),
-            }),
-            socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),
-            is_tls: false,
-        };
-        (Open::start(transport, traffic, None).await.unwrap(), server)
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        (open_by(join(reader, writer), socket).await, server)
     }
 
     /// The same over a stream of the test's own, in both directions.
     pub(in crate::link) async fn open_over() -> (Open, DuplexStream) {
         let (client, server) = duplex(4096);
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        (open_by(client, socket).await, server)
+    }
+
+    async fn open_by(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        socket: Socket,
+    ) -> Open {
         let traffic = Arc::new(Traffic::new());
+        let counted = Counted {
+            stream,
+            traffic: Arc::clone(&traffic),
+        };
         let transport = Transport {
-            stream: Box::new(Counted {
-                stream: client,
-                traffic: Arc::clone(&traffic),
-            }),
-            socket: Socket::new(Domain::IPV4, Type::STREAM, None).unwrap(),
+            stream: Box::new(counted),
+            socket,
             is_tls: false,
         };
-        (Open::start(transport, traffic, None).await.unwrap(), server)
+        let opened = Open::start(transport, traffic, &Arc::default(), None).await;
+        opened.unwrap()
     }
 
     /// Why a call fails.
@@ -373,8 +440,7 @@ pub(super) mod tests {
             command: &command,
             asking: false,
         };
-        let round_trip = RoundTrip::default();
-        open.call(request, limits, &round_trip).await.unwrap_err()
+        open.call(request, limits).await.unwrap_err()
     }
 
     /// The same if the connection ends once `is_under_way` holds for the call.
@@ -410,49 +476,135 @@ pub(super) mod tests {
         assert!(matches!(failure, Failure::Lost(Some(_))), "{failure:?}");
     }
 
-    /// The first time at which a call looks at its connection.
-    fn first_check() -> Duration {
-        RoundTrip::default().silence_limit() / CHECKS
+    /// How long a connection of which nothing is known may be silent.
+    fn silence_limit() -> Duration {
+        RoundTrip::default().silence_limit()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_that_redis_rs_lost_while_the_connection_ended_ends_too() {
         let (open, _server) = open(sink()).await;
-        open.state.has_ended.store(true, Ordering::Release);
         let start = Instant::now();
-        let failure = failure_of_a_call(&open, Limits::for_test()).await;
+        let call = failure_of_a_call(&open, Limits::for_test());
+        let (failure, ()) = tokio::join!(call, async {
+            sleep(ms(1)).await;
+            open.state.end();
+        });
         assert!(matches!(failure, Failure::Lost(Some(_))), "{failure:?}");
-        assert_eq!(start.elapsed(), first_check());
+        assert_eq!(start.elapsed(), ms(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_process_that_stood_still_keeps_its_connection() {
-        let (open, mut server) = open(sink()).await;
-        let command = cmd("INCR").arg("key").take();
-        let request = Outgoing {
-            command: &command,
-            asking: false,
-        };
-        let round_trip = RoundTrip::default();
-        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
-        let (answer, ()) = tokio::join!(open.call(request, limits, &round_trip), async {
-            advance(round_trip.silence_limit() * 2).await;
-            server.write_all(b":1\r\n").await.unwrap();
-        });
-        assert_eq!(answer.unwrap(), Value::Int(1));
-        assert!(!open.is_retired());
+        for waits_before in [Duration::ZERO, silence_limit() / 4 * 3] {
+            let (open, mut server) = open(sink()).await;
+            let command = cmd("INCR").arg("key").take();
+            let request = Outgoing {
+                command: &command,
+                asking: false,
+            };
+            let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+            let (answer, ()) = tokio::join!(open.call(request, limits), async {
+                sleep(waits_before).await;
+                advance(silence_limit() * 2).await;
+                server.write_all(b":1\r\n").await.unwrap();
+            });
+            assert_eq!(answer.unwrap(), Value::Int(1), "{waits_before:?}");
+            assert!(!open.is_retired());
+        }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_repeatable_call_leaves_a_retired_connection() {
+    async fn only_a_repeatable_call_leaves_a_silent_connection() {
         let minute = Duration::from_secs(60);
-        for (repeat, ends) in [(Repeat::Safe, first_check()), (Repeat::Never, minute)] {
+        for (repeat, ends) in [(Repeat::Safe, silence_limit()), (Repeat::Never, minute)] {
             let (open, _server) = open(sink()).await;
-            open.retire(Retired::Silent(minute));
             let start = Instant::now();
-            let failure = failure_of_a_call(&open, Limits::new(start + minute, repeat)).await;
+            let (failure, cause) = tokio::join!(
+                failure_of_a_call(&open, Limits::new(start + minute, repeat)),
+                async { (open.retirement().await, start.elapsed()) },
+            );
             assert!(matches!(failure, Failure::Lost(_)), "{failure:?}");
             assert_eq!(start.elapsed(), ends, "{repeat:?}");
+            assert!(matches!(cause.0, Retired::Silent(_)), "{cause:?}");
+            assert_eq!(cause.1, silence_limit());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_with_less_time_retire_a_silent_connection_too() {
+        for (quarters, is_retired) in [(1, false), (3, true)] {
+            let (open, _server) = open(sink()).await;
+            let deadline = Instant::now() + silence_limit() / 4 * quarters + ms(1);
+            let limits = Limits::new(deadline, Repeat::Never);
+            let failure = failure_of_a_call(&open, limits).await;
+            assert!(matches!(failure, Failure::Lost(None)), "{failure:?}");
+            assert_eq!(open.is_retired(), is_retired);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_answers_one_of_many_calls_is_not_silent() {
+        let (open, mut server) = open(sink()).await;
+        let first = cmd("INCR").arg("key").take();
+        let calls = async {
+            let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+            let request = || Outgoing {
+                command: &first,
+                asking: false,
+            };
+            tokio::join!(
+                open.call(request(), limits),
+                open.call(request(), limits),
+                open.call(request(), limits),
+            )
+        };
+        let answers = async {
+            for answer in [b":1\r\n", b":2\r\n", b":3\r\n"] {
+                sleep(silence_limit() / 5 * 4).await;
+                server.write_all(answer).await.unwrap();
+            }
+        };
+        let (answers, ()) = tokio::join!(calls, answers);
+        let values = [answers.0, answers.1, answers.2].map(Result::unwrap);
+        assert_eq!(values, [1, 2, 3].map(Value::Int));
+    }
+
+    /// Whether a connection to a server that is silent is used for another call, long after the
+    /// runtime has sent the first one as far as `writer` takes it.
+    async fn is_usable_later(writer: impl AsyncWrite + Send + Unpin + 'static) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let (reader, _server) = duplex(1);
+        let open = open_by(join(reader, writer), socket.into()).await;
+        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+        let mut call = pin!(failure_of_a_call(&open, limits));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(call.as_mut().poll(&mut context).is_pending());
+        yield_now().await; // it is written
+        advance(silence_limit() * 2).await;
+        open.is_usable()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_written_yet_is_not_waited_for_in_vain() {
+        assert!(is_usable_later(Full(Arc::default())).await);
+        assert!(!is_usable_later(sink()).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_is_woken_for_nothing_but_its_own_end() {
+        let (open, _server) = open(sink()).await;
+        let mut polls = 0;
+        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Never);
+        let mut call = pin!(failure_of_a_call(&open, limits));
+        poll_fn(|cx| {
+            polls += 1;
+            call.as_mut().poll(cx)
+        })
+        .await;
+        // At the start, when the connection is retired, and at the deadline.
+        assert_eq!(polls, 3);
     }
 }

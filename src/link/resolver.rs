@@ -1,7 +1,7 @@
 //! Which server a connection leads to: resolved for each connection.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::RedisError;
@@ -57,7 +57,7 @@ impl Resolver {
     pub(super) async fn open(
         &self,
         settings: &Settings,
-        round_trip: &RoundTrip,
+        round_trip: &Arc<RoundTrip>,
         step: Duration,
         wants_primary: bool,
     ) -> Result<(Open, Endpoint), RedisError> {

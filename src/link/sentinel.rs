@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, Value, cmd, from_redis_value};
@@ -48,7 +48,7 @@ impl Sentinels {
     pub(super) async fn open(
         &self,
         settings: &Settings,
-        round_trip: &RoundTrip,
+        round_trip: &Arc<RoundTrip>,
         step: Duration,
     ) -> Result<(Open, Endpoint), RedisError> {
         let count = self.set.sentinels.len();
@@ -106,7 +106,7 @@ impl Sentinels {
         &self,
         primary: &Endpoint,
         settings: &Settings,
-        round_trip: &RoundTrip,
+        round_trip: &Arc<RoundTrip>,
         step: Duration,
     ) -> Result<Open, RedisError> {
         let server = Server {
@@ -151,7 +151,7 @@ impl Sentinels {
             endpoint: sentinel.clone(),
             options,
         };
-        let open = setup::open(&server, settings, &RoundTrip::default(), step).await?;
+        let open = setup::open(&server, settings, &Arc::default(), step).await?;
         let mut command = cmd("SENTINEL");
         command
             .arg("GET-MASTER-ADDR-BY-NAME")

@@ -151,7 +151,7 @@ impl Link {
         let script = match message {
             Message::Command(command) => {
                 let request = Outgoing { command, asking };
-                return open.call(request, limits, round_trip).await;
+                return open.call(request, limits).await;
             }
             Message::Script(script) => script,
         };
@@ -161,7 +161,7 @@ impl Link {
             let text = sending.text();
             let command = text.as_ref().unwrap_or(script.by_hash);
             let request = Outgoing { command, asking };
-            let result = open.call(request, limits, round_trip).await;
+            let result = open.call(request, limits).await;
             let fits = round_trip.fits(limits.valid_until, self.response_timeout);
             if let Some(result) = sending.after(result, fits) {
                 return result;
@@ -188,7 +188,7 @@ impl Link {
 
     fn usable(&self) -> Option<Arc<Open>> {
         let open = self.open.load_full()?;
-        open.is_usable(&self.round_trip).then_some(open)
+        open.is_usable().then_some(open)
     }
 
     /// Waits for another connection if the command may do so.
@@ -206,13 +206,12 @@ impl Link {
         until: WaitUntil,
     ) -> Result<Arc<Open>, Failure> {
         let mut state = self.state.clone();
-        let round_trip = &self.round_trip;
         let usable = state.wait_for(|state| match state {
-            State::Open(open) => open.is_usable(round_trip),
+            State::Open(open) => open.is_usable(),
             State::Connecting(Some(cause)) => until == WaitUntil::Refused && !is_silence(cause),
             State::Connecting(None) => false,
         });
-        let cause = match timeout_at(round_trip.send_by(deadline), usable).await {
+        let cause = match timeout_at(self.round_trip.send_by(deadline), usable).await {
             Ok(Ok(state)) => match &*state {
                 State::Open(open) => return Ok(Arc::clone(open)),
                 State::Connecting(cause) => cause.clone(),

@@ -20,7 +20,7 @@ use super::transport;
 pub(super) async fn open(
     server: &Server,
     settings: &Settings,
-    round_trip: &RoundTrip,
+    round_trip: &Arc<RoundTrip>,
     step: Duration,
 ) -> Result<Open, RedisError> {
     let credentials = match &settings.credentials {
@@ -36,7 +36,7 @@ pub(super) async fn open(
     let mut credentials = credentials.as_ref();
     let messages = settings.on_push.as_ref();
     let messages = messages.map(|on_push| (on_push, credentials.take()));
-    let starting = Open::start(transport, Arc::clone(&traffic), messages);
+    let starting = Open::start(transport, Arc::clone(&traffic), round_trip, messages);
     let open = unless_silent(&traffic, step, starting);
     let open = open.await.map_err(failure::of_set_up)?;
     let handshake = shake_hands(&open, &server.options, credentials);
@@ -303,7 +303,7 @@ mod tests {
             },
             options: Options::default(),
         };
-        let (start, round_trip) = (Instant::now(), RoundTrip::default());
+        let (start, round_trip) = (Instant::now(), Arc::default());
         let opened = open(&server, settings, &round_trip, STEP);
         let Err(error) = timeout(HOUR, opened).await.expect("it ends") else {
             panic!("it is open");

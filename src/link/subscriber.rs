@@ -23,7 +23,6 @@ use tokio::time::{Instant, interval, sleep, timeout};
 use super::address::Endpoint;
 use super::connection::Connection;
 use super::open::Open;
-use super::round_trip::RoundTrip;
 use super::settings::OnPush;
 use super::setup::is_primary;
 use crate::backoff::{random, shortened};
@@ -204,7 +203,7 @@ impl Subscriber {
             let (resolver, settings) = way.ok_or(Ended::Lost)?;
             (resolver, settings.of_subscriber(on_push))
         };
-        let round_trip = RoundTrip::default();
+        let round_trip = Arc::default();
         let opened = resolver.open(&settings, &round_trip, PATIENCE, true).await;
         let (open, _endpoint) = opened?;
         Ok(open)

@@ -18,7 +18,7 @@ pub(super) struct Traffic {
     reads: AtomicU64,
     /// In ms since the start.
     last_read: AtomicU64,
-    /// Since when a call waits and nothing has arrived, in ms since the start, plus 1; 0 if
+    /// When something was sent and nothing has arrived since, in ms since the start, plus 1; 0 if
     /// something has.
     silent_since: AtomicU64,
 }
@@ -48,22 +48,13 @@ impl Traffic {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// A call waits from now on.
-    pub(super) fn expect_answer(&self) {
-        if self.silent_since.load(Ordering::Relaxed) == 0 {
-            let now = self.now() + 1;
-            // If another call was faster, its time stays.
-            let _ =
-                self.silent_since
-                    .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        }
-    }
-
-    /// How long calls have waited without anything arriving.
-    pub(super) fn silence(&self) -> Duration {
+    /// How long ago something was sent, if nothing has arrived since.
+    pub(super) fn silence(&self) -> Option<Duration> {
         match self.silent_since.load(Ordering::Relaxed) {
-            0 => Duration::ZERO,
-            since => Duration::from_millis((self.now() + 1).saturating_sub(since)),
+            0 => None,
+            since => Some(Duration::from_millis(
+                (self.now() + 1).saturating_sub(since),
+            )),
         }
     }
 
@@ -81,6 +72,10 @@ impl Traffic {
 
     fn note_write(&self) {
         self.writes.fetch_add(1, Ordering::Relaxed);
+        if self.silent_since.load(Ordering::Relaxed) == 0 {
+            // Only the task that reads writes.
+            self.silent_since.store(self.now() + 1, Ordering::Relaxed);
+        }
     }
 }
 
