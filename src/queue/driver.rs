@@ -129,6 +129,7 @@ impl Driver {
                     call: &call,
                     answer: &answer,
                     sent_at,
+                    now: Instant::now(),
                     own: self.queue.own(),
                     name: self.queue.name(),
                 };

@@ -109,7 +109,7 @@ impl WaitQueue {
         match checked.decision {
             Decision::Granted(granted) => Ok(Tried::Granted(granted.grant)),
             Decision::Denied(Denied { remaining, .. }) => {
-                let known = Availability::new(remaining, sent.at, checked.wait);
+                let known = Availability::new(remaining, sent.at, checked.wait, Instant::now());
                 Ok(Tried::Denied(known))
             }
         }

@@ -20,6 +20,7 @@ pub(in crate::queue) struct Answered<'a> {
     pub(in crate::queue) call: &'a Arc<AcquireCall>,
     pub(in crate::queue) answer: &'a Acquired,
     pub(in crate::queue) sent_at: Instant,
+    pub(in crate::queue) now: Instant,
     /// All permits granted to this process, including those of this call.
     pub(in crate::queue) own: u64,
     pub(in crate::queue) name: &'a str,
@@ -107,7 +108,10 @@ impl State {
         denied: Option<u32>,
     ) -> Option<Availability> {
         let Answered {
-            answer, sent_at, ..
+            answer,
+            sent_at,
+            now,
+            ..
         } = *answered;
         if answer.found {
             return None; // the answer says what was granted, not what is available
@@ -139,7 +143,7 @@ impl State {
             },
             None => {
                 let wait = self.sharing.ask_after(answer.wait(), interval);
-                Availability::new(left.unsigned_abs(), sent_at, wait)
+                Availability::new(left.unsigned_abs(), sent_at, wait, now)
             }
         })
     }

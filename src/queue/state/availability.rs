@@ -4,9 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The longest time between two calls of the queue, where permits come back much later: other
-/// processes may release permits or change the rate, and a message that tells of it may be lost.
-/// Together with the time for which permits are left to others it makes a second.
+use crate::clock::after;
+
+/// The longest time between an answer and the next call of the queue, where permits come back much
+/// later: other processes may release permits or change the rate, and a message that tells of it
+/// may be lost. Together with the time for which permits are left to others it makes a second.
+///
+/// It counts from the answer, so that a process that is too busy to read answers in time asks less
+/// often, and has the time to ask for messages.
 pub(in crate::queue) const LONGEST_SLEEP: Duration = Duration::from_millis(850);
 
 /// A wait of up to this length is not interrupted: one more call per window of a second would gain
@@ -21,15 +26,15 @@ pub(in crate::queue) struct Availability {
 }
 
 impl Availability {
-    pub(in crate::queue) fn new(left: u64, sent_at: Instant, wait: Duration) -> Self {
-        let wait = if wait > LONGEST_WAIT {
-            LONGEST_SLEEP
-        } else {
-            wait
-        };
+    /// By an answer to a call that was sent at `sent_at`, which is read at `now`.
+    pub(in crate::queue) fn new(left: u64, sent_at: Instant, wait: Duration, now: Instant) -> Self {
+        let back_at = after(sent_at, wait);
         Self {
             left: i64::try_from(left).unwrap_or(i64::MAX),
-            ask_at: sent_at + wait,
+            ask_at: match wait > LONGEST_WAIT {
+                true => back_at.min(now + LONGEST_SLEEP),
+                false => back_at,
+            },
         }
     }
 }
@@ -43,7 +48,7 @@ mod tests {
     fn a_wait_is_interrupted_as_the_specification_says() {
         hold("waits", |given| {
             let (now, wait) = (Instant::now(), number(&given["wait"]).unsigned_abs());
-            let next = Availability::new(0, now, Duration::from_millis(wait));
+            let next = Availability::new(0, now, Duration::from_millis(wait), now);
             serde_json::json!({ "ask_after": (next.ask_at - now).as_millis() as u64 })
         });
     }

@@ -146,6 +146,7 @@ impl Queue {
             call,
             answer,
             sent_at: self.now,
+            now: self.now,
             own: 0,
             name: "limiter",
         });
@@ -165,11 +166,8 @@ impl Queue {
 
     /// The answer to a request that was sent `ago`: come back after a minute.
     fn denied(&self, ago: Duration) -> Option<Availability> {
-        Some(Availability::new(
-            0,
-            self.now - ago,
-            Duration::from_secs(60),
-        ))
+        let at = self.now - ago;
+        Some(Availability::new(0, at, Duration::from_secs(60), at))
     }
 }
 

@@ -140,6 +140,7 @@ fn an_answer_about_an_earlier_attempts_grant_puts_nothing_off() {
         call: &call,
         answer: &answer,
         sent_at: queue.now,
+        now: queue.now,
         own: 0,
         name: "limiter",
     });

@@ -32,6 +32,7 @@ fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, An
         call: &call,
         answer: &answer,
         sent_at: queue.now,
+        now: queue.now,
         own: 0,
         name: "limiter",
     });
@@ -104,4 +105,26 @@ fn nothing_is_asked_for_again_as_one_joins_but_it_is_as_permits_come_free() {
     assert!(matches!(queue.next_on(0), Next::Sleep(_)));
     queue.state.permits_freed();
     queue.call();
+}
+
+#[test]
+fn however_late_an_answer_is_read_the_queue_sleeps_before_it_asks_again() {
+    let mut queue = Queue::new();
+    let _waiter = queue.join(1, 1, None);
+    let (call, sent_at) = (queue.call(), queue.now);
+    queue.now += Duration::from_secs(4);
+    // Permits come back after a minute.
+    let answer = Acquired::new(0, RATE, 0, 60_000, 60_000);
+    queue.state.answered(&Answered {
+        call: &call,
+        answer: &answer,
+        sent_at,
+        now: queue.now,
+        own: 0,
+        name: "limiter",
+    });
+    match queue.next_on(0) {
+        Next::Sleep(until) => assert_eq!(until, queue.now + LONGEST_SLEEP),
+        other => panic!("{other:?}"),
+    }
 }

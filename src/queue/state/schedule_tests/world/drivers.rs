@@ -71,6 +71,7 @@ impl World {
                     call,
                     answer: &answer,
                     sent_at,
+                    now: self.now,
                     own: self.own,
                     name: "limiter",
                 });

@@ -82,7 +82,7 @@ impl World {
             self.waiters[waiter].place = Place::Holding(Grant::new(answer.score, call.id, permits));
         } else {
             let left = answer.available.unsigned_abs();
-            let denied = Availability::new(left, sent_at, answer.wait());
+            let denied = Availability::new(left, sent_at, answer.wait(), self.now);
             self.join(waiter, choice, Some(denied));
         }
         self.state.end_first_try(sequence);
