@@ -5,13 +5,12 @@
 //! gets no further command. A call that may be repeated leaves it; any other call waits for its
 //! answer there, because a slow server still sends it.
 //!
-//! Whether anything arrives is checked by the task that reads, after it has read: so on a machine
-//! that is too busy to read in time, what has arrived counts, and however many calls wait, none of
-//! them takes time from the reading.
+//! Whether anything arrives is checked by one task, however many calls wait: so they take no time
+//! from reading on a machine that is too busy. It is not the task that reads, which may be held up
+//! by a thread that blocks: then another connection serves the calls.
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::pending;
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -113,8 +112,8 @@ impl State {
         Waiting(self)
     }
 
-    /// Retires the connection when an answer is expected and nothing arrives. Never ends.
-    async fn watch(&self, traffic: &Traffic, round_trip: &RoundTrip) -> Infallible {
+    /// Retires the connection when an answer is expected and nothing arrives.
+    async fn watch(&self, traffic: &Traffic, round_trip: &RoundTrip) {
         // Who gave up waiting may have done so because of the silence.
         let is_expected =
             || self.waiting.load(Ordering::Relaxed) > 0 || traffic.silence().is_some();
@@ -131,8 +130,7 @@ impl State {
                 }
                 self.silent_checks.store(silent_checks, Ordering::Relaxed);
                 if silent_checks >= CHECKS && is_expected() {
-                    self.retire(Retired::Silent(limit));
-                    return pending().await;
+                    return self.retire(Retired::Silent(limit));
                 }
             }
         }
@@ -155,14 +153,14 @@ pub(super) struct Open {
     traffic: Arc<Traffic>,
     round_trip: Arc<RoundTrip>,
     state: Arc<State>,
-    driver: AbortHandle,
+    tasks: [AbortHandle; 2],
     pub(super) one_server: Arc<OneServer>,
     pub(super) scripts: KnownScripts,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -207,15 +205,12 @@ impl Open {
         let (connection, driver) = opened.await?;
         let state = Arc::<State>::default();
         let guard = DriverGuard(Arc::clone(&state));
-        let (counted, pace) = (Arc::clone(&traffic), Arc::clone(round_trip));
         let driver = tokio::spawn(async move {
-            let guard = guard;
-            tokio::select! {
-                biased;
-                () = driver => {}
-                never = guard.0.watch(&counted, &pace) => match never {},
-            }
+            let _guard = guard;
+            driver.await;
         });
+        let (watched, counted, pace) = (state.clone(), traffic.clone(), Arc::clone(round_trip));
+        let watch = tokio::spawn(async move { watched.watch(&counted, &pace).await });
         Ok(Self {
             connection,
             socket: transport.socket,
@@ -223,7 +218,7 @@ impl Open {
             traffic,
             round_trip: Arc::clone(round_trip),
             state,
-            driver: driver.abort_handle(),
+            tasks: [driver.abort_handle(), watch.abort_handle()],
             one_server: Arc::default(),
             scripts: KnownScripts::default(),
         })

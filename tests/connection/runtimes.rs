@@ -1,10 +1,11 @@
 //! Each runtime has its own connection, so that none waits for another one to be polled.
 
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 
 use redisson_rate_limiter::{Error, RedissonClient};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::by_hand::{Pending, poll_once};
@@ -113,6 +114,31 @@ fn a_call_outside_a_runtime_is_an_error() {
     assert!(matches!(poll_once(&mut call), Some(Err(Error::NoRuntime))));
     let mut call: Pending<'_, _> = Box::pin(RedissonClient::connect("redis://127.0.0.1"));
     assert!(matches!(poll_once(&mut call), Some(Err(Error::NoRuntime))));
+}
+
+/// The task that such a call wakes, which sends it, waits for the thread: no other thread takes it
+/// over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_blocks_in_the_middle_of_a_call_holds_up_no_other() {
+    let server = Server::start();
+    let client = patient_client(&server.url()).await;
+    let limiter = ample(&client, "limiter").await;
+    let (blocks, is_blocked) = oneshot::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    let blocked = tokio::spawn({
+        let limiter = limiter.clone();
+        async move {
+            let mut call = Box::pin(limiter.exists());
+            assert!(poll_once(&mut call).is_none());
+            blocks.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            call.await
+        }
+    });
+    is_blocked.await.unwrap();
+    assert!(limiter.exists().await.unwrap());
+    go_on.send(()).unwrap();
+    assert!(blocked.await.unwrap().unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
