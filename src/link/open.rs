@@ -89,7 +89,7 @@ impl State {
 
     fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
-        self.retire(Retired::Closed);
+        let _ = self.retired.set(Retired::Closed); // unless it was retired before
         self.changed.notify_waiters();
     }
 
@@ -302,11 +302,10 @@ impl Open {
         let _waiting = self.state.wait();
         let mut connection = self.connection.clone();
         // Whether the connection has ended, once the call is to leave it.
-        let has_ended = |state: &State| match state.has_ended.load(Ordering::Acquire) {
-            true => Some(true),
-            false => {
-                (limits.repeat == Repeat::Safe && state.retired.get().is_some()).then_some(false)
-            }
+        let left = |state: &State| {
+            let has_ended = state.has_ended.load(Ordering::Acquire);
+            let is_left = limits.repeat == Repeat::Safe && state.retired.get().is_some();
+            (has_ended || is_left).then_some(has_ended)
         };
         tokio::select! {
             biased;
@@ -318,7 +317,7 @@ impl Open {
                 }
                 answer
             }
-            has_ended = self.state.until(has_ended) => Err(match has_ended {
+            has_ended = self.state.until(left) => Err(match has_ended {
                 // redis-rs may lose a command that arrives while the connection ends.
                 true => self.failure(closed(), writes),
                 false => Failure::Lost(Some(timed_out())),
@@ -399,15 +398,17 @@ pub(super) mod tests {
     /// An open connection, and the server's side of what is read from it.
     async fn open(writer: impl AsyncWrite + Send + Unpin + 'static) -> (Open, DuplexStream) {
         let (reader, server) = duplex(1);
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        (open_by(join(reader, writer), socket).await, server)
+        (open_by(join(reader, writer), unconnected()).await, server)
     }
 
     /// The same over a stream of the test's own, in both directions.
     pub(in crate::link) async fn open_over() -> (Open, DuplexStream) {
         let (client, server) = duplex(4096);
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        (open_by(client, socket).await, server)
+        (open_by(client, unconnected()).await, server)
+    }
+
+    fn unconnected() -> Socket {
+        Socket::new(Domain::IPV4, Type::STREAM, None).unwrap()
     }
 
     async fn open_by(
