@@ -122,6 +122,7 @@ impl Driver {
         let calling = self.queue.call(&call, deadline);
         let calling = self.queue.guarded(all_stay, calling);
         let result = self.answer_to(calling).await;
+        let now = Instant::now();
         self.call = None;
         let (unclaimed, is_reclaimed, gathers) = match result {
             Ok(answer) => {
@@ -129,7 +130,7 @@ impl Driver {
                     call: &call,
                     answer: &answer,
                     sent_at,
-                    now: Instant::now(),
+                    now,
                     own: self.queue.own(),
                     name: self.queue.name(),
                 };
@@ -144,7 +145,6 @@ impl Driver {
                 ((permits > 0).then_some(grant), is_reclaimed, gathers)
             }
             Err(error) => {
-                let now = Instant::now();
                 let failed = |state: &mut State| state.failed(&call, &error, now);
                 (None, self.queue.step(failed), false)
             }
