@@ -59,6 +59,8 @@ pub(super) struct World {
     reclaims: Vec<Arc<AcquireCall>>,
     /// Refunds that the store has executed, which this process does not know yet.
     unheard: usize,
+    /// When others last gave permits back, in milliseconds.
+    freed_elsewhere_at: Option<i64>,
     /// Until then the queue may sleep although the head fits: others gave permits back.
     unknown_until: Instant,
     /// Since when the head fits.
@@ -135,6 +137,7 @@ impl World {
             refunds: Vec::new(),
             reclaims: Vec::new(),
             unheard: 0,
+            freed_elsewhere_at: None,
             unknown_until: start,
             fits_since: None,
             failed: Vec::new(),

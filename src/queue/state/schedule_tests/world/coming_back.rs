@@ -32,6 +32,20 @@ impl World {
 
     pub(super) fn others_give_back(&mut self, choice: u16) {
         if self.store.give_back_of_another(choice) {
+            self.freed_elsewhere();
+        }
+    }
+
+    /// The queue hears of it by its next call.
+    pub(super) fn freed_elsewhere(&mut self) {
+        self.freed_elsewhere_at = Some(self.millis());
+        self.unknown_until = self.now + LONGEST_SLEEP;
+    }
+
+    /// An answer is read, from which the queue counts its sleep: it may be older than what others
+    /// gave back.
+    pub(super) fn note_read(&mut self, answer: &Acquired) {
+        if !answer.found && self.freed_elsewhere_at >= Some(answer.score) {
             self.unknown_until = self.now + LONGEST_SLEEP;
         }
     }

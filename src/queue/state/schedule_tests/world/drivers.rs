@@ -63,6 +63,7 @@ impl World {
     ) {
         match result {
             Ok(answer) => {
+                self.note_read(&answer);
                 self.own += call.requests.taken(&answer).unsigned_abs();
                 let Rest {
                     permits,

@@ -89,7 +89,7 @@ impl World {
         for &id in &self.failed {
             self.store.reclaim(id, None);
         }
-        self.unknown_until = self.now + LONGEST_SLEEP;
+        self.freed_elsewhere();
         self.pass(Duration::from_millis(101));
     }
 }

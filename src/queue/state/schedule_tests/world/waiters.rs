@@ -81,6 +81,7 @@ impl World {
         if call.requests.taken(&answer) > 0 {
             self.waiters[waiter].place = Place::Holding(Grant::new(answer.score, call.id, permits));
         } else {
+            self.note_read(&answer);
             let left = answer.available.unsigned_abs();
             let denied = Availability::new(left, sent_at, answer.wait(), self.now);
             self.join(waiter, choice, Some(denied));
