@@ -304,6 +304,17 @@ async fn a_rate_that_a_joint_decision_sets_counts_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rate_that_a_joint_decision_in_flight_sets_is_asked_for() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let (limiter, _) = denied_by(&client, &remote, Rate::overall(1, MINUTE)).await;
+    let keyed = client.keyed_rate_limiter("", Rate::overall(3, MINUTE));
+    let charge = keyed.unwrap().charge("l", 1).unwrap();
+    let (joint, asked) = tokio::join!(client.check_all([charge]), limiter.try_acquire(1));
+    assert!(joint.unwrap().is_granted() && asked.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_joint_decision_that_creates_an_expired_limiter_ends_its_denial() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);

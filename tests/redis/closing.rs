@@ -262,6 +262,20 @@ async fn closing_says_that_a_charge_is_missing_which_could_not_be_given_back() {
 }
 
 #[tokio::test]
+async fn closing_says_that_a_charge_is_missing_whose_answer_never_came() {
+    let (client, mut proxy, _fixture) = behind_proxy().await;
+    let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
+    proxy.next("EVALSHA", Fate::Held);
+    let charges = ["alice", "bob"].map(|key| window.charge(key, 1).unwrap());
+    let mut request = Box::pin(client.check_all(charges));
+    assert!(poll_once(&mut request).is_none());
+    let _call = proxy.held().await;
+    drop(request);
+    drop(proxy); // it leads nowhere from here on
+    assert!(!client.close(PATIENT).await);
+}
+
+#[tokio::test]
 async fn closing_gives_back_a_reservation_that_somebody_waits_for() {
     let (client, _proxy, mut fixture) = behind_proxy().await;
     let limiter = client.rate_limiter(NAME);
