@@ -58,7 +58,8 @@ pub enum FailurePolicy {
     Wait,
     /// It is denied. A waiter goes on waiting for Redis, as under [`Wait`](Self::Wait).
     Deny,
-    /// It is granted, however many requests there are.
+    /// It is granted, however many requests there are. Nothing is counted: the decision has the
+    /// limit [left](crate::Decision::remaining), less what the request costs.
     Allow,
     /// A limiter in this process decides, with a share of the limit. A waiter keeps its place in
     /// the queue, and is served by that limiter or by Redis.

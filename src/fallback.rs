@@ -87,6 +87,7 @@ fn denied(quota: Quota) -> Decision {
 
 /// A grant that takes nothing.
 fn allowed(cost: u32, quota: Quota) -> Decision {
-    let granted = Granted::new(cost).with_quota(quota);
+    let left = quota.limit.saturating_sub(cost.into());
+    let granted = Granted::new(cost).with_quota(quota).with_remaining(left);
     Decision::from(granted).by_failure_policy(Origin::Nowhere)
 }

@@ -136,6 +136,8 @@ async fn a_peek_says_what_the_failure_policy_decides_and_takes_nothing() {
         let peeked = limiter.peek(1).await.unwrap();
         assert_eq!(peeked, limiter.check(1).await.unwrap());
         assert_eq!((peeked.limit(), peeked.window()), (10, 10 * SECOND));
+        let left = if peeked.is_granted() { 9 } else { 0 };
+        assert_eq!(peeked.remaining(), left);
         for too_many in [limiter.peek(11).await, limiter.check(11).await] {
             let error = too_many.unwrap_err();
             assert!(matches!(error, Error::ExceedsLimit { limit: 10, .. }));

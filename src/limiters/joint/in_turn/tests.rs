@@ -163,6 +163,27 @@ async fn a_decision_in_turn_is_by_the_failure_policy_if_that_of_a_slot_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limiter_that_allows_what_another_slot_denies_has_all_left() {
+    let (client, _) = client(true);
+    let limiter = window(&client, 9);
+    let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
+    let lenient = limiter.clone().with_options(options);
+    assert!(limiter.check("key", 9).await.unwrap().is_granted());
+    let charges = [
+        limiter.charge("key", 2).unwrap(),
+        lenient.charge(LOST, 2).unwrap(),
+    ];
+    let decision = client.check_all(charges).await.unwrap();
+    assert!(!decision.is_granted());
+    let left: Vec<_> = decision
+        .decisions()
+        .iter()
+        .map(Decision::remaining)
+        .collect();
+    assert_eq!(left, [0, 9]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn slots_that_become_known_by_the_first_call_decide_in_turn() {
     for is_peek in [false, true] {
         let (client, decided) = client(false);
