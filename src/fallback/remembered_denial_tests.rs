@@ -269,6 +269,28 @@ async fn a_client_remembers_the_1024_limiters_that_were_denied_last() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limiter_that_was_evicted_is_remembered_again_as_it_is_denied() {
+    let remote = Remote::new();
+    let client = remote.client(FailurePolicy::Error);
+    let limiter = |i: u32| {
+        let limiter = client.rate_limiter(&i.to_string());
+        let limiter = limiter.with_rate(Rate::overall(1, 10 * MINUTE)).unwrap();
+        limiter.with_options(LimiterOptions::new().remember_denials(MAX_AGE))
+    };
+    let kept = limiter(0);
+    for i in 0..1_025 {
+        assert!(limiter(i).try_acquire(1).await.unwrap());
+        assert!(!limiter(i).try_acquire(1).await.unwrap());
+    }
+    advance(MAX_AGE).await;
+    assert!(!kept.try_acquire(1).await.unwrap());
+    drop(kept);
+    remote.take_calls();
+    assert!(!limiter(0).try_acquire(1).await.unwrap());
+    assert_eq!(remote.take_calls(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_with_more_expired_grants_behind_it_denies_nothing() {
     let remote = Remote::new();
     let limiter = remembering(&remote.client(FailurePolicy::Error));

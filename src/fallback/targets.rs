@@ -384,3 +384,38 @@ impl LocalTarget {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::sync::Notify;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dropped_decision_ends_unless_its_call_may_have_been_executed() {
+        let local = Arc::new(LocalStore::new());
+        for may_have_run in [false, true] {
+            let call = Arc::new(Call::with_purpose(Purpose::Decide, [], []));
+            let (sent, is_made) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+            let asking = {
+                let (sent, is_made) = (Arc::clone(&sent), Arc::clone(&is_made));
+                async move {
+                    sent.notified().await;
+                    is_made.store(true, Ordering::Relaxed);
+                    Ok((Vec::new(), ()))
+                }
+            };
+            let mut counting = Box::pin(counted(&local, &Arc::from([]), &call, asking));
+            let polled = poll_fn(|context| Poll::Ready(counting.as_mut().poll(context)));
+            assert!(polled.await.is_pending());
+            call.note_sent(may_have_run);
+            drop(counting);
+            sent.notify_one();
+            yield_now().await;
+            assert_eq!(is_made.load(Ordering::Relaxed), may_have_run);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 mod breaker;
 mod errors;
 mod histories;
+mod leases;
 mod local_limiter;
 mod policies;
 mod remote;
@@ -23,6 +24,7 @@ use crate::{
 pub(super) use remote::Remote;
 
 const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 fn one_of(clients: u32) -> FailurePolicy {

@@ -134,11 +134,15 @@ mod tests {
         }
     }
 
-    /// Asks for a key so many times, and returns how many have a place then.
-    fn places_after(keys: &HotKeys<Key>, key: &str, times: usize) -> usize {
+    fn ask(keys: &HotKeys<Key>, key: &str, times: usize) {
         for _ in 0..times {
             keys.ask(key, || Key(Instant::now()));
         }
+    }
+
+    /// Asks for a key so many times, and returns how many have a place then.
+    fn places_after(keys: &HotKeys<Key>, key: &str, times: usize) -> usize {
+        ask(keys, key, times);
         keys.all().len()
     }
 
@@ -146,11 +150,11 @@ mod tests {
     async fn keys_take_bounded_memory_and_none_if_they_are_asked_for_once() {
         let keys = HotKeys::new(Duration::from_secs(1));
         for number in 0..100_000 {
-            places_after(&keys, &format!("once:{number}"), 1);
+            ask(&keys, &format!("once:{number}"), 1);
         }
         assert_eq!(places_after(&keys, "once", 1), 0);
         for number in 0..MOST_KEYS + 100 {
-            places_after(&keys, &format!("twice:{number}"), 2);
+            ask(&keys, &format!("twice:{number}"), 2);
         }
         assert_eq!(places_after(&keys, "twice", 2), MOST_KEYS);
     }
@@ -159,7 +163,7 @@ mod tests {
     async fn idle_keys_make_room_for_others_however_long_leases_may_be() {
         let keys = HotKeys::new(Duration::MAX);
         for number in 0..MOST_KEYS + 2 {
-            places_after(&keys, &number.to_string(), 2);
+            ask(&keys, &number.to_string(), 2);
         }
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(places_after(&keys, "later", 2), 1);

@@ -274,6 +274,7 @@ on_every_store! {
             of_many_grants_of_the_same_millisecond_each_is_found_by_itself,
             of_a_grant_and_its_clones_one_is_given_back,
             of_a_part_of_a_grant_no_more_than_the_part_is_given_back,
+            a_grant_of_another_key_gives_nothing_back,
         }
         settle {
             what_was_not_used_goes_back_and_the_rest_stays_in_use,
@@ -389,6 +390,7 @@ on_every_store! {
             the_plan_of_a_key_is_before_that_of_a_request,
             a_rule_applies_where_all_of_its_conditions_match,
             where_a_rule_applies_instead_of_another_that_one_does_not,
+            a_rule_that_does_not_count_a_request_replaces_no_other,
             requests_that_one_limit_denies_are_not_charged_to_another,
             rules_that_swap_their_prefixes_go_on_deciding,
             what_rules_have_charged_is_settled_or_given_back_once,

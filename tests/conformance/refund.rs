@@ -1,9 +1,10 @@
 //! Refunds of single grants.
 
-use redisson_rate_limiter::{Decision, Grant, Granted, PermitsInUse, Rate, RateLimiter};
+use redisson_rate_limiter::{Decision, Grant, Granted, Limiter, PermitsInUse, Rate, RateLimiter};
 
 use tokio::task::JoinSet;
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, SECOND, granted, ms};
 
 async fn ten(fixture: &Fixture) -> RateLimiter {
@@ -184,4 +185,27 @@ pub async fn of_a_part_of_a_grant_no_more_than_the_part_is_given_back(fixture: F
     assert_eq!(whole.permits(), 4);
     assert_eq!(limiter.refund(whole.part(0)).await.unwrap(), 0);
     assert_eq!(limiter.available_permits().await.unwrap(), 3);
+}
+
+pub async fn a_grant_of_another_key_gives_nothing_back(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    for (policy, unit) in every_policy(6) {
+        let algorithm = policy.algorithm();
+        let limiter = client.policy_limiter(policy).unwrap();
+        let limiter = limiter.with_prefix(format!("{}:{algorithm}:", fixture.name()));
+        let took = async |key, units: u32| {
+            let decision = limiter.check_without_waiting(key, units * unit).await;
+            decision.unwrap().into_grant().unwrap()
+        };
+        let (alices, _) = (took("alice", 3).await, took("bob", 3).await);
+        let left = async || limiter.peek("bob", unit).await.unwrap().remaining();
+        let before = left().await;
+        let limiter: &dyn Limiter = &limiter;
+        assert_eq!(
+            limiter.refund("bob", alices).await.unwrap(),
+            0,
+            "{algorithm}"
+        );
+        assert_eq!(left().await, before, "{algorithm}");
+    }
 }

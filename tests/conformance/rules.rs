@@ -887,6 +887,20 @@ pub async fn where_a_rule_applies_instead_of_another_that_one_does_not(fixture: 
     }
 }
 
+pub async fn a_rule_that_does_not_count_a_request_replaces_no_other(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let general = by(&fixture, &client, "address", 1);
+    let special = by(&fixture, &client, "user", 9).instead_of(["address"]);
+    let rules = client.rules([general, special]).unwrap();
+    let anonymous = [("address", "192.0.2.1")];
+    assert_eq!(denies(&rules, &anonymous).await, None);
+    assert_eq!(denies(&rules, &anonymous).await.as_deref(), Some("address"));
+    assert_eq!(
+        denies(&rules, &[("user", "alice"), anonymous[0]]).await,
+        None
+    );
+}
+
 /// On a cluster they are in two slots, and asked one after another.
 pub async fn requests_that_one_limit_denies_are_not_charged_to_another(fixture: Fixture) {
     let client = Arc::new(fixture.client("client").await);

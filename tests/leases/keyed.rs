@@ -242,6 +242,17 @@ async fn what_is_leased_by_another_rate_is_granted_to_nobody() {
 }
 
 #[tokio::test]
+async fn a_request_with_another_rate_than_the_lease_sets_it() {
+    let server = Server::start();
+    let mut keyed = Keyed::on(&server, 1_000).await;
+    keyed.lease(20).await;
+    let asked = keyed.leased.check_with_rate("alice", 1, per_hour(500));
+    assert!(asked.await.unwrap().is_granted());
+    let config = keyed.peer.rate_limiter("alice").config().await.unwrap();
+    assert_eq!(config.unwrap().permits(), 500);
+}
+
+#[tokio::test]
 async fn a_hot_key_that_is_reset_has_no_lease() {
     let server = Server::start();
     let mut keyed = Keyed::on(&server, 1_000).await;

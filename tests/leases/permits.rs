@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redisson_rate_limiter::{Decision, Error, Grant, Lease, LimiterOptions, RateLimiter};
+use redisson_rate_limiter::{Decision, Error, Grant, LimiterOptions, RateLimiter};
 use tokio::runtime::Builder;
 
 use crate::clients::PATIENCE;
@@ -98,30 +98,6 @@ async fn what_is_not_used_is_back_when_the_client_is_closed() {
     let left = fixture.plain.available_permits().await.unwrap();
     assert_eq!(left, 10_000 - fixture.taken);
     assert!(fixture.leased.try_acquire(1).await.is_err());
-}
-
-#[tokio::test]
-async fn nothing_is_leased_once_the_client_is_closed() {
-    let server = Server::start();
-    let mut proxy = Proxy::to(server.port()).await;
-    let fixture = Fixture::new(&proxy.url(), &server.url(), 10_000).await;
-    let limiter = fixture.client.rate_limiter("limiter");
-    check(&limiter, 1).await;
-    proxy.next("EVALSHA", Fate::Held);
-    let requests = async { tokio::join!(check(&limiter, 1), check(&limiter, 1)) };
-    let closing = async {
-        let held = proxy.held().await; // and the second request waits for it
-        fixture.client.close(Duration::ZERO).await;
-        let leased = limiter
-            .clone()
-            .leased(Lease::up_to(Duration::from_secs(60)));
-        held.let_through().await;
-        leased
-    };
-    let (_, _leased) = tokio::join!(requests, closing);
-    assert!(fixture.client.close(Duration::from_secs(60)).await);
-    let left = fixture.plain.available_permits().await.unwrap();
-    assert_eq!(left, 10_000 - 3);
 }
 
 #[tokio::test]

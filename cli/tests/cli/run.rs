@@ -197,11 +197,10 @@ fn no_more_commands_start_once_one_has_died_of_a_signal_or_ended_with_255() {
                 "{ran:?}"
             );
             let left: u32 = cli.run("available orders").out.parse().unwrap();
-            // Those that ran at the same time, and one more that was started while the first died.
-            assert!(
-                left >= 50 - 2 * jobs.parse::<u32>().unwrap(),
-                "{left} of 50 left"
-            );
+            // Of three, those that ran at the same time, and one more for each that was started
+            // while the first died.
+            let fewest = if jobs == "1" { 49 } else { 44 };
+            assert!((fewest..50).contains(&left), "{left} of 50 left");
         }
     }
 }

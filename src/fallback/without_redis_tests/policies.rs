@@ -197,3 +197,56 @@ async fn what_rules_release_without_redis_goes_to_the_share_of_their_limiter() {
     assert!(keyed.try_acquire("key", 1).await.unwrap());
     assert!(!keyed.try_acquire("key", 1).await.unwrap());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_share_has_granted_is_not_given_back_to_redis() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(1));
+    let fixed = client.policy_limiter(FixedWindow::new(6, HOUR)).unwrap();
+    assert_eq!(fixed.check("key", 4).await.unwrap().remaining(), 2);
+    remote.go_down();
+    let local = fixed.check("key", 2).await.unwrap();
+    assert!(local.is_by_failure_policy());
+    remote.come_back();
+    sleep(SECOND).await;
+    let grant = local.into_grant().unwrap();
+    assert_eq!(fixed.refund("key", grant).await.unwrap(), 0);
+    assert_eq!(fixed.check("key", 1).await.unwrap().remaining(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limiter_without_a_known_share_denies_what_several_decide() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(1));
+    let fixed = client.policy_limiter(FixedWindow::new(6, SECOND)).unwrap();
+    let unknown = client.rate_limiter("unknown");
+    remote.go_down();
+    let charges = [unknown.charge(1).unwrap(), fixed.charge("key", 1).unwrap()];
+    let decision = client.check_all(charges).await.unwrap();
+    assert!(!decision.is_granted());
+    assert_eq!(decision.decisions().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_for_one_call_are_decided_by_the_newest_policy() {
+    let remote = Remote::new();
+    remote.set_round_trip(SECOND);
+    let client = remote.client(FailurePolicy::Error);
+    let fixed = client.policy_limiter(FixedWindow::new(10, HOUR)).unwrap();
+    let mut earlier = Vec::new();
+    // The third one waits for the next call.
+    for _ in 0..3 {
+        let fixed = fixed.clone();
+        let asking = tokio::spawn(async move { fixed.check("key", 1).await.unwrap() });
+        earlier.push(asking);
+        sleep(SECOND / 10).await;
+    }
+    fixed.set_policy(FixedWindow::new(3, HOUR)).unwrap();
+    remote.take_calls();
+    let last = fixed.check("key", 1).await.unwrap();
+    assert_eq!(remote.take_calls(), 1);
+    for earlier in earlier {
+        assert!(earlier.await.unwrap().is_granted());
+    }
+    assert!(!last.is_granted());
+}
