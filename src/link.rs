@@ -20,7 +20,7 @@
 //! settings
 //! slots tls
 //! address known_scripts one_server per_runtime
-//! credentials failure given limits request round_trip server_time stream traffic
+//! credentials failure given limits request round_trip server_time stream traffic unanswered
 //! ```
 
 mod address;
@@ -55,6 +55,7 @@ mod supplied;
 mod tls;
 mod traffic;
 mod transport;
+mod unanswered;
 mod wait;
 
 pub(crate) use connection::Connection;

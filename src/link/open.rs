@@ -2,8 +2,8 @@
 //!
 //! It is retired when the server closes it, when calls wait and nothing arrives for longer than an
 //! answer takes, or when the server says that another server must be asked. A retired connection
-//! gets no further command. A call that may be repeated leaves it; any other call waits for its
-//! answer there, because a slow server still sends it.
+//! gets no further command. A call that may be repeated leaves one that was closed or is silent;
+//! any other call waits for its answer there, because a slow server still sends it.
 //!
 //! Whether anything arrives is checked by one task, however many calls wait: so they take no time
 //! from reading on a machine that is too busy. It is not the task that reads, which may be held up
@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use redis::{
 };
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::credentials::Credentials;
 use super::failure::{self, Failure, closed, timed_out};
@@ -38,6 +38,7 @@ use super::round_trip::RoundTrip;
 use super::settings::OnPush;
 use super::traffic::Traffic;
 use super::transport::Transport;
+use super::unanswered::Unanswered;
 
 /// A connection that was used this recently is assumed to be alive.
 const FRESH: Duration = Duration::from_millis(5);
@@ -68,29 +69,30 @@ impl fmt::Display for Retired {
 #[derive(Debug, Default)]
 struct State {
     retired: OnceLock<Retired>,
+    /// No answer is expected any more.
+    is_given_up: AtomicBool,
     /// Nothing is read or written any more.
     has_ended: AtomicBool,
-    /// Woken when either of these changes.
+    /// Woken when any of these changes.
     changed: Notify,
-    /// How many calls wait for answers.
-    waiting: AtomicUsize,
-    /// A call waits, and none did before.
-    first_waits: Notify,
+    unanswered: Arc<Unanswered>,
     /// How many checks in a row have found nothing new.
     silent_checks: AtomicU32,
 }
 
 impl State {
     fn retire(&self, reason: Retired) {
-        if self.retired.set(reason).is_ok() {
-            self.changed.notify_waiters();
+        // A server that refuses a command still answers the others.
+        if !matches!(reason, Retired::Refused(_)) {
+            self.is_given_up.store(true, Ordering::Release);
         }
+        let _ = self.retired.set(reason); // unless it was retired before
+        self.changed.notify_waiters();
     }
 
     fn end(&self) {
         self.has_ended.store(true, Ordering::Release);
-        let _ = self.retired.set(Retired::Closed); // unless it was retired before
-        self.changed.notify_waiters();
+        self.retire(Retired::Closed);
     }
 
     /// Waits until there is what `get` looks for.
@@ -104,27 +106,21 @@ impl State {
         }
     }
 
-    /// A call waits until the guard is dropped.
-    fn wait(&self) -> Waiting<'_> {
-        if self.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.first_waits.notify_one();
-        }
-        Waiting(self)
-    }
-
     /// Retires the connection when an answer is expected and nothing arrives.
     async fn watch(&self, traffic: &Traffic, round_trip: &RoundTrip) {
         // Who gave up waiting may have done so because of the silence.
-        let is_expected =
-            || self.waiting.load(Ordering::Relaxed) > 0 || traffic.silence().is_some();
+        let is_expected = || self.unanswered.is_any() || traffic.silence().is_some();
         loop {
-            self.first_waits.notified().await;
+            self.unanswered.first().await;
             let (mut reads, mut silent_checks) = (traffic.reads(), 0);
             self.silent_checks.store(0, Ordering::Relaxed);
             while is_expected() {
                 let limit = round_trip.silence_limit();
-                sleep(limit / CHECKS).await;
+                let (pause, due) = (limit / CHECKS, Instant::now() + limit / CHECKS);
+                sleep_until(due).await;
                 match traffic.reads() {
+                    // So late, what has arrived may not have been read yet.
+                    now if now == reads && due.elapsed() > pause => {}
                     now if now == reads => silent_checks += 1,
                     now => (reads, silent_checks) = (now, 0),
                 }
@@ -134,15 +130,6 @@ impl State {
                 }
             }
         }
-    }
-}
-
-/// A call that waits.
-struct Waiting<'a>(&'a State);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -299,17 +286,18 @@ impl Open {
         limits: Limits,
     ) -> Result<Value, Failure> {
         let (start, writes) = (Instant::now(), self.traffic.writes());
-        let _waiting = self.state.wait();
         let mut connection = self.connection.clone();
+        let sending = request.send(&mut connection);
         // Whether the connection has ended, once the call is to leave it.
         let left = |state: &State| {
             let has_ended = state.has_ended.load(Ordering::Acquire);
-            let is_left = limits.repeat == Repeat::Safe && state.retired.get().is_some();
+            let is_left =
+                limits.repeat == Repeat::Safe && state.is_given_up.load(Ordering::Acquire);
             (has_ended || is_left).then_some(has_ended)
         };
         tokio::select! {
             biased;
-            answer = request.send(&mut connection) => {
+            answer = self.state.unanswered.wait_for(sending) => {
                 let answer = answer.and_then(failure::extract_error);
                 let answer = answer.map_err(|error| self.failure(error, writes));
                 if failure::is_answered(&answer) {
@@ -364,7 +352,7 @@ pub(super) mod tests {
     use redis::io::tcp::socket2::{Domain, Type};
     use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, join, sink};
     use tokio::task::yield_now;
-    use tokio::time::advance;
+    use tokio::time::{advance, sleep};
 
     use super::super::traffic::Counted;
     use super::*;
@@ -492,7 +480,8 @@ pub(super) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_process_that_stood_still_keeps_its_connection() {
-        for waits_before in [Duration::ZERO, silence_limit() / 4 * 3] {
+        let before_the_last_check = silence_limit() / 4 * 3 + ms(1);
+        for waits_before in [Duration::ZERO, before_the_last_check] {
             let (open, mut server) = open(sink()).await;
             let command = cmd("INCR").arg("key").take();
             let request = Outgoing {
@@ -564,6 +553,68 @@ pub(super) mod tests {
         let (answers, ()) = tokio::join!(calls, answers);
         let values = [answers.0, answers.1, answers.2].map(Result::unwrap);
         assert_eq!(values, [1, 2, 3].map(Value::Int));
+    }
+
+    /// The first of two calls is answered halfway to the limit. Its caller may not be polled then.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_answered_is_not_waited_for_though_nobody_polls_it() {
+        let command = cmd("INCR").arg("key").take();
+        let request = || Outgoing {
+            command: &command,
+            asking: false,
+        };
+        for is_answered_too in [true, false] {
+            let (open, mut server) = open(sink()).await;
+            let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Never);
+            let mut calls = [0; 2].map(|_| Box::pin(open.call(request(), limits)));
+            let mut context = Context::from_waker(Waker::noop());
+            for call in &mut calls {
+                assert!(call.as_mut().poll(&mut context).is_pending());
+            }
+            sleep(silence_limit() / 2).await;
+            server.write_all(b":1\r\n").await.unwrap();
+            if is_answered_too {
+                server.write_all(b":2\r\n").await.unwrap();
+            }
+            sleep(silence_limit() * 3).await;
+            assert_eq!(open.is_retired(), !is_answered_too);
+            let [first, _second] = calls;
+            assert_eq!(first.await.unwrap(), Value::Int(1));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_refused_leaves_the_answers_to_others() {
+        let (open, mut server) = open(sink()).await;
+        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+        let (first, second, ()) = tokio::join!(
+            failure_of_a_call(&open, limits),
+            failure_of_a_call(&open, limits),
+            async {
+                for _ in 0..2 {
+                    sleep(ms(1)).await;
+                    server.write_all(b"-READONLY a replica\r\n").await.unwrap();
+                }
+            },
+        );
+        for failure in [first, second] {
+            assert!(matches!(failure, Failure::NotRun(_)), "{failure:?}");
+        }
+        assert!(open.is_retired());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repeatable_call_leaves_a_connection_that_is_silent_after_a_refusal() {
+        let (open, mut server) = open(sink()).await;
+        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+        let start = Instant::now();
+        let (_, failure, ()) = tokio::join!(
+            failure_of_a_call(&open, limits),
+            failure_of_a_call(&open, limits),
+            async { server.write_all(b"-READONLY a replica\r\n").await.unwrap() },
+        );
+        assert!(matches!(failure, Failure::Lost(_)), "{failure:?}");
+        assert!(start.elapsed() <= silence_limit() / 4 * 5);
     }
 
     /// Whether a connection to a server that is silent is used for another call, long after the
