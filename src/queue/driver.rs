@@ -114,7 +114,6 @@ impl Driver {
     /// Makes a call whose waiters have been held up for so long.
     async fn make(&mut self, call: Arc<AcquireCall>, held_up: Duration) {
         self.call = Some(Arc::clone(&call));
-        // The time of the next call counts from here, however late the answer is read.
         let sent_at = Instant::now();
         let deadline = self.queue.store.call_deadline();
         let deadline = deadline.checked_sub(held_up).unwrap_or(deadline);

@@ -109,7 +109,8 @@ impl WaitQueue {
         match checked.decision {
             Decision::Granted(granted) => Ok(Tried::Granted(granted.grant)),
             Decision::Denied(Denied { remaining, .. }) => {
-                let known = Availability::new(remaining, sent.at, checked.wait, Instant::now());
+                // Made once, it counts from its call: its caller may poll it late.
+                let known = Availability::new(remaining, sent.at, checked.wait, sent.at);
                 Ok(Tried::Denied(known))
             }
         }

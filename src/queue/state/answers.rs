@@ -131,7 +131,7 @@ impl State {
             denied,
         });
         let delay = self.sharing.ask_after(Duration::ZERO, interval);
-        self.freed_elsewhere.answered(sent_at, taken == 0, delay);
+        self.freed_elsewhere.answered(now, taken == 0, delay);
         if answer.has_more && denied.is_none() {
             return None; // more may be available than the answer says
         }

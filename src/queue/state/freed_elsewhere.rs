@@ -53,8 +53,8 @@ impl FreedElsewhere {
         (self.available, self.due, self.is_asking) = (0, None, is_caused);
     }
 
-    /// The call that was sent then is answered. The next message is heeded after this delay.
-    pub(super) fn answered(&mut self, sent_at: Instant, is_vain: bool, delay: Duration) {
+    /// The answer to a call is read. The next message is heeded after this delay.
+    pub(super) fn answered(&mut self, now: Instant, is_vain: bool, delay: Duration) {
         self.delay = delay;
         if std::mem::take(&mut self.is_asking) {
             self.pause = if is_vain {
@@ -63,6 +63,6 @@ impl FreedElsewhere {
                 Duration::ZERO
             };
         }
-        self.not_before = Some(sent_at + self.pause);
+        self.not_before = Some(now + self.pause);
     }
 }

@@ -128,3 +128,35 @@ fn however_late_an_answer_is_read_the_queue_sleeps_before_it_asks_again() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn however_late_answers_are_read_messages_cause_no_calls_without_a_pause() {
+    let mut queue = Queue::new();
+    let _waiter = queue.join(1, 1, None);
+    let mut call = queue.call();
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        let sent_at = queue.now;
+        queue.state.freed_elsewhere(1);
+        queue.now += Duration::from_secs(4);
+        let answer = Acquired::new(0, RATE, 0, 60_000, 60_000);
+        queue.state.answered(&Answered {
+            call: &call,
+            answer: &answer,
+            sent_at,
+            now: queue.now,
+            own: 0,
+            name: "limiter",
+        });
+        let read_at = queue.now;
+        call = loop {
+            match queue.next_on(0) {
+                Next::Sleep(until) => queue.now = until,
+                Next::Call(call, _) => break call,
+                other => panic!("{other:?}"),
+            }
+        };
+        pauses.push((queue.now - read_at).as_millis());
+    }
+    assert_eq!(pauses, [0, 10, 20]);
+}

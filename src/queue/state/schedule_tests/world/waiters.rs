@@ -81,9 +81,8 @@ impl World {
         if call.requests.taken(&answer) > 0 {
             self.waiters[waiter].place = Place::Holding(Grant::new(answer.score, call.id, permits));
         } else {
-            self.note_read(&answer);
             let left = answer.available.unsigned_abs();
-            let denied = Availability::new(left, sent_at, answer.wait(), self.now);
+            let denied = Availability::new(left, sent_at, answer.wait(), sent_at);
             self.join(waiter, choice, Some(denied));
         }
         self.state.end_first_try(sequence);
