@@ -303,6 +303,20 @@ mod tests {
     use crate::quota::Quota;
 
     #[test]
+    fn a_request_that_has_waited_says_what_is_so_when_it_proceeds() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let granted = Granted::new(1)
+            .with_delay(SECOND)
+            .with_available_in(2 * SECOND)
+            .with_reset(5 * SECOND);
+        let mut decision = Decision::from(granted);
+        decision.proceed_after(SECOND);
+        assert_eq!(decision.delay(), Duration::ZERO);
+        assert_eq!(decision.available_in(), SECOND);
+        assert_eq!(decision.reset(), 4 * SECOND);
+    }
+
+    #[test]
     fn a_decision_prints_what_is_left_and_when_to_come_back() {
         let granted = Granted::new(3)
             .with_quota(Quota::new(5, Duration::from_secs(9)))

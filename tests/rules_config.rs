@@ -376,6 +376,86 @@ fn a_program_that_learns_no_endings_refuses_a_count_with_its_line() {
     }
 }
 
+#[test]
+fn a_network_of_mapped_addresses_has_at_least_their_96_bits() {
+    for (bits, is_network) in [(64, false), (95, false), (96, true), (120, true)] {
+        let text = format!(
+            "[[rules]]\nname = \"office\"\nlimit = \"allow\"\n\
+             when = {{ address = [\"::ffff:192.0.2.0/{bits}\"] }}\n"
+        );
+        assert_eq!(RulesConfig::from_toml(&text).is_ok(), is_network, "{bits}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_behind_a_path_evades_no_rule() {
+    let text = "[[rules]]\nname = \"logins\"\nwhen = { path = \"/login\" }\nlimit = \"block\"\n";
+    let rules = RedissonClient::in_memory().rules_from(&RulesConfig::from_toml(text).unwrap());
+    let rules = rules.unwrap();
+    for path in ["/login", "/login?a", "/login#a", "/login#a?b"] {
+        let verdict = rules.check(&[("path", path)]).await.unwrap();
+        assert!(matches!(verdict, Verdict::Denied(_)), "{path}");
+    }
+}
+
+#[test]
+fn a_program_that_learns_no_endings_refuses_each_kind_of_count() {
+    for (text, read) in FORMATS {
+        for (count, ending) in [
+            ("failures", Ending::Failure),
+            ("successes", Ending::Success),
+        ] {
+            let counted = format!("by = [\"user\"]\ncount = \"{count}\"");
+            let config = read(&replaced(text, "by = [\"user\"]", &counted)).unwrap();
+            assert_eq!(config.rules[0].count, Some(ending));
+            assert!(config.without_count().is_err(), "{count}");
+        }
+    }
+}
+
+#[test]
+fn a_fixed_cost_above_the_limit_of_a_plan_is_refused() {
+    for (text, read) in FORMATS {
+        let text = replaced(text, "by = [\"user\"]", "by = [\"user\"]\ncost = 2");
+        assert!(read(&text).is_ok());
+        let text = replaced(&text, "rate = \"3/1m\"", "rate = \"1/1m\"");
+        let refused = read(&text).unwrap_err().to_string();
+        let expected = "invalid rules, line 5: `cost` of `per-user`: is above a limit, 1";
+        assert_eq!(refused, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_allows_all_may_have_plans_of_an_rratelimiter() {
+    let text = "[[rules]]\nname = \"partners\"\nby = [\"user\"]\nlimiter = \"orders\"\n\
+                limit = \"allow\"\nplans = { small = { rate = \"1/1m\" } }\n\
+                keys = { acme = \"small\" }\n";
+    let client = RedissonClient::in_memory();
+    let rules = client.rules_from(&RulesConfig::from_toml(text).unwrap());
+    let rules = rules.unwrap();
+    assert_eq!(granted(&rules, "acme").await, (1, "partners".to_owned()));
+    assert_eq!(granted(&rules, "alice").await.0, 10);
+    let limiter = client.rate_limiter("orders:acme");
+    assert_eq!(limiter.available_permits().await.unwrap(), 0);
+}
+
+#[test]
+fn another_penalty_is_a_change_of_the_rule() {
+    for (text, read) in FORMATS {
+        let with = |time: &str| {
+            let penalty = format!("by = [\"user\"]\npenalty = \"{time}\"");
+            read(&replaced(text, "by = [\"user\"]", &penalty)).unwrap()
+        };
+        let rules = RedissonClient::in_memory().rules_from(&read(text).unwrap());
+        let rules = rules.unwrap();
+        for time in ["1m", "2m"] {
+            let change = rules.replace_from(&with(time)).unwrap();
+            assert_eq!(change.to_string(), "changed: `per-user`");
+            assert!(rules.replace_from(&with(time)).unwrap().is_empty());
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_configured_rule_counts_only_successes() {
     for (text, read) in FORMATS {

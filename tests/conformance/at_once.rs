@@ -51,9 +51,12 @@ pub async fn rules_in_memory_decide_at_once_where_none_gives_turns(fixture: Fixt
     }
     // Nothing is charged where it may have to wait for its turn.
     let mut both = alone();
-    both.push(Rule::new(bucket.clone()).by(["user"]));
-    rules.replace(both).unwrap();
-    assert!(rules.check_now(&of("bob")).is_none());
+    let waits = Rule::new(bucket.clone()).by(["user"]);
+    both.push(waits.clone());
+    for that_wait in [both, vec![waits]] {
+        rules.replace(that_wait).unwrap();
+        assert!(rules.check_now(&of("bob")).is_none());
+    }
     rules.replace(alone()).unwrap();
     for (verdict, is_granted) in [(2, true), (1, false)] {
         for _ in 0..verdict {

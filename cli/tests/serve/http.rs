@@ -62,6 +62,8 @@ async fn limits_are_those_of_the_file(serve: Serve) {
         // The other one was not charged.
         assert_eq!(denied["limits"][1]["name"], json!("orders"));
         assert_eq!(denied["limits"][1]["remaining"], json!(1));
+        assert_eq!(denied["limits"][0]["granted"], json!(false));
+        assert_eq!(denied["limits"][1]["granted"], json!(true)); // it would be
     }
 
     assert_eq!(
@@ -256,6 +258,24 @@ async fn what_a_rule_allows_is_not_limited_and_is_counted_for_it() {
     let metrics = serve.metrics().await;
     let unmatched = "rate_limiter_unmatched_requests_total 0";
     assert!(metrics.contains(unmatched), "{metrics}");
+}
+
+#[tokio::test]
+async fn the_status_shows_who_denies_and_counts_no_request_twice() {
+    let shadow = "\n[[rules]]\nname = \"trial\"\nshadow = true\n\
+                  limit = { algorithm = \"fixed_window\", rate = \"1/1h\" }\n";
+    let serve = Serve::start(&format!("{RULES}{shadow}"));
+    let alice = || json!({ "domain": "shop", "entries": { "user": "alice" } });
+    for _ in 0..3 {
+        serve.post("/v1/check", alice()).await;
+    }
+    let status = serve.status_json().await;
+    assert_eq!(status["recent"]["granted"], json!(2), "{status}");
+    assert_eq!(status["recent"]["denied"], json!(1), "{status}");
+    assert_eq!(status["rules"][1]["name"], json!("orders"));
+    assert_eq!(status["rules"][1]["denied"], json!([]), "{status}");
+    let metrics = serve.metrics().await;
+    assert!(metrics.contains("rate_limiter_waiters 0"), "{metrics}");
 }
 
 #[tokio::test]

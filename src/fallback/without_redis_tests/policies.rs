@@ -103,6 +103,20 @@ async fn a_joint_decision_that_is_denied_counts_toward_no_share() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn less_than_one_that_is_left_of_a_share_is_not_available_now() {
+    let remote = Remote::new();
+    let client = remote.client(one_of(2));
+    let fixed = client.policy_limiter(FixedWindow::new(3, 100 * SECOND));
+    let fixed = fixed.unwrap();
+    remote.go_down();
+    let granted = fixed.check("key", 1).await.unwrap();
+    assert!(granted.is_granted() && granted.is_by_failure_policy());
+    assert_eq!(granted.remaining(), 0);
+    assert!(!granted.reset().is_zero());
+    assert_eq!(granted.available_in(), granted.reset());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peek_says_what_the_failure_policy_decides_and_takes_nothing() {
     let remote = Remote::new();
     let client = remote.client(one_of(2));

@@ -401,6 +401,22 @@ async fn an_empty_key_is_a_key_that_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_host_is_compared_without_its_port_also_an_ipv6_address() {
+    let client = RedissonClient::in_memory();
+    for (host, value) in [
+        ("example.com", "example.com"),
+        ("[2001:DB8::1]", "[2001:db8::1]"),
+        ("[2001:db8::1]:8080", "[2001:db8::1]"),
+    ] {
+        let rule = Rule::block("seen").when("host", [value]);
+        let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
+        let request = Request::get("/").header("host", host);
+        let response = ask(&layer, request.body(String::new()).unwrap()).await;
+        assert_eq!(response.status(), 403, "{host}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn rules_see_the_attributes_of_http() {
     let client = RedissonClient::in_memory();
     let request = || {

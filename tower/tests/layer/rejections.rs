@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::Response;
 use http::request::Parts;
 use redisson_rate_limiter::{
-    BoxFuture, Decision, Denied, Error, FailurePolicy, Faults, FixedWindow, Granted,
-    LimiterOptions, MemoryStore, Quota, RedissonClient, Rule, SlidingWindowLog,
+    BoxFuture, Decision, DecisionSource, Denied, Error, FailurePolicy, Faults, FixedWindow,
+    Granted, LimiterOptions, MemoryStore, Quota, RedissonClient, Rule, SlidingWindowLog,
 };
 use redisson_rate_limiter_tower::fields::Fields;
 use redisson_rate_limiter_tower::key::{Everyone, Header};
@@ -87,6 +87,19 @@ async fn an_unavailable_store_is_a_503_that_says_when_to_retry() {
         field(&ask(&layer, request()).await, "retry-after"),
         Some("10")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_worth_a_retry_after_the_longer_of_two_times() {
+    for (of_policy, expected) in [(SECOND, "10"), (MINUTE, "60")] {
+        let mut denied = Denied::new(of_policy);
+        denied.source = DecisionSource::FailurePolicy;
+        let layer = RateLimitLayer::new(Always(Ok(denied.into())), Everyone);
+        let layer = layer.retry_after_outage(10 * SECOND);
+        let response = ask(&layer, request()).await;
+        assert_eq!(response.status().as_u16(), 503);
+        assert_eq!(field(&response, "retry-after"), Some(expected));
+    }
 }
 
 #[tokio::test(start_paused = true)]
