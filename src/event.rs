@@ -315,3 +315,33 @@ impl fmt::Display for RequestResult {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Granted;
+    use crate::quota::Quota;
+
+    #[test]
+    fn what_a_failure_policy_has_granted_reaches_no_share_of_the_limit() {
+        let granted = Granted::new(1)
+            .with_quota(Quota::new(10, Duration::from_secs(60)))
+            .with_remaining(2);
+        for (source, reaches) in [
+            (DecisionSource::Store, true),
+            (DecisionSource::FailurePolicy, false),
+        ] {
+            let granted = Granted {
+                source,
+                ..granted.clone()
+            };
+            let limiter = AskedLimiter {
+                name: "limiter",
+                permits: 1,
+                decision: Some(&granted.into()),
+                is_deciding: true,
+            };
+            assert_eq!(limiter.reaches(0.8), reaches, "{source:?}");
+        }
+    }
+}

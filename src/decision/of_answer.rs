@@ -93,3 +93,20 @@ pub(crate) fn decision(
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_answer_says_is_left_now_goes_before_what_its_grant_left() {
+        let mut answer = Acquired::new(0, 10, 5, 1_000, 1_000);
+        answer.found = true;
+        for (left_now, remaining) in [(None, 4), (Some(7), 7), (Some(0), 0)] {
+            answer.left_now = left_now;
+            let decision = decision_alone("limiter", CallId::default(), 1, &answer).unwrap();
+            assert!(decision.is_granted());
+            assert_eq!(decision.remaining(), remaining);
+        }
+    }
+}

@@ -119,3 +119,17 @@ fn a_request_that_cannot_be_read_is_refused() {
         assert!(said.contains("the request of --try: "), "{said}");
     }
 }
+
+#[test]
+fn what_is_tried_says_in_json_which_rules_are_in_shadow_mode() {
+    let alice = json!({ "domain": "shop", "entries": { "user": "alice" } }).to_string();
+    let in_shadow = |rules: &str| {
+        let output = of(rules, &["--json", "--try", &alice]);
+        let said: Value = serde_json::from_str(&text(&output)).unwrap();
+        let rules = said["rules"].as_array().unwrap().iter();
+        let in_shadow = rules.map(|it| it["shadow"].as_bool().unwrap());
+        in_shadow.collect::<Vec<_>>()
+    };
+    assert_eq!(in_shadow(RULES), [false; 2]);
+    assert_eq!(in_shadow(&format!("shadow = true\n{RULES}")), [true; 2]);
+}
