@@ -68,6 +68,9 @@ pub async fn a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_wa
     assert!(is_closed(&keyed.acquire("bob", 1).await));
     assert!(is_closed(&keyed.rate_limiter("bob").acquire(1).await));
     assert!(is_closed(&policy.check(&key, 1).await));
+    assert!(is_closed(&limiter.peek(1).await));
+    assert!(is_closed(&keyed.peek("bob", 1).await));
+    assert!(is_closed(&policy.peek(&key, 1).await));
     assert!(is_closed(&client.peek_all([charge.clone()]).await));
     assert!(is_closed(&client.check_all([charge]).await));
     assert!(is_closed(&rules.peek_all(&[()]).await));

@@ -144,6 +144,9 @@ impl<P: Policy> PolicyLimiter<P> {
     ///     .policy_limiter(FixedWindow::new(100, Duration::from_secs(60)))?
     ///     .with_options(options.clone());
     /// assert_eq!(*limiter.options(), options);
+    ///
+    /// let limiter = limiter.with_options(LimiterOptions::new().fail_fast(true));
+    /// assert_eq!(*limiter.options(), options.fail_fast(true));
     /// # Ok(()) }
     /// ```
     #[must_use]
