@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -287,7 +288,7 @@ impl Open {
     ) -> Result<Value, Failure> {
         let (start, writes) = (Instant::now(), self.traffic.writes());
         let mut connection = self.connection.clone();
-        let sending = request.send(&mut connection);
+        let sending = pin!(request.send(&mut connection));
         // Whether the connection has ended, once the call is to leave it.
         let left = |state: &State| {
             let has_ended = state.has_ended.load(Ordering::Acquire);

@@ -2,7 +2,7 @@
 //! they are when an answer arrives. Whether a caller polls its call then does not matter.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -35,15 +35,18 @@ impl Unanswered {
         self.first.notified().await;
     }
 
-    /// What `asking` returns, which waits for an answer.
-    pub(super) async fn wait_for<F: Future>(self: &Arc<Self>, asking: F) -> F::Output {
+    /// What `asking` returns, which waits for an answer. It stays where it is: a future of this kind
+    /// is large.
+    pub(super) fn wait_for<F: Future>(
+        self: &Arc<Self>,
+        mut asking: Pin<&mut F>,
+    ) -> impl Future<Output = F::Output> {
         let call = Counted(Arc::new(Waiting {
             of: Arc::clone(self),
             is_counted: AtomicBool::new(false),
             caller: Lock::default(),
         }));
-        let mut asking = pin!(asking);
-        poll_fn(|context| call.0.poll(asking.as_mut(), context.waker())).await
+        poll_fn(move |context| call.0.poll(asking.as_mut(), context.waker()))
     }
 }
 
