@@ -35,8 +35,7 @@ impl Unanswered {
         self.first.notified().await;
     }
 
-    /// What `asking` returns, which waits for an answer. It stays where it is: a future of this kind
-    /// is large.
+    /// What `asking` returns, which waits for an answer. It stays where it is, for it is large.
     pub(super) fn wait_for<F: Future>(
         self: &Arc<Self>,
         mut asking: Pin<&mut F>,
