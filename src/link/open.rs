@@ -117,13 +117,14 @@ impl State {
             self.silent_checks.store(0, Ordering::Relaxed);
             while is_expected() {
                 let limit = round_trip.silence_limit();
-                let (pause, due) = (limit / CHECKS, Instant::now() + limit / CHECKS);
+                let pause = limit / CHECKS;
+                let due = Instant::now() + pause;
                 sleep_until(due).await;
-                match traffic.reads() {
-                    // So late, what has arrived may not have been read yet.
-                    now if now == reads && due.elapsed() > pause => {}
-                    now if now == reads => silent_checks += 1,
-                    now => (reads, silent_checks) = (now, 0),
+                let now = traffic.reads();
+                if now != reads {
+                    (reads, silent_checks) = (now, 0);
+                } else if due.elapsed() <= pause {
+                    silent_checks += 1; // later, what has arrived may not have been read yet
                 }
                 self.silent_checks.store(silent_checks, Ordering::Relaxed);
                 if silent_checks >= CHECKS && is_expected() {
@@ -418,14 +419,22 @@ pub(super) mod tests {
         opened.unwrap()
     }
 
-    /// Why a call fails.
-    async fn failure_of_a_call(open: &Open, limits: Limits) -> Failure {
+    fn limits_of_a_minute(repeat: Repeat) -> Limits {
+        Limits::new(Instant::now() + Duration::from_secs(60), repeat)
+    }
+
+    async fn a_call(open: &Open, limits: Limits) -> Result<Value, Failure> {
         let command = cmd("INCR").arg("key").take();
         let request = Outgoing {
             command: &command,
             asking: false,
         };
-        open.call(request, limits).await.unwrap_err()
+        open.call(request, limits).await
+    }
+
+    /// Why a call fails.
+    async fn failure_of_a_call(open: &Open, limits: Limits) -> Failure {
+        a_call(open, limits).await.unwrap_err()
     }
 
     /// The same if the connection ends once `is_under_way` holds for the call.
@@ -484,13 +493,8 @@ pub(super) mod tests {
         let before_the_last_check = silence_limit() / 4 * 3 + ms(1);
         for waits_before in [Duration::ZERO, before_the_last_check] {
             let (open, mut server) = open(sink()).await;
-            let command = cmd("INCR").arg("key").take();
-            let request = Outgoing {
-                command: &command,
-                asking: false,
-            };
-            let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
-            let (answer, ()) = tokio::join!(open.call(request, limits), async {
+            let limits = limits_of_a_minute(Repeat::Safe);
+            let (answer, ()) = tokio::join!(a_call(&open, limits), async {
                 sleep(waits_before).await;
                 advance(silence_limit() * 2).await;
                 server.write_all(b":1\r\n").await.unwrap();
@@ -532,19 +536,9 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_answers_one_of_many_calls_is_not_silent() {
         let (open, mut server) = open(sink()).await;
-        let first = cmd("INCR").arg("key").take();
-        let calls = async {
-            let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
-            let request = || Outgoing {
-                command: &first,
-                asking: false,
-            };
-            tokio::join!(
-                open.call(request(), limits),
-                open.call(request(), limits),
-                open.call(request(), limits),
-            )
-        };
+        let limits = limits_of_a_minute(Repeat::Safe);
+        let call = || a_call(&open, limits);
+        let calls = async { tokio::join!(call(), call(), call()) };
         let answers = async {
             for answer in [b":1\r\n", b":2\r\n", b":3\r\n"] {
                 sleep(silence_limit() / 5 * 4).await;
@@ -559,15 +553,10 @@ pub(super) mod tests {
     /// The first of two calls is answered halfway to the limit. Its caller may not be polled then.
     #[tokio::test(start_paused = true)]
     async fn a_call_that_is_answered_is_not_waited_for_though_nobody_polls_it() {
-        let command = cmd("INCR").arg("key").take();
-        let request = || Outgoing {
-            command: &command,
-            asking: false,
-        };
         for is_answered_too in [true, false] {
             let (open, mut server) = open(sink()).await;
-            let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Never);
-            let mut calls = [0; 2].map(|_| Box::pin(open.call(request(), limits)));
+            let limits = limits_of_a_minute(Repeat::Never);
+            let mut calls = [0; 2].map(|_| Box::pin(a_call(&open, limits)));
             let mut context = Context::from_waker(Waker::noop());
             for call in &mut calls {
                 assert!(call.as_mut().poll(&mut context).is_pending());
@@ -587,7 +576,7 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_is_refused_leaves_the_answers_to_others() {
         let (open, mut server) = open(sink()).await;
-        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+        let limits = limits_of_a_minute(Repeat::Safe);
         let (first, second, ()) = tokio::join!(
             failure_of_a_call(&open, limits),
             failure_of_a_call(&open, limits),
@@ -607,7 +596,7 @@ pub(super) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_repeatable_call_leaves_a_connection_that_is_silent_after_a_refusal() {
         let (open, mut server) = open(sink()).await;
-        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+        let limits = limits_of_a_minute(Repeat::Safe);
         let start = Instant::now();
         let (_, failure, ()) = tokio::join!(
             failure_of_a_call(&open, limits),
@@ -626,7 +615,7 @@ pub(super) mod tests {
         socket.set_nonblocking(true).unwrap();
         let (reader, _server) = duplex(1);
         let open = open_by(join(reader, writer), socket.into()).await;
-        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Safe);
+        let limits = limits_of_a_minute(Repeat::Safe);
         let mut call = pin!(failure_of_a_call(&open, limits));
         let mut context = Context::from_waker(Waker::noop());
         assert!(call.as_mut().poll(&mut context).is_pending());
@@ -645,7 +634,7 @@ pub(super) mod tests {
     async fn a_call_that_waits_is_woken_for_nothing_but_its_own_end() {
         let (open, _server) = open(sink()).await;
         let mut polls = 0;
-        let limits = Limits::new(Instant::now() + Duration::from_secs(60), Repeat::Never);
+        let limits = limits_of_a_minute(Repeat::Never);
         let mut call = pin!(failure_of_a_call(&open, limits));
         poll_fn(|cx| {
             polls += 1;

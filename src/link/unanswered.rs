@@ -1,7 +1,6 @@
 //! The calls that wait for their answers: from when they are sent until their callers are woken, as
 //! they are when an answer arrives. Whether a caller polls its call then does not matter.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,11 +17,17 @@ pub(super) struct Unanswered {
     first: Notify,
 }
 
-/// A call until its answer, an error or its drop.
+/// What wakes a call's caller.
 struct Waiting {
     of: Arc<Unanswered>,
     is_counted: AtomicBool,
     caller: Lock<Option<Waker>>,
+}
+
+/// A call until its answer, an error or its drop. It is polled where it lies, for it is large.
+struct Call<'a, F> {
+    waiting: Arc<Waiting>,
+    asking: Pin<&'a mut F>,
 }
 
 impl Unanswered {
@@ -35,32 +40,32 @@ impl Unanswered {
         self.first.notified().await;
     }
 
-    /// What `asking` returns, which waits for an answer. It stays where it is, for it is large.
+    /// What `asking` returns, which waits for an answer.
     pub(super) fn wait_for<F: Future>(
         self: &Arc<Self>,
-        mut asking: Pin<&mut F>,
+        asking: Pin<&mut F>,
     ) -> impl Future<Output = F::Output> {
-        let call = Counted(Arc::new(Waiting {
-            of: Arc::clone(self),
-            is_counted: AtomicBool::new(false),
-            caller: Lock::default(),
-        }));
-        poll_fn(move |context| call.0.poll(asking.as_mut(), context.waker()))
+        Call {
+            waiting: Arc::new(Waiting {
+                of: Arc::clone(self),
+                is_counted: AtomicBool::new(false),
+                caller: Lock::default(),
+            }),
+            asking,
+        }
     }
 }
 
 impl Waiting {
-    fn poll<F: Future>(self: &Arc<Self>, asking: Pin<&mut F>, caller: &Waker) -> Poll<F::Output> {
-        *self.caller.lock() = Some(caller.clone());
+    fn begin(&self) {
         if !self.is_counted.swap(true, Ordering::Relaxed)
             && self.of.calls.fetch_add(1, Ordering::Relaxed) == 0
         {
             self.of.first.notify_one();
         }
-        asking.poll(&mut Context::from_waker(&Waker::from(Arc::clone(self))))
     }
 
-    fn ends(&self) {
+    fn end(&self) {
         if self.is_counted.swap(false, Ordering::Relaxed) {
             self.of.calls.fetch_sub(1, Ordering::Relaxed);
         }
@@ -69,7 +74,7 @@ impl Waiting {
 
 impl Wake for Waiting {
     fn wake(self: Arc<Self>) {
-        self.ends();
+        self.end();
         let caller = self.caller.lock().take();
         if let Some(caller) = caller {
             caller.wake();
@@ -77,10 +82,19 @@ impl Wake for Waiting {
     }
 }
 
-struct Counted(Arc<Waiting>);
+impl<F: Future> Future for Call<'_, F> {
+    type Output = F::Output;
 
-impl Drop for Counted {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        *self.waiting.caller.lock() = Some(context.waker().clone());
+        self.waiting.begin();
+        let waker = Waker::from(Arc::clone(&self.waiting));
+        self.asking.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+}
+
+impl<F> Drop for Call<'_, F> {
     fn drop(&mut self) {
-        self.0.ends();
+        self.waiting.end();
     }
 }
