@@ -248,19 +248,27 @@ async fn handles_made_anew_for_each_request_remember_what_their_client_was_told(
     }
 }
 
+/// One of many limiters, which remembers denials for so long.
+fn numbered(client: &RedissonClient, number: u32, at_most: Duration) -> RateLimiter {
+    let limiter = client.rate_limiter(&number.to_string());
+    let limiter = limiter.with_rate(Rate::overall(1, 10 * MINUTE)).unwrap();
+    limiter.with_options(LimiterOptions::new().remember_denials(at_most))
+}
+
+/// Denies one more limiter than a client remembers.
+async fn deny_1025(limiter: impl Fn(u32) -> RateLimiter) {
+    for number in 0..1_025 {
+        assert!(limiter(number).try_acquire(1).await.unwrap());
+        assert!(!limiter(number).try_acquire(1).await.unwrap());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_remembers_the_1024_limiters_that_were_denied_last() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);
-    let limiter = |i: u32| {
-        let limiter = client.rate_limiter(&i.to_string());
-        let limiter = limiter.with_rate(Rate::overall(1, 10 * MINUTE)).unwrap();
-        limiter.with_options(LimiterOptions::new().remember_denials(10 * MINUTE))
-    };
-    for i in 0..1_025 {
-        assert!(limiter(i).try_acquire(1).await.unwrap());
-        assert!(!limiter(i).try_acquire(1).await.unwrap());
-    }
+    let limiter = |i| numbered(&client, i, 10 * MINUTE);
+    deny_1025(limiter).await;
     remote.take_calls();
     for (i, calls) in [(1_024, 0), (1, 0), (0, 1)] {
         assert!(!limiter(i).try_acquire(1).await.unwrap());
@@ -272,16 +280,9 @@ async fn a_client_remembers_the_1024_limiters_that_were_denied_last() {
 async fn a_limiter_that_was_evicted_is_remembered_again_as_it_is_denied() {
     let remote = Remote::new();
     let client = remote.client(FailurePolicy::Error);
-    let limiter = |i: u32| {
-        let limiter = client.rate_limiter(&i.to_string());
-        let limiter = limiter.with_rate(Rate::overall(1, 10 * MINUTE)).unwrap();
-        limiter.with_options(LimiterOptions::new().remember_denials(MAX_AGE))
-    };
+    let limiter = |i| numbered(&client, i, MAX_AGE);
     let kept = limiter(0);
-    for i in 0..1_025 {
-        assert!(limiter(i).try_acquire(1).await.unwrap());
-        assert!(!limiter(i).try_acquire(1).await.unwrap());
-    }
+    deny_1025(limiter).await;
     advance(MAX_AGE).await;
     assert!(!kept.try_acquire(1).await.unwrap());
     drop(kept);

@@ -96,6 +96,12 @@ fn window(client: &RedissonClient, limit: u32) -> PolicyLimiter<FixedWindow> {
         .unwrap()
 }
 
+/// The same limiter, which allows what the store does not answer.
+fn lenient(limiter: &PolicyLimiter<FixedWindow>) -> PolicyLimiter<FixedWindow> {
+    let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
+    limiter.clone().with_options(options)
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_slot_that_could_grant_the_fewest_further_requests_decides_first() {
     let (client, decided) = client(true);
@@ -147,8 +153,7 @@ async fn all_slots_that_would_deny_set_their_penalties_and_no_other_is_charged()
 async fn a_decision_in_turn_is_by_the_failure_policy_if_that_of_a_slot_is() {
     let (client, _) = client(true);
     let limiter = window(&client, 9);
-    let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
-    let lenient = limiter.clone().with_options(options);
+    let lenient = lenient(&limiter);
     for (key, is_by_policy) in [("other", false), (LOST, true)] {
         let charges = [
             limiter.charge("key", 1).unwrap(),
@@ -166,8 +171,7 @@ async fn a_decision_in_turn_is_by_the_failure_policy_if_that_of_a_slot_is() {
 async fn a_limiter_that_allows_what_another_slot_denies_has_all_left() {
     let (client, _) = client(true);
     let limiter = window(&client, 9);
-    let options = LimiterOptions::new().failure_policy(FailurePolicy::Allow);
-    let lenient = limiter.clone().with_options(options);
+    let lenient = lenient(&limiter);
     assert!(limiter.check("key", 9).await.unwrap().is_granted());
     let charges = [
         limiter.charge("key", 2).unwrap(),

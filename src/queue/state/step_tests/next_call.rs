@@ -107,22 +107,27 @@ fn nothing_is_asked_for_again_as_one_joins_but_it_is_as_permits_come_free() {
     queue.call();
 }
 
-#[test]
-fn however_late_an_answer_is_read_the_queue_sleeps_before_it_asks_again() {
-    let mut queue = Queue::new();
-    let _waiter = queue.join(1, 1, None);
-    let (call, sent_at) = (queue.call(), queue.now);
+/// Permits come back after a minute, says an answer that is read 4 s after its call was sent.
+fn answer_late(queue: &mut Queue, call: &Arc<AcquireCall>) {
+    let sent_at = queue.now;
     queue.now += Duration::from_secs(4);
-    // Permits come back after a minute.
     let answer = Acquired::new(0, RATE, 0, 60_000, 60_000);
     queue.state.answered(&Answered {
-        call: &call,
+        call,
         answer: &answer,
         sent_at,
         now: queue.now,
         own: 0,
         name: "limiter",
     });
+}
+
+#[test]
+fn however_late_an_answer_is_read_the_queue_sleeps_before_it_asks_again() {
+    let mut queue = Queue::new();
+    let _waiter = queue.join(1, 1, None);
+    let call = queue.call();
+    answer_late(&mut queue, &call);
     match queue.next_on(0) {
         Next::Sleep(until) => assert_eq!(until, queue.now + LONGEST_SLEEP),
         other => panic!("{other:?}"),
@@ -136,18 +141,8 @@ fn however_late_answers_are_read_messages_cause_no_calls_without_a_pause() {
     let mut call = queue.call();
     let mut pauses = Vec::new();
     for _ in 0..3 {
-        let sent_at = queue.now;
         queue.state.freed_elsewhere(1);
-        queue.now += Duration::from_secs(4);
-        let answer = Acquired::new(0, RATE, 0, 60_000, 60_000);
-        queue.state.answered(&Answered {
-            call: &call,
-            answer: &answer,
-            sent_at,
-            now: queue.now,
-            own: 0,
-            name: "limiter",
-        });
+        answer_late(&mut queue, &call);
         let read_at = queue.now;
         call = loop {
             match queue.next_on(0) {
