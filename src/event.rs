@@ -331,14 +331,14 @@ mod tests {
             (DecisionSource::Store, true),
             (DecisionSource::FailurePolicy, false),
         ] {
-            let granted = Granted {
+            let decision = Decision::from(Granted {
                 source,
                 ..granted.clone()
-            };
+            });
             let limiter = AskedLimiter {
                 name: "limiter",
                 permits: 1,
-                decision: Some(&granted.into()),
+                decision: Some(&decision),
                 is_deciding: true,
             };
             assert_eq!(limiter.reaches(0.8), reaches, "{source:?}");
