@@ -109,4 +109,14 @@ mod tests {
             assert_eq!(decision.remaining(), remaining);
         }
     }
+
+    #[test]
+    fn what_a_call_granted_before_a_denied_request_is_back_last() {
+        let mut answer = Acquired::new(0, 10, 5, 1_000, 60_000);
+        answer.until_all = 7_000;
+        for (left, reset) in [(5, 7), (2, 60)] {
+            let denied = decision("limiter", CallId::default(), (0, 8), false, left, &answer);
+            assert_eq!(denied.unwrap().reset(), Duration::from_secs(reset));
+        }
+    }
 }

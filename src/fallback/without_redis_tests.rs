@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::store::memory::Loss;
 use crate::{
     Decision, FailurePolicy, FixedWindow, Granted, Lease, Limiter, LimiterOptions, LocalShare,
-    Rate, RateLimiter, RedissonClient, Rule, TokenBucket,
+    PermitsInUse, Rate, RateLimiter, RedissonClient, Rule, TokenBucket,
 };
 pub(super) use remote::Remote;
 

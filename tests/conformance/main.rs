@@ -234,6 +234,7 @@ on_every_store! {
             a_closed_client_ends_its_workers_which_keep_their_jobs,
             a_cancelled_wait_keeps_the_job_and_no_permit,
             a_job_to_be_done_again_later_holds_the_limiter_for_all,
+            a_job_to_be_done_again_at_once_is_the_next_one,
         }
         reserve {
             permits_that_are_there_are_usable_at_once_and_for_an_interval,

@@ -98,3 +98,13 @@ pub async fn a_job_to_be_done_again_later_holds_the_limiter_for_all(fixture: Fix
     job.done();
     assert_eq!(granted(&other, 10).await, 8);
 }
+
+pub async fn a_job_to_be_done_again_at_once_is_the_next_one(fixture: Fixture) {
+    let limiter = limiter_of(&fixture, 10).await;
+    let mut worker = limiter.worker();
+    let job = worker.next(ready(Some(7))).await.unwrap().unwrap();
+    job.again_after(Duration::ZERO).await.unwrap();
+    fixture.pass(ms(1));
+    let job = worker.next(pending()).await.unwrap().unwrap();
+    assert_eq!(*job, 7);
+}

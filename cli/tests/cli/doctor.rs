@@ -727,6 +727,20 @@ fn what_undoes_a_time_to_live_writes_no_value() {
 }
 
 #[test]
+fn a_plan_that_is_there_is_not_written_over() {
+    let cli = Cli::start();
+    cli.run("set orders 10/1h");
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan");
+    std::fs::write(&plan, "undo: what was done before").unwrap();
+    let ran = cli.run(&format!("doctor orders --plan {}", plan.to_str().unwrap()));
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.err.contains("cannot be written"), "{ran:?}");
+    let kept = std::fs::read_to_string(&plan).unwrap();
+    assert_eq!(kept, "undo: what was done before");
+}
+
+#[test]
 fn what_cannot_be_mended_is_told() {
     let cli = Cli::start();
     cli.redis(&["HSET", "a", "rate", "5", "interval", "1000"]);

@@ -84,6 +84,17 @@ async fn a_limiter_whose_rate_is_unknown_here_denies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rate_that_could_not_be_set_is_not_the_limiters() {
+    let remote = Remote::new();
+    let limiter = remote.client(one_of(1)).rate_limiter("limiter");
+    let rate = Rate::overall(100, 10 * SECOND);
+    let update = limiter.update_rate(rate, PermitsInUse::Keep);
+    assert!(!update.await.unwrap());
+    remote.go_down();
+    assert!(!limiter.try_acquire(1).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rate_that_another_client_set_is_known_from_the_first_request() {
     let remote = Remote::new();
     with_rate(&remote.client(FailurePolicy::Error), 100).await;

@@ -264,3 +264,28 @@ async fn requests_that_wait_for_one_call_are_decided_by_the_newest_policy() {
     }
     assert!(!last.is_granted());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_request_with_a_penalty_shares_no_call_with_those_without() {
+    let remote = Remote::new();
+    remote.set_round_trip(SECOND);
+    let client = remote.client(FailurePolicy::Error);
+    let mild = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
+    let strict = mild.clone().with_penalty(9 * HOUR).unwrap();
+    // The later ones of one limiter wait for its next call.
+    let earlier = [(); 2].map(|()| {
+        let mild = mild.clone();
+        tokio::spawn(async move { mild.check("key", 1).await.unwrap() })
+    });
+    sleep(SECOND / 10).await;
+    let last = async {
+        sleep(SECOND / 10).await;
+        mild.check("key", 1).await.unwrap()
+    };
+    let (locked_out, last) = tokio::join!(strict.check("key", 1), last);
+    assert_eq!(locked_out.unwrap().retry_after(), Some(9 * HOUR));
+    assert!(last.retry_after().unwrap() <= HOUR);
+    let [first, second] = earlier;
+    assert!(first.await.unwrap().is_granted());
+    assert!(!second.await.unwrap().is_granted());
+}

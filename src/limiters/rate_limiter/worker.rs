@@ -178,4 +178,26 @@ mod tests {
         faults.end();
         assert_eq!(again.await.unwrap().unwrap(), 7);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_waits_in_an_outage_is_kept_as_its_client_closes() {
+        let faults = Faults::new();
+        let client = RedissonClient::builder().in_memory_with_faults(&MemoryStore::new(), &faults);
+        let limiter = client.rate_limiter("partner-api");
+        let rate = Rate::overall(1, Duration::from_secs(1));
+        limiter.set_rate(rate).await.unwrap();
+        let mut worker = limiter.worker();
+        let job = worker.next(ready(Some(7))).await.unwrap().unwrap();
+        faults.lose_store();
+        let start = Instant::now();
+        let waiting = job.again_after(Duration::from_secs(24 * 3_600));
+        let closing = async {
+            sleep(Duration::from_secs(60)).await;
+            client.close(Duration::from_secs(1)).await;
+        };
+        let (waited, ()) = tokio::join!(waiting, closing);
+        assert!(matches!(waited, Err(Error::Closed)), "{waited:?}");
+        assert!(start.elapsed() < Duration::from_secs(3_600));
+        assert_eq!(worker.into_job(), Some(7));
+    }
 }
