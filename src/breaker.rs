@@ -131,7 +131,7 @@ impl Breaker {
             (_, Some(Refused::AllCalls)) => self.note_failure(error),
             (_, None) if !error.is_unavailable() => self.note_answer(),
             (_, None) if is_over(deadline) => self.note_failure(error),
-            // It lost its connection, which the connection reports.
+            // The call lost its connection, and the connection itself reports that.
             (_, None) => {}
         }
     }

@@ -150,7 +150,7 @@ impl LocalShare {
         let Settings { rate, interval, .. } = settings;
         let (rate, interval) = match settings.rate_type {
             RateType::PerClient => (rate, interval),
-            // Nobody is granted anything.
+            // A rate of 0 grants nothing to anybody.
             RateType::Overall if rate == 0 => (0, interval),
             RateType::Overall if rate >= clients => (rate / clients, interval),
             RateType::Overall => {

@@ -57,7 +57,7 @@ mod policies;
 
 mod window;
 
-// What they speak in.
+// Words that all of them use.
 mod backoff;
 mod box_future;
 mod client_state;

@@ -142,7 +142,7 @@ impl<C: Calls> Flusher<C> {
             }
             self.expire(batch);
             if check_at.is_some_and(|check_at| check_at <= next) {
-                // What was not sent has no connection, nor would another call.
+                // A call that was not sent waits for a connection, and another call would too.
                 check_at = if is_sent {
                     self.step_aside();
                     None

@@ -314,7 +314,7 @@ mod tests {
         assert!(state.would_admit(due));
         let first = probe(&mut state, due);
         assert!(matches!(admitted(&mut state, due), Admission::Refuse(_)));
-        // It was dropped: the next call is the probe.
+        // The first probe was dropped: the next call is the probe.
         assert_eq!(state.probe_ended(first, None, due, 1.0), None);
         let second = probe(&mut state, due);
         assert_eq!(state.probe_ended(first, Some(cause()), due, 1.0), None);
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(state.connected(), None);
         assert!(matches!(admitted(&mut state, now), Admission::Refuse(_)));
         assert_eq!(state.probe_ended(number, None, now, 1.0), None);
-        // It is half open already.
+        // The breaker is half open already, so nothing changes.
         let (admission, change) = state.admit(now, NO_PATIENCE, SECOND);
         assert!(matches!(admission, Admission::Probe(_)));
         assert_eq!(change, None);
@@ -401,7 +401,7 @@ mod tests {
         let just_before = now + SECOND - Duration::from_millis(1);
         let (admission, _) = state.admit(just_before, SECOND, SECOND);
         assert!(matches!(admission, Admission::Pass));
-        // It counts from the first failure, however the breaker changed since.
+        // Patience counts from the first failure, however often the breaker changed since.
         state.connected();
         state.disconnected(just_before, cause());
         let (admission, _) = state.admit(now + SECOND, SECOND, SECOND);

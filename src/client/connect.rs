@@ -72,7 +72,7 @@ impl RedissonClientBuilder {
     #[doc(alias = "setTimeout")]
     #[must_use]
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        // It is added to the time of today in many places.
+        // The timeout is added to the present time in many places, which must not overflow.
         self.redis.response_timeout = timeout.min(LATE);
         self
     }

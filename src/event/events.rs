@@ -29,7 +29,7 @@ impl Events {
     #[inline]
     pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
         if let Some(handler) = &self.0 {
-            // What it leaves behind after a panic is its own.
+            // Only the handler's own state can be left inconsistent by its panic.
             let _ = catch_unwind(AssertUnwindSafe(|| handler(&event())));
         }
     }

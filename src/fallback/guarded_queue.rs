@@ -298,7 +298,7 @@ impl GuardedQueue {
         let mut request = pin!(request);
         tokio::select! {
             biased;
-            // It is sent first, so its answer is there first.
+            // The reading is sent first, so its answer arrives first.
             () = reading => {}
             answer = &mut request => return answer,
         }

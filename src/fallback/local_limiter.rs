@@ -190,7 +190,7 @@ impl LocalLimiter {
                 let decision = decision_alone(name, id, permits, &answer)?;
                 Ok(decision.by_failure_policy(Origin::Local))
             }
-            // Nobody waits there.
+            // The local limiter has no queue, so `None` does not occur.
             Ok(None) | Err(Error::ExceedsLimit { .. }) => Ok(denied(share.settings.quota())),
             Err(error) => Err(error),
         }

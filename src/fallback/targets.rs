@@ -110,14 +110,14 @@ pub(crate) async fn reset(store: &dyn Store, local: &LocalStore, target: Target)
         Err(Error::NotInitialized { .. }) => false,
         Err(error) => return Err(error),
     };
-    // Where there is no share, or one of another kind, it has nothing of this target.
+    // It fails where the share has nothing of this target, and then nothing is to be undone.
     let _ = local.memory().undo_call(&call);
     Ok(was_used)
 }
 
 /// Gives back what the store has charged a target of a policy, and returns how much.
 pub(crate) async fn give_back(store: &dyn Store, target: Target, grant: &Grant) -> Result<u32> {
-    // What a failure policy has granted stays.
+    // A grant of a failure policy was never charged in the store.
     if grant.origin != Origin::Store || !grant.is_of(&target.key) {
         return Ok(0);
     }
@@ -241,7 +241,7 @@ impl<G: Send + 'static> Drop for InFlight<G> {
         let (call, longest_window) = (Arc::clone(&self.call), self.longest_window);
         self.store.give_back_in_background(Box::pin(async move {
             match task.await {
-                // What it took goes back as this drops it.
+                // The charges go back to the store as the answer is dropped here.
                 Ok(Ok(_)) => Duration::ZERO,
                 Ok(Err(error)) if !error.is_unavailable() => Duration::ZERO,
                 Ok(Err(_)) | Err(_) if call.may_have_run() => longest_window,

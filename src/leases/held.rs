@@ -337,7 +337,7 @@ impl Leases {
         }));
         let is_usable = lease.terms.lasts_from(now) > 0 && lease.terms.suits_limiter();
         if !is_usable {
-            // It is too short for this store, came late, or was taken of a limiter that others have
+            // The lease is too short for this store, came late, or is of a limiter that others have
             // changed.
             book.demand.pause(LONGEST_PAUSE, now.at);
         }

@@ -271,7 +271,7 @@ impl Lease {
             interval,
             ..
         } = self.terms;
-        // It may have been taken under a lower rate than the last one.
+        // The lease may have been taken under a lower rate than the last one.
         let mut answer = Acquired::new(score, rate, available.min(rate), interval, interval);
         answer.until_score = self.terms.lasts;
         // Nothing was decided by the store.

@@ -51,7 +51,7 @@ impl LeasedQueue {
                     false => Ok(None),
                 };
             }
-            // It can be used from then on.
+            // The reservation can be used from that score on.
             let grant = Grant::new(answer.score, call.id, permits).with_span(answer.interval);
             return Ok(Some(Reserved {
                 queue: Arc::clone(queue),

@@ -198,7 +198,8 @@ mod tests {
         assert!(first.after(Ok(Value::Nil), false).is_some());
         assert!(second.after(Ok(Value::Nil), false).is_some());
         assert!(known.begin(script, false).text().is_none());
-        // It was forgotten: the call did not run, and the next one sends the text.
+        // The server has forgotten the script: the call did not run, and the next one sends the
+        // text.
         let result = known.begin(script, false).after(unknown(), false);
         assert!(matches!(result, Some(Err(Failure::NotRun(_)))));
         assert!(known.begin(script, false).text().is_some());
@@ -214,9 +215,9 @@ mod tests {
         let failures = [
             (Failure::NotSent(closed()), true),
             (Failure::NotRun(refused("BUSY")), true),
-            // It may have run, and the next call comes behind it.
+            // The script may have been loaded, and the next call arrives later.
             (Failure::Lost(None), false),
-            // It ran.
+            // The script ran, so the server knows it.
             (Failure::Refused(refused("BADSTATE")), false),
         ];
         for (failure, is_sent_again) in failures {

@@ -109,7 +109,7 @@ impl State {
 
     /// Retires the connection when an answer is expected and nothing arrives.
     async fn watch(&self, traffic: &Traffic, round_trip: &RoundTrip) {
-        // Who gave up waiting may have done so because of the silence.
+        // A caller may have given up because of the silence, so a silent connection is watched on.
         let is_expected = || self.unanswered.is_any() || traffic.silence().is_some();
         loop {
             self.unanswered.first().await;

@@ -197,7 +197,7 @@ impl<'a> Attempts<'a> {
         if self.sent_before {
             return self.indeterminate(cause);
         }
-        // That there was no more time says less than why the server refused the call.
+        // Why the server refused the call says more than that there was no more time.
         let cause = cause.filter(|cause| !cause.is_timeout());
         let cause = cause.or_else(|| self.refusal.take());
         failure::of_connecting(cause.unwrap_or_else(failure::timed_out))
@@ -264,7 +264,7 @@ mod tests {
         let loading = || make_extension_error("BUSY".to_owned(), None);
         let mut attempts = attempts(&connection, HOUR);
         assert_eq!(attempts.indeterminate(None).refused(), None);
-        // It serves nobody now.
+        // A busy server serves nobody now, so the call did not run.
         let busy = Failure::NotRun(loading());
         assert!(attempts.after::<()>(Err(busy)).await.unwrap().is_none());
         assert_eq!(attempts.indeterminate(None).refused(), None);

@@ -95,7 +95,7 @@ impl Sentinels {
     }
 
     fn last_primary(&self) -> MutexGuard<'_, Option<Endpoint>> {
-        // It is replaced as a whole.
+        // The value is only ever replaced as a whole, so a panic elsewhere leaves it intact.
         self.last_primary
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -347,7 +347,7 @@ impl Keeper {
                             }
                             self.note_failure(error, &mut last_failure);
                         }
-                        // It panicked, which has been reported, or its runtime is shutting down.
+                        // The task panicked, as was reported, or its runtime is shutting down.
                         Err(_) => {}
                     },
                     () = sleep_until(next) => break,

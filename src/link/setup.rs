@@ -326,7 +326,7 @@ mod tests {
         while let Ok(stream) = TcpStream::connect_timeout(&address, STEP) {
             backlog.push(stream);
         }
-        // It makes no other one.
+        // No further connection is made while the backlog is full.
         ends_without_an_answer(address.port(), &settings).await;
         let provider = Provider::new(pending::<Result<Credentials, Infallible>>);
         settings.credentials = Some(provider);

@@ -101,7 +101,7 @@ enum Ended {
 
 impl From<RedisError> for Ended {
     fn from(error: RedisError) -> Self {
-        // What the server says while it is not ready, or about another server, passes.
+        // An error of a server that is not ready, or that names another server, is temporary.
         let passes = error.is_io_error() || error.is_timeout() || error.redirect_node().is_some();
         let text = error.code().unwrap_or_default();
         if passes || matches!(text, "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN") {
@@ -314,7 +314,7 @@ impl Node {
                     if let Some(channel) = channels.by_name.get(&name) {
                         commands.cmd("SSUBSCRIBE").arg(&name);
                         commands.cmd("GET").arg(&channel.value);
-                        // Who comes later asks anew: this answer may be older than their own.
+                        // Later listeners ask anew: this answer may be older than what they saw.
                         asked.push((name, channel.listeners.clone()));
                     }
                 }
@@ -442,7 +442,7 @@ impl Node {
                 else {
                     return;
                 };
-                // What this client frees its waiters know already.
+                // The waiters of this client know already what it frees.
                 if sender != self.client_id {
                     let channels = lock(&self.channels);
                     let listeners = channels.by_name.get(name).map(|it| it.listeners.clone());

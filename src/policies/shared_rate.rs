@@ -246,7 +246,7 @@ fn answer_of(found: &Found, cost: i64) -> Answer {
         remaining,
         retry_after: found.until_fits,
         available_in: available_in(remaining, found.until_more),
-        // What it takes is the last to come back.
+        // The permits of this request are the last to come back.
         reset: if granted {
             found.interval
         } else {

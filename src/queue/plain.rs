@@ -153,7 +153,7 @@ impl Calls for Plain {
 
     fn abandon_overdue(&self, call: &PlainCall, deadline: Instant) {
         let (queue, call) = (Arc::clone(&self.queue), Arc::clone(&call.acquire));
-        // It is reclaimed only if nobody has claimed the answer by then.
+        // The permits are reclaimed only if nobody has claimed the answer by then.
         self.queue
             .store
             .give_back_in_background(Box::pin(async move {

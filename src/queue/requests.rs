@@ -57,7 +57,7 @@ impl WaitQueue {
     #[inline]
     pub(crate) fn decided(&self, id: CallId, permits: u32, answer: &Acquired) -> Result<Decision> {
         let decided = decision_alone(self.queue.name(), id, permits, answer);
-        // What is held aside was counted when it was taken.
+        // Permits that were held aside for a request were counted when they were taken.
         if !answer.found && matches!(&decided, Ok(decision) if decision.is_granted()) {
             self.queue.note_own(i64::from(permits));
         }

@@ -216,7 +216,8 @@ impl Sharing {
             self.others_of_late /= 2.0;
         }
         match self.held.take() {
-            // What they declined may be taken; too few for them they did not decline.
+            // Permits that the others left although they were enough for one of their requests were
+            // declined, and may be taken.
             Some(held) => {
                 let declined = if held < self.least {
                     0
@@ -256,7 +257,7 @@ impl Sharing {
                     return;
                 }
                 *declined += held;
-                // They may want more at a time. What comes back one by one counts together.
+                // They may need more at a time: permits that come back one by one are added up.
                 if *declined < self.appetite.min(largest) {
                     return;
                 }
@@ -273,7 +274,7 @@ impl Sharing {
                 }
             }
             Others::Seen { .. } => {
-                // What is left over may be too little for the next of their callers.
+                // They took most of it: the rest may be too little for their next caller.
                 self.appetite = if others_took * 3 >= held * 2 {
                     self.appetite.max(held).saturating_mul(2).min(seen.rate)
                 } else {

@@ -198,7 +198,7 @@ impl AcquireCall {
     }
 
     pub(crate) fn note_granted(&self, score: i64) {
-        // It is delivered once.
+        // An answer is delivered once, so this is set once.
         let _ = self.granted_at.set(score);
     }
 }

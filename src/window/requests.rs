@@ -361,7 +361,7 @@ mod tests {
             ..requests(&[(1, 9)], true)
         };
         assert_eq!(granted(&list, &answer(10)), [4]);
-        // What was found was granted, whatever the share.
+        // A grant of an earlier attempt that is found counts in full, whatever the share.
         assert_eq!(granted(&list, &found(7)), [7]);
     }
 

@@ -84,7 +84,7 @@ impl Window {
             (interval - at.now + oldest).min(interval)
         });
         if matches!(call.ahead, Some(Ahead::Reservation { .. })) {
-            // It can be used from the time of its fence on, whatever the interval is now.
+            // A reservation can be used from its fence on, whatever the interval is now.
             let usable_at = grants.and_then(|grants| grants.fence(&call.id));
             interval = usable_at.map_or(0, |usable_at| (found.score - usable_at).max(0));
         }

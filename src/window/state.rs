@@ -159,8 +159,8 @@ impl Window {
         Ok(place.map_or(0, |place| {
             open.take_out(at, place, audited_rate, |grants, horizon| {
                 let held = grants.permits_at(place);
-                // What the grant has lost came back before, and was used for all that the client
-                // knows.
+                // Permits that the grant has lost came back before. They may have been used, as the
+                // client does not know of it.
                 let lost = lease.permits.saturating_sub(held);
                 let left = used.saturating_sub(lost).min(held);
                 // A later fence is that of a copy of the call, which was granted too.

@@ -34,7 +34,7 @@ impl GuardedQueue {
             self.check_fits(permits, settings)?;
         }
         let while_away = self.while_away(policy, set_up.clone());
-        // What the store said last does not bind the policy.
+        // The failure policy decides anew, whatever the store's last answer was.
         let fail_fast = options.fails_fast() && !is_decided_by_policy;
         let waiting = self
             .queue

@@ -397,7 +397,7 @@ impl RateLimiter {
         let leased_before = self.queue.unguarded().leased();
         let answer = store.available_permits().await;
         let permits = self.or_unused(answer, |set_up| set_up.settings.rate)?;
-        // What a call in flight leases or gives back is counted once at most.
+        // A call in flight may take or return a lease: its permits are counted once at most.
         let leased = leased_before.min(self.queue.unguarded().leased());
         let permits = permits.saturating_add(leased);
         // The permits of an Answer are never below zero.

@@ -299,7 +299,7 @@ impl Rules {
             })?;
             match limiter.release(cost).await {
                 Ok(()) => released += 1,
-                // It has expired, or nobody has asked it: nothing of it is in use.
+                // The limiter has expired, or was never asked: none of its permits is in use.
                 Err(Error::NotInitialized { .. }) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -494,7 +494,7 @@ impl InForce {
                 error: of_rule(self.name(this), error),
             })?);
         }
-        // That a request has too many parts is no mistake of the rules.
+        // Too many parts are a mistake of the request, not of the rules.
         let mut left = &charges[..];
         for of_part in applying.chunk_by(|one, other| one.place.part == other.place.part) {
             let (charges, others) = left.split_at(of_part.len().min(left.len()));

@@ -76,7 +76,7 @@ impl By {
         if is_path(&self.name) && value.contains(['?', '#']) {
             return Err("a path counts without its query".to_owned());
         }
-        // What is counted has the bits of the network behind it, where it is one.
+        // The stored value of a network ends with its bits, as in `10.0.0.0/8`.
         let given = match self.bits {
             Some(_) => value.split_once('/').map_or(value, |(address, _)| address),
             None => value,

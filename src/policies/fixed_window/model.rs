@@ -47,7 +47,7 @@ fn end(at: At, open: &Open) -> i64 {
 impl FixedWindow {
     #[inline]
     fn window_millis(&self) -> i64 {
-        // It was validated, so that it fits.
+        // The window was validated, so it fits.
         self.window.as_millis() as i64
     }
 

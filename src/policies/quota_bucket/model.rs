@@ -30,7 +30,7 @@ impl Content for Fields {}
 impl QuotaBucket {
     #[inline]
     fn period_seconds(&self) -> i64 {
-        // It was validated, so that it fits.
+        // The period was validated, so it fits.
         self.period.as_secs() as i64
     }
 

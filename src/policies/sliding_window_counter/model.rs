@@ -119,7 +119,7 @@ impl Open {
     #[inline]
     fn evaluate(&self, state: &Periods, cost: i64) -> Answer {
         let limit = self.limit;
-        // What a script returns may be hundreds of counters of 2^53.
+        // The sum may exceed an i64: a script may return hundreds of counters of up to 2^53.
         let (mut used, mut newest) = (0_i128, None);
         for (last, count) in self.held(state) {
             used += i128::from(count);
@@ -255,7 +255,7 @@ impl SlidingWindowCounter {
     /// The window and the period, in ms.
     #[inline]
     fn millis(&self) -> (i64, i64) {
-        // They were validated, so that they fit.
+        // Both were validated, so they fit.
         (
             self.window.as_millis() as i64,
             self.period.as_millis() as i64,

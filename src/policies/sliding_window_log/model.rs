@@ -152,7 +152,7 @@ impl Requests {
 
 impl SlidingWindowLog {
     fn window_millis(&self) -> i64 {
-        // It was validated, so that it fits.
+        // The window was validated, so it fits.
         self.window.as_millis() as i64
     }
 
@@ -286,7 +286,7 @@ impl Model for SlidingWindowLog {
                 remaining,
                 retry_after: 0,
                 available_in: match remaining {
-                    // What it takes itself is older than what is ahead of now.
+                    // The members of this request are older than any that are ahead of now.
                     0 => until_gone(1).min(self.window_millis()),
                     _ => 0,
                 },
@@ -316,7 +316,7 @@ impl Model for SlidingWindowLog {
     fn charge(&self, state: &mut Log, at: At, _call_id: &CallId, cost: i64) {
         let needed = self.all_expired_at(state, at);
         let log = state.get_or_set(Requests::new);
-        // It was granted, so that it is within the limit.
+        // The cost was granted, so it is within the limit, which fits.
         let cost = cost as u32;
         let removed = cost.saturating_mul(REMOVED);
         let far = log.remove_far(self.latest(at.now), removed.max(MOST_FAR));

@@ -81,7 +81,7 @@ impl State {
         }
         spare -= self.hand_off(spare, call, answer, in_flight.sent_at);
         let known = self.learn(answered, taken, first_denied);
-        // It may not include what came free in the meantime.
+        // The answer may not include permits that came free in the meantime.
         self.known = known.filter(|_| in_flight.freed == self.freed);
         if self.drivers.len() > 1 {
             // The other drivers sleep until they would take the call over; the next call may be due

@@ -153,7 +153,7 @@ impl State {
 
     /// How much of that time the first of these waiters was in the queue.
     pub(super) fn held_up_for(&self, waiters: &[Waiter]) -> Duration {
-        // Those who stay wait for the store however long it is away.
+        // Waiters that stay wait for the store however long it is away.
         let failing = waiters.iter().filter(|waiter| !waiter.stays());
         let joined = failing.filter_map(|waiter| waiter.joined).min();
         let (Some(held_up), Some(joined)) = (self.held_up, joined) else {

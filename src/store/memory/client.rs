@@ -61,7 +61,7 @@ impl MemoryClient {
         let passed = self.clock.now();
         let read = self.store.0.request_time();
         let acquired = self.store.with_limiter(name, read, |limiter| {
-            // Those who wait learn from their queue what else this process takes.
+            // While requests wait, their queue must see what else this process takes.
             if limiter.drivers.load(Ordering::Relaxed) > 0 {
                 return Ok(None);
             }

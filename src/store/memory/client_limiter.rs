@@ -201,7 +201,7 @@ impl LimiterStore for MemoryLimiter {
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
-        // It fails only if the limiter is gone, and the grant with it.
+        // The refund fails only if the limiter is gone, and the grant with it.
         let _ = self.refund_now(&grant);
         on_done();
     }

@@ -85,7 +85,7 @@ impl RedisLimiter {
             .map_err(|_| Error::NoRuntime)?;
         let mut may_share = counted.is_one_of_many();
         let mut too_long = self.late_attempts.load(Ordering::Relaxed);
-        // Where a search for earlier grants goes on.
+        // From which score on the search for earlier grants is continued.
         let mut look_from = None;
         loop {
             let pace = attempts.ready(|| acquire.may_have_run()).await?;

@@ -11,7 +11,7 @@ use crate::link::failure;
 /// The error of a call that the server has refused, where an earlier attempt may have run or not.
 pub(super) fn of_call(name: &str, error: RedisError, sent_before: bool) -> Error {
     match of_answer(name, error) {
-        // They say what is there now, so that what an earlier attempt took is gone.
+        // These errors describe the keys as they are now: what an earlier attempt took is gone.
         error @ (Error::NotInitialized { .. } | Error::BadState { .. }) => error,
         error if sent_before => Error::Indeterminate {
             source: Some(Arc::new(error)),
