@@ -50,7 +50,7 @@ fn main() -> ExitCode {
                 is_json,
                 Arguments::command(),
             ));
-            // It does not wait for a line of the standard input that is still being read.
+            // This does not wait for a read of the standard input that is under way.
             runtime.shutdown_background();
             executed
         }

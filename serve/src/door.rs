@@ -86,7 +86,7 @@ impl Door {
                 (Arc::clone(&self.service), self.protocol, open.clone());
             let routes = self.routes.clone();
             tokio::spawn(async move {
-                // It ends as its client or a timeout has it end.
+                // A connection that ends early, by its client or by a timeout, is no fault of ours.
                 let _ = connection(stream, protocol, routes, service).await;
                 drop((permit, open));
             });

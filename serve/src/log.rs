@@ -33,7 +33,7 @@ pub(super) fn start(format: LogFormat) {
     let own = Targets::new()
         .with_default(LevelFilter::OFF)
         .with_target(TARGET, Level::INFO);
-    // It fails only where there is a log already.
+    // This fails only where a log is set up already.
     let _ = registry().with(lines.with_filter(own)).try_init();
 }
 

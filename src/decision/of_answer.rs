@@ -82,7 +82,7 @@ pub(crate) fn decision(
             limit,
             window,
             remaining,
-            // What the call granted to a request before this one comes back last.
+            // The permits that this call granted before come back last.
             reset: if left < answer.available {
                 window
             } else {

@@ -198,7 +198,7 @@ impl Rules {
     /// # Ok(()) }
     /// ```
     pub fn set_shadow(&self, is_shadow: bool) {
-        // It cannot fail: the rules are in force already.
+        // The change cannot fail: the rules are in force already.
         let _ = self.change(|before| Ok(before.in_shadow(is_shadow)));
     }
 

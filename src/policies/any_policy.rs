@@ -250,7 +250,7 @@ mod tests {
             let names: BTreeSet<_> = names.collect();
             assert_eq!(names.len(), POLICIES + 1);
         }
-        // What is out of range is refused when a client gets it.
+        // Numbers out of range are refused when a client is given the policy.
         for policy in AnyPolicy::examples(0, Duration::ZERO) {
             assert!(client.policy_limiter(policy).is_err());
         }

@@ -220,7 +220,7 @@ impl Doctor<'_> {
     /// or there is none.
     async fn one(&mut self, name: &str) -> Result<(), Failure> {
         let kind = match self.context.kind_of(name).await {
-            // What the user may not do is told after this.
+            // Missing permissions are reported later.
             Err(failure) if failure.is_not_permitted() => return Ok(()),
             kind => kind?,
         };

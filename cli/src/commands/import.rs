@@ -38,7 +38,7 @@ fn rules_of(text: &str) -> Result<(String, Vec<String>), String> {
     import.replace_less_specific(&config.descriptors);
     import.note_orders();
     let rules = import.in_toml();
-    // What was read there may still not be a rule here.
+    // Rules that are valid there may still be refused here.
     RulesConfig::from_toml(&rules).map_err(|error| error.to_string())?;
     Ok((rules, import.notes.into_iter().collect()))
 }

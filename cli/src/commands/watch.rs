@@ -163,7 +163,7 @@ async fn show(
             }
         };
         let mut history = locked(&history);
-        // What a person looks at stays, and is sampled from there on.
+        // While the view is paused it stays as it is, and a later round samples from there on.
         if !history.view.is_paused {
             history.note(round);
         }

@@ -60,7 +60,7 @@ impl Asked {
                 parts.push(part(entries, 0));
                 parts.len() - 1
             });
-            // What only looks asks for one.
+            // A descriptor that is only looked at asks for one hit.
             parts[at].cost = match is_free {
                 true => 1,
                 false => parts[at].cost.saturating_add(cost),

@@ -94,7 +94,7 @@ fn over_limit() -> RateLimitResponse {
 }
 
 async fn answer(service: &Service, asked: Asked) -> Result<RateLimitResponse, Status> {
-    // What adds no hits is only looked at, before anything is charged.
+    // Descriptors without hits are only looked at, before anything is charged.
     let looked_at = match service.peek(&asked.free).await {
         Ok(verdict) => Decided::seen(&asked.free, verdict),
         Err(error) => Decided::failed(service, &asked.free, &error).await?,

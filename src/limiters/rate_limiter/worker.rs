@@ -142,7 +142,7 @@ impl<T> Deref for Job<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // It is made of a job, and only `done` takes it, which ends this value.
+        // A `Job` is made with a job, and only `done` takes that, which consumes the `Job`.
         self.job.as_ref().expect("there is a job")
     }
 }

@@ -19,7 +19,7 @@ use crate::window::At;
 impl LeakyBucket {
     #[inline]
     fn period_millis(&self) -> i64 {
-        // It was validated, so that it fits.
+        // The period was validated, so it fits.
         self.period.as_millis() as i64
     }
 

@@ -21,7 +21,7 @@ const TOKENS_LIVE_LONGER: i64 = 10;
 impl PenaltyTokenBucket {
     #[inline]
     fn period_millis(&self) -> i64 {
-        // It was validated, so that it fits.
+        // The period was validated, so it fits.
         self.period.as_millis() as i64
     }
 

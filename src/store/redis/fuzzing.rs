@@ -24,7 +24,7 @@ pub fn read_answer(answer: Value) {
             ..
         }) = acquired
         {
-            // What the callers of a call make of it.
+            // Do with the answer what the callers of a call do.
             decided.wait();
             let _ = decision_alone(NAME, [0; 16], 3, &decided);
             for requests in [
@@ -59,7 +59,7 @@ fn decisions() -> Vec<Call> {
         .collect();
     let mut calls = vec![Call::new(targets.clone(), vec![1; targets.len()])];
     calls.extend(targets.into_iter().map(|target| {
-        // That of an RRateLimiter decides one request.
+        // A call of an RRateLimiter decides one request.
         let costs = match target.model.is_rate() {
             true => vec![3],
             false => vec![3, 3, 1],

@@ -32,7 +32,7 @@ impl Deref for KeptKey {
 
     fn deref(&self) -> &str {
         match self {
-            // They were a text when they were copied.
+            // The bytes were valid UTF-8 when they were copied.
             Self::Short { bytes, length } => {
                 str::from_utf8(&bytes[..usize::from(*length)]).unwrap_or_default()
             }

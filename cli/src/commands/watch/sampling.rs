@@ -83,7 +83,7 @@ impl<'a> Sampler<'a> {
             let new = new.map(|name| (name, before)).collect();
             self.look_at(new, round).await;
         }
-        // What is new and is no limiter was never watched.
+        // A new name that is no limiter was never watched, so it is not missing.
         round
             .missing
             .retain(|name| targets.iter().any(|it| it.0 == *name));

@@ -159,7 +159,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, history: &History, terminal: &T
             .iter()
             .map(|place| Cell::from(cells[*place].clone()));
         let row = Row::new([Cell::from(name)].into_iter().chain(row));
-        // What was not sampled in the last round may be otherwise by now.
+        // A limiter that the last round did not sample may have changed, so its row is dim.
         match it.is_new && history.error.is_none() && !history.view.is_paused {
             true => row,
             false => row.style(Style::new().add_modifier(Modifier::DIM)),

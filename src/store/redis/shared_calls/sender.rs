@@ -63,8 +63,8 @@ impl Sender {
                     });
                 }
             }
-            // It arrived too late for all of them. Any other array is no reply to these parts, and
-            // none of them may read it.
+            // The call arrived after its deadline, for all parts. An array of another length is no
+            // reply to these parts, and none of them may read it.
             Ok(answer) => {
                 let answer = match answer {
                     Value::Array(_) => Value::Nil,
