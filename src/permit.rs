@@ -42,7 +42,7 @@ impl CallIds {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         let mut random = [0; 8];
         if getrandom::fill(&mut random).is_err() {
-            // If the system has none: what differs between clones is the time.
+            // If the system has no random numbers, the time makes the ids of two clones differ.
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             random = (now.unwrap_or_default().as_nanos() as u64).to_be_bytes();
         }

@@ -152,7 +152,7 @@ impl Home {
             match Pin::new(timer).poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(())) => return Poll::Ready(Moved::TimeIsUp),
-                // Yet another runtime.
+                // The future has moved to another runtime once more.
                 Poll::Ready(None) => self.timer = None,
             }
         }

@@ -199,7 +199,7 @@ async fn decide(
         let call = call_of(requests, Purpose::Decide);
         let answers = memory.check_call(&call)?;
         let decisions = answered(registry, requests, changing, answers.decisions(&call))?;
-        // Otherwise it proceeds at once.
+        // Grants are given back only if the caller leaves while it waits for its turn.
         let taken = match decisions.iter().all(|it| it.delay().is_zero()) {
             true => Taken::nothing(registry),
             false => taken_by(registry, requests, &decisions),

@@ -73,7 +73,7 @@ impl Traffic {
     fn note_write(&self) {
         self.writes.fetch_add(1, Ordering::Relaxed);
         if self.silent_since.load(Ordering::Relaxed) == 0 {
-            // Only the task that reads writes.
+            // The task that writes also reads, so nothing stores a 0 in between.
             self.silent_since.store(self.now() + 1, Ordering::Relaxed);
         }
     }

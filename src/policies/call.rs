@@ -427,7 +427,7 @@ impl Opened<'_> {
     fn evaluate_locked(&mut self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
         let answer = self.paired.evaluate(at, cost)?;
         if self.lock.expires_at().is_none() {
-            // Nothing would ever unlock it.
+            // Without a time to live, the lock would never end.
             self.lock_out(at);
         }
         Ok(answer)

@@ -61,8 +61,8 @@ impl Queue {
         let aside = self.aside.get();
         let holds_some = aside.is_some_and(|it| it.holds_some());
         match Denial::by_answer(answer, requests, set_up, sent) {
-            // Otherwise it does not count what is held aside, or what a waiter that has left is
-            // granted.
+            // While permits are held aside, or a waiter that has left may still be granted some,
+            // the answer does not tell what is left.
             Some(denial) if !holds_some && !self.state.lock().is_left() => {
                 self.denials.remember(denial);
             }

@@ -202,7 +202,7 @@ impl Grants {
     /// made.
     pub(super) fn add_fence(&mut self, score: i64, call_id: &CallId) {
         let member = Member::fence(call_id);
-        // If a call is granted twice, it is the fence of the second lease.
+        // Of a call that is granted twice, the second lease has the fence.
         #[cfg(all(test, feature = "redis"))]
         self.entries.retain(|entry| entry.member != member);
         self.entries.insert(Entry { score, member });

@@ -195,7 +195,7 @@ impl Window {
         };
         let value = open.pool.value.get().copied();
         let reconciled = open.pool.reconcile_few(&open.settings, value, at.now);
-        // One after the other: if all grants go, their time to live goes too.
+        // Removed before the rest is added: if all grants go, their time to live goes too.
         open.pool
             .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
         let settings = open.settings;

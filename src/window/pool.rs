@@ -149,7 +149,7 @@ impl Pool {
         let (grants, expired) = (self.grants(), reconciled.gone);
         let available =
             if expired > BOUNDS.most_read && grants.len() - expired <= BOUNDS.most_summed {
-                // As in the script, the live ones say what the others hold.
+                // As in the script, few live grants are summed rather than many expired ones.
                 settings.rate - grants.permits_after(expired)
             } else {
                 value.unwrap_or(0) + grants.permits_of_first(expired)

@@ -134,11 +134,12 @@ impl RedisLimiter {
 
             if matches!(result, None | Some(Err(Failure::Lost(None)))) && time.waits < remaining {
                 too_long += 1;
-                // Also if the call fails: the next one must have an attempt that is long enough.
+                // Noted even if this call fails later, so that the next one begins with an attempt
+                // that is long enough.
                 self.late_attempts.fetch_max(too_long, Ordering::Relaxed);
             }
             let Some(result) = result else {
-                // Nothing says so, so it may have run.
+                // There is no answer, so the attempt may have run.
                 attempts.number += 1;
                 attempts.again_after(Duration::ZERO).await?;
                 continue;
