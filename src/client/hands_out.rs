@@ -102,11 +102,11 @@ impl RedissonClient {
     /// a denied request is charged nowhere. Then comes the slot that could grant the fewest further
     /// requests, so that of many requests at once most are denied there, and not charged to a limit
     /// that others share. If a limiter denies although it would have granted, because another
-    /// request came in between, what the slots before it took of limiters with a
-    /// [`Rate`](crate::Rate) is given back, also if the future is dropped; other requests may have
-    /// been denied meanwhile for want of it. What other algorithms were
-    /// charged then stays. No limiter ever grants more than its limit. If the keys have a common
-    /// hash tag, such as `{alice}:second` and `{alice}:day`, one slot has them all.
+    /// request came in between, what the slots before it were charged is given back, also if the
+    /// future is dropped: of each algorithm what [`Limiter::refund`](crate::Limiter::refund) says.
+    /// Other requests may have been denied meanwhile for want of it. No limiter ever grants more
+    /// than its limit. If the keys have a common hash tag, such as `{alice}:second` and
+    /// `{alice}:day`, one slot has them all.
     ///
     /// # Failures
     /// While Redis is unavailable, the [`FailurePolicy`](crate::FailurePolicy) of each limiter

@@ -123,7 +123,9 @@ pub(super) async fn decide_or_peek(
         taken.add_all(of_slot);
     }
     if is_denied {
-        taken.give_back().await;
+        let requests = slots.iter().flat_map(|slot| slot.requests.iter());
+        let longest_window = requests.map(|it| it.target.model.quota().window).max();
+        taken.give_back(longest_window.unwrap_or_default()).await;
     }
     Ok((joined(slots), taken))
 }

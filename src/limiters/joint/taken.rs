@@ -1,6 +1,10 @@
 //! What a request has taken that does not proceed yet.
 
+use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use crate::error::Result;
 use crate::grant::Grant;
@@ -82,12 +86,24 @@ impl Taken {
         self.grants.clear();
     }
 
-    pub(in crate::limiters) async fn give_back(&mut self) {
-        while let Some((by, grant)) = self.grants.last() {
-            // If that fails, it comes back when its window has passed.
-            let _ = by.clone().refund(&self.registry, grant.clone()).await;
-            self.grants.pop();
-        }
+    /// Gives all back, which goes on in the background if the caller leaves. What fails to go back
+    /// comes back within the longest window of its limiters.
+    pub(super) async fn give_back(&mut self, longest_window: Duration) {
+        let (done, is_done) = oneshot::channel::<()>();
+        let (registry, grants) = (Arc::clone(&self.registry), mem::take(&mut self.grants));
+        let giving_back = async move {
+            let mut missing_for = Duration::ZERO;
+            for (by, grant) in grants.into_iter().rev() {
+                if by.refund(&registry, grant).await.is_err() {
+                    missing_for = longest_window;
+                }
+            }
+            drop(done);
+            missing_for
+        };
+        let store = &self.registry.store;
+        store.give_back_in_background(Box::pin(giving_back));
+        let _ = is_done.await;
     }
 }
 

@@ -1,8 +1,9 @@
 //! Joint decisions over a store whose targets lie in several slots.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Waker};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::box_future::BoxFuture;
@@ -23,6 +24,15 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The key that the server has which is away.
 const LOST: &str = "lost";
 
+/// The key that a server has which is away from when it is to decide.
+const FAILS: &str = "fails";
+
+/// The key that another request is charged for just before it decides.
+const RACED: &str = "raced";
+
+/// The key whose charges take a second to go back.
+const SLOW: &str = "slow";
+
 #[derive(Debug)]
 struct InSlots {
     memory: MemoryClient,
@@ -39,8 +49,11 @@ impl Store for InSlots {
         self.is_known.load(Ordering::Relaxed)
     }
 
-    fn give_back_in_background(&self, task: GivingBack) {
-        self.memory.give_back_in_background(task);
+    fn give_back_in_background(&self, mut task: GivingBack) {
+        let at_once = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if at_once.is_pending() {
+            tokio::spawn(task);
+        }
     }
 
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
@@ -64,6 +77,14 @@ impl Store for InSlots {
                 return Err(Error::Indeterminate { source: None });
             }
             if call.purpose == Purpose::Decide {
+                if keys == [FAILS] {
+                    return Err(Error::Indeterminate { source: None });
+                }
+                if keys == [RACED] {
+                    let (limiters, costs) = (call.limiters.clone(), call.costs.clone());
+                    let of_other = Call::with_purpose(Purpose::Decide, limiters, costs);
+                    self.memory.check_call(&of_other)?;
+                }
                 self.decided.lock().extend(keys);
             }
             self.memory.check_call(call)
@@ -71,7 +92,12 @@ impl Store for InSlots {
     }
 
     fn undo<'a>(&'a self, call: &'a Arc<Call>, _deadline: Instant) -> BoxFuture<'a, Result<u32>> {
-        Box::pin(async move { self.memory.undo_call(call) })
+        Box::pin(async move {
+            if &*call.limiters[0].key == SLOW {
+                sleep(Duration::from_secs(1)).await;
+            }
+            self.memory.undo_call(call)
+        })
     }
 
     fn call_deadline(&self) -> Instant {
@@ -147,6 +173,34 @@ async fn all_slots_that_would_deny_set_their_penalties_and_no_other_is_charged()
         let peeked = limiter.peek(key, 1).await.unwrap();
         assert_eq!(peeked.retry_after(), Some(9 * HOUR), "{key}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_slots_have_charged_goes_back_if_a_later_one_does_not_grant() {
+    for (last, expected) in [(RACED, "denied"), (FAILS, "failed")] {
+        let (client, decided) = client(true);
+        let limiter = window(&client, 1);
+        let charges = ["first", last].map(|key| limiter.charge(key, 1).unwrap());
+        let was = match client.check_all(charges).await {
+            Ok(decision) if decision.is_granted() => "granted",
+            Ok(_) => "denied",
+            Err(_) => "failed",
+        };
+        assert_eq!(was, expected);
+        assert_eq!(decided.lock()[0], "first");
+        assert!(limiter.check("first", 1).await.unwrap().is_granted());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_slots_have_charged_goes_back_though_the_caller_leaves() {
+    let (client, _) = client(true);
+    let limiter = window(&client, 1);
+    let charges = [SLOW, RACED].map(|key| limiter.charge(key, 1).unwrap());
+    let left = timeout(Duration::from_millis(500), client.check_all(charges));
+    assert!(left.await.is_err());
+    sleep(Duration::from_secs(1)).await;
+    assert!(limiter.check(SLOW, 1).await.unwrap().is_granted());
 }
 
 #[tokio::test(start_paused = true)]
