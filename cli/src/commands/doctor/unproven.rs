@@ -8,9 +8,9 @@ use crate::question::{ask, is_yes};
 use crate::report::number_of;
 use crate::terminal::shown;
 
-/// Returns whether all of them are gone.
+/// Returns whether all of them are gone. A value that is kept keeps the permits: without those it
+/// would be found again, as one more place.
 pub(super) async fn ask_and_remove(context: &Context, place: &Place) -> Result<bool, Failure> {
-    let mut is_all = true;
     for (key, which) in [(1, Which::Value), (2, Which::Permits)] {
         let (reading, tally) = read_tally(&context.client, place).await?;
         let stored = &reading.stored;
@@ -27,7 +27,9 @@ pub(super) async fn ask_and_remove(context: &Context, place: &Place) -> Result<b
         let is_removed = may_remove
             && is_yes(&ask(&question)?)
             && remove(context, place, &reading.seen(), which).await?;
-        is_all &= is_removed;
+        if !is_removed {
+            return Ok(false);
+        }
     }
-    Ok(is_all)
+    Ok(true)
 }
