@@ -48,8 +48,8 @@ impl Attributes for Part {
             "cost" => Some(self.cost.to_string().into()),
             _ => self.entry(name, 0).or_else(|| {
                 let (name, number) = name.rsplit_once('.')?;
-                let nth = number.parse::<usize>().ok()?.checked_sub(1)?;
-                self.entry(name, nth.max(1))
+                let nth = number.parse::<usize>().ok().filter(|nth| *nth > 1)?;
+                self.entry(name, nth - 1)
             }),
         }
     }
@@ -101,7 +101,9 @@ mod tests {
         let both = || rule().when("generic_key", ["a"]);
         assert!(both().when("generic_key.2", ["b"]).applies_to(&two));
         assert!(!both().when("generic_key.2", ["a"]).applies_to(&two));
-        assert!(!both().when("generic_key.3", ["*"]).applies_to(&two));
+        for none in ["generic_key.0", "generic_key.1", "generic_key.3"] {
+            assert!(!both().when(none, ["*"]).applies_to(&two), "{none}");
+        }
         assert!(!rule().applies_to(&one));
         let first = Part {
             is_first: true,
