@@ -1154,6 +1154,7 @@ pub async fn a_replacement_names_each_rule_that_has_changed(fixture: Fixture) {
         (rule().with_plan("free", Plan::Allow), false),
         (rule().with_plan("paid", paid("paid", 3)), false),
         (rule().with_plan("paid", paid("elsewhere", 2)), true),
+        (Rule::new(own(1)).by(["user"]), true), // those of the plan count with all others
         (rule().by(["address"]), true),
     ] {
         let debug = format!("{changed:?}");

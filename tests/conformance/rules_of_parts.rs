@@ -338,8 +338,8 @@ pub async fn a_release_gives_back_to_each_rratelimiter_that_applies(fixture: Fix
     assert_eq!(rules.release(&Part("user-bob", 1)).await.unwrap(), 0);
 }
 
-/// One of the limiters has a key of another kind; the others, before and after it, take their
-/// permits back.
+/// One of the limiters has a key of another kind, and nobody has asked another one; the others,
+/// before and after them, take their permits back.
 pub async fn a_release_that_one_limiter_refuses_reaches_the_others(fixture: Fixture) {
     let client = fixture.client("client").await;
     let limiter = |name: &str| client.rate_limiter(&format!("{{{}}}{name}", fixture.name()));
@@ -351,7 +351,8 @@ pub async fn a_release_that_one_limiter_refuses_reaches_the_others(fixture: Fixt
     let other = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     let other = other.check(limiter("spoilt").name(), 1).await;
     assert!(other.unwrap().is_granted());
-    let all = ["first", "spoilt", "last"].map(|name| rule(limiter(name), "user"));
+    let all = ["first", "missing", "spoilt", "last"];
+    let all = all.map(|name| rule(limiter(name), "user"));
     let rules = client.rules(all).unwrap();
     let refused = rules.release(&Part("user-alice", 2)).await;
     assert!(
@@ -361,4 +362,57 @@ pub async fn a_release_that_one_limiter_refuses_reaches_the_others(fixture: Fixt
     for name in ["first", "last"] {
         assert_eq!(limiter(name).available_permits().await.unwrap(), 2);
     }
+}
+
+/// The key of one of two limiters is of another kind by then.
+pub async fn a_settle_that_one_limiter_refuses_is_told_and_reaches_the_other(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    for (spoilt, other, is_in_shadow) in [
+        ("first", "last", false),
+        ("last", "first", false),
+        ("first", "last", true),
+        ("last", "first", true),
+    ] {
+        let name = |name: &str| format!("{{{}}}{spoilt}:{is_in_shadow}:{name}", fixture.name());
+        let limiter = |of: &str| client.rate_limiter(&name(of));
+        for name in ["first", "last"] {
+            let rate = Rate::overall(5, HOUR);
+            limiter(name).set_rate(rate).await.unwrap();
+        }
+        let [first, mut last] = ["first", "last"].map(|name| rule(limiter(name), "user"));
+        if is_in_shadow {
+            last = last.in_shadow();
+        }
+        let rules = client.rules([first, last]).unwrap();
+        let checked = rules.check(&Part("user-alice", 3)).await.unwrap();
+        let Verdict::Granted(charged) = checked else {
+            panic!("{checked:?}");
+        };
+        assert!(limiter(spoilt).delete().await.unwrap());
+        let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
+        let window = window.check(&name(spoilt), 1).await;
+        assert!(window.unwrap().is_granted());
+        let refused = rules.settle(charged, |_, _| Some(1)).await;
+        assert!(
+            matches!(refused, Err(Error::BadState { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(limiter(other).available_permits().await.unwrap(), 4);
+    }
+}
+
+pub async fn a_cost_that_is_no_number_refuses_all_parts_of_one_target(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let users = rule(window(&fixture, &client, 9, "users"), "user").cost_from("size");
+    let rules = client.rules([users]).unwrap();
+    let parts = |sizes: [&'static str; 2]| sizes.map(|size| [("user", "alice"), ("size", size)]);
+    for sizes in [["2", "x"], ["x", "2"]] {
+        let refused = rules.check_all(&parts(sizes)).await;
+        let Err(Error::InvalidArgument { argument, .. }) = refused else {
+            panic!("{sizes:?}: {refused:?}");
+        };
+        assert_eq!(argument, "cost");
+    }
+    let joint = granted(rules.check_all(&parts(["2", "3"])).await.unwrap());
+    assert_eq!(joint.deciding().1.remaining(), 4);
 }

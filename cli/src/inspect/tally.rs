@@ -106,3 +106,22 @@ impl Tally {
         is_value && matches!(permits, "none" | "zset") && !self.has(Generation::Malformed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::member::Member;
+
+    #[test]
+    fn a_grant_is_in_use_until_its_window_has_passed() {
+        let mut stored = Stored::default();
+        (stored.settings.rate, stored.settings.interval) = ("9".to_owned(), "1000".to_owned());
+        for (score, live) in [(4_001, 3), (4_000, 0), (3_999, 0)] {
+            let mut tally = Tally::new(&stored, 5_000);
+            let raw = [&[16][..], &[7; 16], &3_u32.to_le_bytes()].concat();
+            let member = Member::read(&raw);
+            tally.note(Grant { member, raw, score });
+            assert_eq!((tally.permits, tally.live), (3, live), "{score}");
+        }
+    }
+}

@@ -127,6 +127,8 @@ fn assert_found_and_fixed(cli: &Cli, arguments: &str, code: &str) {
     assert!(found(&fixed).iter().all(|it| it.2), "{code}: {fixed:?}");
     let after = cli.run(&format!("doctor --json {arguments}"));
     assert_eq!(found(&after), [], "{code}: {after:?}");
+    // What is fixed is no reason for another exit code.
+    assert_eq!(fixed.code, after.code, "{code}: {fixed:?}");
 }
 
 #[test]

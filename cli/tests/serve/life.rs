@@ -280,6 +280,55 @@ async fn a_shutdown_gives_back_what_those_who_are_gone_were_granted() {
 }
 
 #[tokio::test]
+async fn a_request_that_began_before_a_shutdown_is_decided() {
+    let mut serve = Serve::start(RULES);
+    let body = json!({ "entries": { "user": "alice" } }).to_string();
+    let head = format!(
+        "POST /v1/check HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(&serve.http).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    for _ in 0..20 {
+        // What was sent before is read meanwhile.
+        let healthy = serve.client.get(format!("http://{}/healthz", serve.http));
+        healthy.header("connection", "close").send().await.unwrap();
+    }
+    serve.signal(Signal::TERM);
+    serve.line_with("ending");
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let (lines, _) = serve.ended();
+    assert!(lines.last().unwrap().ends_with(" rratelimiter: ended"));
+}
+
+/// The proxy goes on while the test waits for a line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_cuts_off_nobody_whose_store_does_not_answer() {
+    let server = Server::start();
+    let mut proxy = Proxy::to(server.port()).await;
+    let arguments = ["--response-timeout", "60s", "--shutdown-timeout", "2s"];
+    let serve = Serve::start_with(RULES, &arguments, |command| {
+        command.env("REDIS_URL", proxy.url());
+    });
+    assert_eq!(serve.check(json!({ "user": "bob" })).await, StatusCode::OK);
+    proxy.next("EVALSHA", Fate::Held);
+    let request = serve.client.post(format!("http://{}/v1/check", serve.http));
+    let request = request.json(&json!({ "entries": { "user": "alice" } }));
+    let asking = tokio::spawn(request.send());
+    let _held = proxy.held().await;
+    serve.signal(Signal::TERM);
+    let ended = asking.await.unwrap().unwrap();
+    assert_eq!(ended.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let (lines, _) = serve.ended();
+    let is_cut_off = |line: &String| line.contains("cut off");
+    assert!(!lines.iter().any(is_cut_off), "{lines:?}");
+}
+
+#[tokio::test]
 async fn it_is_not_ready_while_it_shuts_down() {
     let mut serve = Serve::start(RULES);
     let addresses = [serve.http.clone(), serve.admin.clone()];

@@ -222,6 +222,7 @@ async fn certificates_are_replaced_while_it_runs() {
     fs::write(&key, "no key").unwrap();
     serve.signal(rustix::process::Signal::HUP);
     serve.line_with("credentials: kept the old ones: ");
+    serve.line_with("rules: read again"); // a mistake in the ones keeps nobody from the others
     assert_eq!(certificates.ask(&serve, true).await, Ok(()));
     fs::write(&key, good).unwrap();
     let before = (certificates.ca.clone(), certificates.client.0.clone());

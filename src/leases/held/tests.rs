@@ -170,6 +170,18 @@ fn a_use_of_several_stripes_is_as_late_as_it_was() {
 }
 
 #[test]
+fn the_last_use_of_a_stripe_is_the_one_that_counts() {
+    let mut process = Process::with_lease(10);
+    for millis in [10, 60] {
+        process.millis = millis;
+        assert!(process.take(1).is_some());
+    }
+    process.millis = LASTS;
+    let todo = process.leases.attend(process.now());
+    assert_eq!(settlements(&todo), [(2, 39)]);
+}
+
+#[test]
 fn nothing_is_taken_of_several_stripes_of_a_lease_that_is_over() {
     let mut process = Process::with_lease(10);
     process.millis = LASTS;

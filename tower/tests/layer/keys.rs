@@ -417,6 +417,21 @@ async fn a_host_is_compared_without_its_port_also_an_ipv6_address() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_host_of_the_target_is_before_that_of_the_field() {
+    let client = RedissonClient::in_memory();
+    let rule = Rule::block("seen").when("host", ["example.com"]);
+    let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
+    for (target, field, status) in [
+        ("http://example.com/", "other.example", 403),
+        ("http://other.example/", "example.com", 200),
+    ] {
+        let request = Request::get(target).header("host", field);
+        let response = ask(&layer, request.body(String::new()).unwrap()).await;
+        assert_eq!(response.status(), status, "{target}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn rules_see_the_attributes_of_http() {
     let client = RedissonClient::in_memory();
     let request = || {

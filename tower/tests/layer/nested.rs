@@ -13,6 +13,14 @@ use crate::fixture::{MINUTE, field, request};
 /// The permits that the outer and the inner limiter have left of 20, of which a request was charged
 /// 1 and 5, after a handler that does this.
 async fn left_after(handler: impl AsyncFn(Charged) + Clone) -> [u64; 2] {
+    left_after_settling(None, handler).await
+}
+
+/// The same, where the inner layer settles each response for this cost.
+async fn left_after_settling(
+    cost: Option<u32>,
+    handler: impl AsyncFn(Charged) + Clone,
+) -> [u64; 2] {
     let client = RedissonClient::in_memory();
     let [outer, inner] = ["calls", "tokens"].map(|name| {
         let limiter = client.keyed_rate_limiter(&format!("{name}:"), Rate::overall(20, MINUTE));
@@ -27,6 +35,7 @@ async fn left_after(handler: impl AsyncFn(Charged) + Clone) -> [u64; 2] {
     });
     let service = RateLimitLayer::new(inner.clone(), Everyone)
         .cost(|_| 5)
+        .settle(move |_| cost)
         .layer(service);
     let service = RateLimitLayer::new(outer.clone(), Everyone).layer(service);
     let response = service.oneshot(request()).await.unwrap();
@@ -66,4 +75,10 @@ async fn a_handler_settles_the_charge_of_each_layer_by_its_limiter() {
         charged.settle_each(cost).await.unwrap();
     });
     assert_eq!(left.await, [18, 16]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_settles_the_charge_of_its_own_layer_only() {
+    let left = left_after_settling(Some(7), async |_| {});
+    assert_eq!(left.await, [19, 13]);
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_rate_limiter::{
-    Denied, FailurePolicy, Faults, LeakyBucket, LimiterOptions, MemoryStore, RedissonClient, Rule,
+    BoxFuture, Decision, Denied, FailurePolicy, Faults, LeakyBucket, Limiter, LimiterOptions,
+    MemoryStore, RedissonClient, Result, Rule,
 };
 use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::key::Everyone;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::fixture::{Always, MINUTE, ask, by_rules, field, per_minute, request};
 
@@ -35,6 +36,33 @@ async fn a_request_that_would_wait_too_long_is_rejected_at_once() {
             assert_eq!(ask(&layer, request()).await.status(), status);
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+}
+
+/// Takes so long to deny for as long again.
+#[derive(Debug)]
+struct Slow(Duration);
+
+impl Limiter for Slow {
+    fn check<'a>(&'a self, _key: &'a str, _cost: u32) -> BoxFuture<'a, Result<Decision>> {
+        Box::pin(async {
+            sleep(self.0).await;
+            Ok(Denied::new(self.0).into())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_an_answer_takes_is_part_of_the_wait() {
+    let second = Duration::from_secs(1);
+    let at_once = RateLimitLayer::new(Slow(second), Everyone);
+    let by_a_task = RateLimitLayer::with_async_key(Slow(second), |_| Box::pin(async { None }));
+    for layer in [at_once, by_a_task] {
+        for (wait, answered_after) in [(second * 3 / 2, second), (second * 2, second * 3)] {
+            let (layer, start) = (layer.clone().wait_up_to(wait), Instant::now());
+            assert_eq!(ask(&layer, request()).await.status(), 429);
+            assert_eq!(start.elapsed(), answered_after);
+        }
     }
 }
 
