@@ -222,3 +222,23 @@ impl PartialEq for Grant {
 }
 
 impl Eq for Grant {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_grant_whose_change_may_have_been_made_is_spent() {
+        for (error, is_spent) in [
+            (Error::Indeterminate { source: None }, true),
+            (Error::NoRuntime, true),
+            (Error::Closed, false),
+        ] {
+            let grant = Grant::new(0, CallId::default(), 1);
+            let failed = grant.clone().spend(|_| async { Err::<u32, _>(error) });
+            let error = failed.await.unwrap_err();
+            let again = grant.spend(|grant| async move { Ok(grant.permits()) });
+            assert_eq!(again.await.unwrap() == 0, is_spent, "{error:?}");
+        }
+    }
+}

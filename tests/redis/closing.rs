@@ -5,7 +5,7 @@ use redisson_rate_limiter::{
 };
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::by_hand::poll_once;
 use crate::every_policy::every_policy;
@@ -80,6 +80,26 @@ async fn closing_waits_until_what_a_dropped_joint_decision_took_is_back() {
     assert_eq!(keys::left_and_used(raw, VALUE, PERMITS).await, (Some(5), 0));
     let others = keys::left_and_used(raw, "{other}:value", "{other}:permits").await;
     assert_eq!(others, (Some(5), 0));
+}
+
+#[tokio::test]
+async fn what_a_lost_joint_decision_took_is_missing_for_its_longest_window() {
+    let (client, proxy, _fixture) = behind_proxy().await;
+    let windows = [HOUR, ms(1)].map(|window| {
+        let limiter = client.policy_limiter(FixedWindow::new(5, window)).unwrap();
+        limiter.with_prefix(format!("{window:?}:"))
+    });
+    let charges = || windows.each_ref().map(|it| it.charge("key", 1).unwrap());
+    // From here on the server knows the script.
+    assert!(client.check_all(charges()).await.unwrap().is_granted());
+    proxy.next("EVALSHA", Fate::CutBeforeAnswer);
+    let mut request = Box::pin(client.check_all(charges()));
+    assert!(poll_once(&mut request).is_none());
+    drop(request);
+    for _ in 0..2 {
+        assert!(!client.close(PATIENT).await);
+        sleep(ms(2)).await; // the shorter window passes
+    }
 }
 
 /// Makes requests of which most are dropped, each after another number of polls, and returns how

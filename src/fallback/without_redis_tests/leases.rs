@@ -55,3 +55,43 @@ async fn nothing_is_leased_once_the_client_is_closed() {
         assert_eq!(left == 997, is_closed, "{left}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_call_for_a_lease_that_failed_there_is_another() {
+    let remote = Remote::new();
+    let (client, at_once) = far_away(&remote).await;
+    let limiter = client.rate_limiter("limiter");
+    let limiter = limiter.leased(Lease::up_to(60 * SECOND));
+    for _ in 0..2 {
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    // The call that takes the lease is under way.
+    remote.set_loss(Loss::OfAnswers);
+    sleep(3 * RESPONSE_TIMEOUT).await;
+    remote.set_loss(Loss::None);
+    sleep(60 * SECOND).await;
+    assert_eq!(at_once.available_permits().await.unwrap(), 998);
+    for _ in 0..4 {
+        assert!(limiter.try_acquire(1).await.unwrap());
+        sleep(SECOND).await;
+    }
+    let left = at_once.available_permits().await.unwrap();
+    assert!(left < 994, "{left}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_goes_back_after_its_time_and_before_its_permits_would() {
+    let remote = Remote::new();
+    let at_once = remote.at_once().rate_limiter("limiter");
+    let rate = Rate::overall(10, 60 * SECOND);
+    at_once.set_rate(rate).await.unwrap();
+    let limiter = remote.client(FailurePolicy::Error).rate_limiter("limiter");
+    let reservation = limiter.reserve(5, Duration::ZERO).await.unwrap();
+    remote.set_loss(Loss::OfCalls);
+    drop(reservation);
+    sleep(80 * SECOND).await; // its time is over after 60 s, and its permits are back after 120 s
+    assert_eq!(at_once.available_permits().await.unwrap(), 5);
+    remote.set_loss(Loss::None);
+    sleep(20 * SECOND).await;
+    assert_eq!(at_once.available_permits().await.unwrap(), 10);
+}
