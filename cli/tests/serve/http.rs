@@ -203,6 +203,37 @@ async fn an_acquire_waits_no_longer_than_the_server_allows() {
 }
 
 #[tokio::test]
+async fn what_an_acquire_has_waited_is_not_left_for_its_turn() {
+    let rules = r#"
+        [[rules]]
+        name = "window"
+        by = ["user"]
+        limit = { algorithm = "fixed_window", rate = "1/8s" }
+        [[rules]]
+        name = "bucket"
+        by = ["tenant"]
+        limit = { algorithm = "leaky_bucket", rate = "1/1s", capacity = 99 }
+        "#;
+    let serve = Serve::start_with(rules, &["--client-timeout", "60s"], |_| {});
+    assert_eq!(serve.check(json!({ "user": "a" })).await, StatusCode::OK);
+    let acquire = json!({ "entries": { "user": "a", "tenant": "b" }, "timeout_ms": 9_000 });
+    let waiting = serve
+        .client
+        .post(format!("http://{}/v1/acquire", serve.http));
+    let waiting = tokio::spawn(waiting.json(&acquire).send());
+    let is_denied = "rate_limiter_requests_total{limiter=\"window\",result=\"denied\"";
+    while !serve.metrics().await.contains(is_denied) {}
+    // The window ends in time, and the bucket has no turn then for another 7 s.
+    let other = json!({ "entries": { "tenant": "b" }, "cost": 15 });
+    assert_eq!(
+        serve.post("/v1/check", other).await.status(),
+        StatusCode::OK
+    );
+    let denied = waiting.await.unwrap().unwrap();
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_while_it_waits_takes_nothing() {
     let serve = Serve::start(
         r#"
