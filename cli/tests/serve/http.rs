@@ -217,10 +217,7 @@ async fn what_an_acquire_has_waited_is_not_left_for_its_turn() {
     let serve = Serve::start_with(rules, &["--client-timeout", "60s"], |_| {});
     assert_eq!(serve.check(json!({ "user": "a" })).await, StatusCode::OK);
     let acquire = json!({ "entries": { "user": "a", "tenant": "b" }, "timeout_ms": 9_000 });
-    let waiting = serve
-        .client
-        .post(format!("http://{}/v1/acquire", serve.http));
-    let waiting = tokio::spawn(waiting.json(&acquire).send());
+    let waiting = serve.post_in_background("/v1/acquire", acquire);
     let is_denied = "rate_limiter_requests_total{limiter=\"window\",result=\"denied\"";
     while !serve.metrics().await.contains(is_denied) {}
     // The window ends in time, and the bucket has no turn then for another 7 s.
@@ -229,7 +226,7 @@ async fn what_an_acquire_has_waited_is_not_left_for_its_turn() {
         serve.post("/v1/check", other).await.status(),
         StatusCode::OK
     );
-    let denied = waiting.await.unwrap().unwrap();
+    let denied = waiting.await.unwrap();
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 

@@ -192,17 +192,14 @@ async fn a_shutdown_ends_those_who_wait_and_loses_no_answer() {
     );
     assert_eq!(serve.check(json!({})).await, StatusCode::OK);
     let acquire = json!({ "entries": {}, "timeout_ms": 20_000 });
-    let waiting = serve
-        .client
-        .post(format!("http://{}/v1/acquire", serve.http));
-    let waiting = tokio::spawn(waiting.json(&acquire).send());
+    let waiting = serve.post_in_background("/v1/acquire", acquire);
     while !serve
         .metrics()
         .await
         .contains("rate_limiter_requests_total{limiter=\"slow\",result=\"denied\"")
     {}
     serve.signal(Signal::TERM);
-    let ended = waiting.await.unwrap().unwrap();
+    let ended = waiting.await.unwrap();
     assert_eq!(ended.status(), StatusCode::SERVICE_UNAVAILABLE);
     let (lines, code) = serve.ended();
     assert_eq!(code, Some(0), "{lines:?}");
@@ -228,8 +225,7 @@ async fn a_shutdown_answers_those_who_wait_for_their_turn() {
             if let Some(timeout) = timeout {
                 asked["timeout_ms"] = json!(timeout);
             }
-            let request = serve.client.post(format!("http://{}{path}", serve.http));
-            tokio::spawn(request.json(&asked).send())
+            serve.post_in_background(path, asked)
         })
         .into();
     let look = json!({ "entries": { "user": "alice" } });
@@ -243,7 +239,7 @@ async fn a_shutdown_answers_those_who_wait_for_their_turn() {
     }
     serve.signal(Signal::TERM);
     for waiting in waiting {
-        let ended = waiting.await.unwrap().unwrap();
+        let ended = waiting.await.unwrap();
         assert_eq!(ended.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(ended.headers().contains_key("retry-after"));
     }
@@ -316,12 +312,11 @@ async fn a_shutdown_cuts_off_nobody_whose_store_does_not_answer() {
     });
     assert_eq!(serve.check(json!({ "user": "bob" })).await, StatusCode::OK);
     proxy.next("EVALSHA", Fate::Held);
-    let request = serve.client.post(format!("http://{}/v1/check", serve.http));
-    let request = request.json(&json!({ "entries": { "user": "alice" } }));
-    let asking = tokio::spawn(request.send());
+    let check = json!({ "entries": { "user": "alice" } });
+    let asking = serve.post_in_background("/v1/check", check);
     let _held = proxy.held().await;
     serve.signal(Signal::TERM);
-    let ended = asking.await.unwrap().unwrap();
+    let ended = asking.await.unwrap();
     assert_eq!(ended.status(), StatusCode::SERVICE_UNAVAILABLE);
     let (lines, _) = serve.ended();
     let is_cut_off = |line: &String| line.contains("cut off");

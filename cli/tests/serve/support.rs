@@ -8,10 +8,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use reqwest::{Response, StatusCode};
+use reqwest::{RequestBuilder, Response, StatusCode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
@@ -155,8 +156,18 @@ impl Serve {
     }
 
     pub async fn post(&self, path: &str, body: Value) -> Response {
+        self.request(path, &body).send().await.unwrap()
+    }
+
+    /// The same in a task, which goes on while the test does something else.
+    pub fn post_in_background(&self, path: &str, body: Value) -> JoinHandle<Response> {
+        let request = self.request(path, &body);
+        tokio::spawn(async { request.send().await.unwrap() })
+    }
+
+    fn request(&self, path: &str, body: &Value) -> RequestBuilder {
         let request = self.client.post(format!("http://{}{path}", self.http));
-        request.json(&body).send().await.unwrap()
+        request.json(body)
     }
 
     pub async fn get(&self, address: &str, path: &str) -> Response {

@@ -11,17 +11,23 @@ async fn far_away(remote: &Remote) -> (RedissonClient, RateLimiter) {
     (remote.client(FailurePolicy::Error), at_once)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lease_whose_answer_is_lost_goes_back() {
-    let remote = Remote::new();
-    let (client, at_once) = far_away(&remote).await;
+/// The same limiter with leases, whose call for the first one is under way and loses its answer, as
+/// all calls do from now on.
+async fn losing_a_lease(remote: &Remote) -> (RateLimiter, RateLimiter) {
+    let (client, at_once) = far_away(remote).await;
     let limiter = client.rate_limiter("limiter");
     let limiter = limiter.leased(Lease::up_to(60 * SECOND));
     for _ in 0..2 {
         assert!(limiter.try_acquire(1).await.unwrap());
     }
-    // The call that takes the lease is under way.
     remote.set_loss(Loss::OfAnswers);
+    (limiter, at_once)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_answer_is_lost_goes_back() {
+    let remote = Remote::new();
+    let (limiter, at_once) = losing_a_lease(&remote).await;
     sleep(SECOND).await;
     assert!(at_once.available_permits().await.unwrap() < 998);
     sleep(2 * RESPONSE_TIMEOUT).await;
@@ -59,14 +65,7 @@ async fn nothing_is_leased_once_the_client_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn after_a_call_for_a_lease_that_failed_there_is_another() {
     let remote = Remote::new();
-    let (client, at_once) = far_away(&remote).await;
-    let limiter = client.rate_limiter("limiter");
-    let limiter = limiter.leased(Lease::up_to(60 * SECOND));
-    for _ in 0..2 {
-        assert!(limiter.try_acquire(1).await.unwrap());
-    }
-    // The call that takes the lease is under way.
-    remote.set_loss(Loss::OfAnswers);
+    let (limiter, at_once) = losing_a_lease(&remote).await;
     sleep(3 * RESPONSE_TIMEOUT).await;
     remote.set_loss(Loss::None);
     sleep(60 * SECOND).await;

@@ -158,22 +158,19 @@ mod tests {
     use crate::rate::Rate;
     use crate::store::memory::{Faults, MemoryStore};
 
-    async fn worker_of(client: &RedissonClient) -> Worker<u32> {
+    /// A worker, its client, and what makes its store fail.
+    async fn worker() -> (Worker<u32>, RedissonClient, Faults) {
+        let faults = Faults::new();
+        let client = RedissonClient::builder().in_memory_with_faults(&MemoryStore::new(), &faults);
         let limiter = client.rate_limiter("partner-api");
         let rate = Rate::overall(1, Duration::from_secs(1));
         limiter.set_rate(rate).await.unwrap();
-        limiter.worker()
-    }
-
-    fn client(faults: &Faults) -> RedissonClient {
-        RedissonClient::builder().in_memory_with_faults(&MemoryStore::new(), faults)
+        (limiter.worker(), client, faults)
     }
 
     #[tokio::test(start_paused = true)]
     async fn in_an_outage_jobs_wait_and_none_is_lost() {
-        let faults = Faults::new();
-        let client = client(&faults);
-        let mut worker = worker_of(&client).await;
+        let (mut worker, _client, faults) = worker().await;
         let job = worker.next(ready(Some(7))).await.unwrap().unwrap();
         faults.lose_store();
         let start = Instant::now();
@@ -189,9 +186,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_job_that_waits_in_an_outage_is_kept_as_its_client_closes() {
-        let faults = Faults::new();
-        let client = client(&faults);
-        let mut worker = worker_of(&client).await;
+        let (mut worker, client, faults) = worker().await;
         let job = worker.next(ready(Some(7))).await.unwrap().unwrap();
         faults.lose_store();
         let start = Instant::now();

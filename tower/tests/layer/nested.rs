@@ -16,7 +16,7 @@ async fn left_after(handler: impl AsyncFn(Charged) + Clone) -> [u64; 2] {
     left_after_settling(None, handler).await
 }
 
-/// The same, where the inner layer settles each response for this cost.
+/// The same, where the inner layer settles its charge to this cost when the response comes.
 async fn left_after_settling(
     cost: Option<u32>,
     handler: impl AsyncFn(Charged) + Clone,
