@@ -238,7 +238,7 @@ impl Window {
             });
         }
         // A denial that found the keys in order does not write them, unless the keep alive counts
-        // from it.
+        // from it, or the settings are the caller's.
         let is_changed = taken > 0
             || reconciled.gone > 0
             || reconciled.excess > 0
@@ -258,7 +258,8 @@ impl Window {
             open.pool
                 .change_grants(|grants| grants.add_fence(at.now + until_usable, &call.id));
         }
-        if is_changed || check || call.set_up.is_some() || keep_alive > 0 {
+        let replaces = call.set_up.and_then(SetUp::replacing).is_some();
+        if is_changed || check || replaces || keep_alive > 0 {
             open.renew_for(call.set_up, at.server);
         }
         let until_back = match reconciled.oldest {
@@ -359,7 +360,7 @@ mod tests {
     use proptest::test_runner::TestRunner;
 
     use super::*;
-    use crate::window::{Pool, Share, any_existing, timed};
+    use crate::window::{Existing, Pool, Share, any_existing, timed};
 
     const CLIENT: &str = "a";
 
@@ -437,6 +438,49 @@ mod tests {
                 ahead: None,
             })
             .boxed()
+    }
+
+    /// Another client's call may have given the hash a time to live that this pool does not have.
+    #[test]
+    fn a_denial_renews_no_time_to_live_for_settings_that_it_leaves() {
+        let stored = Settings {
+            rate: 4,
+            interval: 9,
+            rate_type: RateType::Overall,
+            keep_alive: 0,
+        };
+        let mut before = Window {
+            settings: timed(stored, Some(50)),
+            ..Window::default()
+        };
+        before.overall.value = timed(3, None);
+        let grants = &mut before.overall.grants;
+        grants.get_or_set(Default::default).add(-1, &[1; 16], 1);
+        let deny = |existing| {
+            let call = Acquire {
+                id: [9; 16],
+                audited_rate: Some(4),
+                requests: Requests::one(4),
+                newer_than: None,
+                set_up: Some(SetUp {
+                    settings: stored,
+                    existing,
+                }),
+                ahead: None,
+            };
+            let mut window = before.clone();
+            let answer = window.acquire(At { now: 0, server: 0 }, CLIENT, &call);
+            assert_eq!(answer.unwrap().available, 3);
+            window
+        };
+
+        let left = deny(Existing::Left);
+        let replaced = deny(Existing::Replaced);
+
+        assert_eq!(left, before);
+        let mut renewed = before;
+        renewed.overall.expire_at(50);
+        assert_eq!(replaced, renewed);
     }
 
     #[test]
