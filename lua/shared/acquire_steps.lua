@@ -303,18 +303,22 @@ if newer_than then
   end
 end
 
-local taken, taken_text, lefts = total, all, nil
+local taken, taken_text, lefts, most_lacking = total, all, nil, total - available
 if allowed < total and not is_copy then
   -- Not all fit: the requests are decided one after the other. A single request takes nothing.
   local left, is_blocked = allowed, false
-  lefts = {}
+  lefts, most_lacking = {}, first_run > last_run and most_lacking or 0
   for i = first_run, last_run, 2 do
     local permits, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
     if permits <= rate and not is_blocked then
       local granted = math.max(math.min(count, math.floor(left / permits)), 0)
       left = left - granted * permits
-      is_blocked = fifo and granted < count
-      lefts[i] = granted < count and left or nil
+      if granted < count then
+        is_blocked, lefts[i] = fifo, left
+        if permits - left > most_lacking then
+          most_lacking = permits - left
+        end
+      end
     end
   end
   taken = allowed - left
@@ -385,30 +389,35 @@ end
 local backs
 if taken < total and oldest and not (fifo or share or reserve) then
   local more = math.max(taken - available, 0) + 1
-  local lacking, order, most_lacking = { more, first_run > last_run and total - available or nil }, {}, more
-  for i = first_run, last_run, 2 do
-    lacking[#lacking + 1] = lefts[i] and ARGV[i] - lefts[i] or more
-  end
-  for i = 1, #lacking do
-    order[i], most_lacking = i, math.max(most_lacking, lacking[i])
-  end
   local grant = oldest_grant
   --! include shared/held.lua
-  if limiter or reset > interval or most_lacking > held then
-    table.sort(order, function(a, b)
-      return lacking[a] < lacking[b]
-    end)
-    local key, place, missing, most = permits_key, 0, {}, most_walked
-    for i = 1, #order do
-      missing[i] = lacking[order[i]]
+  if limiter or reset > interval or math.max(most_lacking, more) > held then
+    local lacking = { more, first_run > last_run and total - available or nil }
+    local count = #lacking
+    for i = first_run, last_run, 2 do
+      count = count + 1
+      lacking[count] = lefts[i] and ARGV[i] - lefts[i] or more
     end
+    -- Each number once, in ascending order: most runs lack as many as another one.
+    local key, place, missing, most, texts, differ = permits_key, 0, {}, most_walked, {}, false
+    for i = 1, count do
+      if not texts[lacking[i]] then
+        missing[#missing + 1], texts[lacking[i]] = lacking[i], ''
+      end
+    end
+    table.sort(missing)
     --! include shared/until_back.lua
-    local times, differ = {}, false
-    for i = 1, #order do
-      times[order[i]] = math.max(until_back[i], 1)
-      differ = differ or times[order[i]] ~= math.max(reset, 1)
+    for i = 1, #missing do
+      local time = math.max(until_back[i], 1)
+      texts[missing[i]] = pack('<d', time)
+      differ = differ or time ~= math.max(reset, 1)
     end
-    backs = differ and times
+    if differ then
+      for i = 1, count do
+        lacking[i] = texts[lacking[i]]
+      end
+      backs = table.concat(lacking)
+    end
   end
 end
 
@@ -428,8 +437,4 @@ reply = reply .. pack('<ddddddd', rate, clock_ahead, summed, 0, now + until_scor
 if not (other_keep_alive or backs) then
   return reply
 end
-reply = reply .. pack('<d', other_keep_alive or -1)
-for i = 1, backs and #backs or 0 do
-  reply = reply .. pack('<d', backs[i])
-end
-return reply
+return reply .. pack('<d', other_keep_alive or -1) .. (backs or '')
