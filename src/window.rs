@@ -49,6 +49,8 @@ mod timed;
 pub(crate) use acquire::Retry;
 pub(crate) use acquire::{Acquire, Ahead};
 pub(crate) use acquired::Acquired;
+#[cfg(any(test, feature = "redis"))]
+pub(crate) use acquired::Details;
 pub(crate) use bounds::BOUNDS;
 #[cfg(all(test, feature = "redis"))]
 pub(crate) use bounds::Bounds;

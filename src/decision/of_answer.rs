@@ -58,7 +58,7 @@ pub(crate) fn decision(
     }
     let limit = answer.rate as u64;
     let window = answer.interval();
-    let remaining = answer.left_now.unwrap_or(left).max(0) as u64;
+    let remaining = answer.left_now().unwrap_or(left).max(0) as u64;
     let available_in = Some(match remaining {
         0 => answer.available_in(),
         _ => Duration::ZERO,
@@ -97,13 +97,16 @@ pub(crate) fn decision(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::Details;
 
     #[test]
     fn what_an_answer_says_is_left_now_goes_before_what_its_grant_left() {
-        let mut answer = Acquired::new(0, 10, 5, 1_000, 1_000);
-        answer.found = true;
         for (left_now, remaining) in [(None, 4), (Some(7), 7), (Some(0), 0)] {
-            answer.left_now = left_now;
+            let mut answer = Acquired::new(0, 10, 5, 1_000, 1_000).with_details(Details {
+                left_now,
+                ..Details::default()
+            });
+            answer.found = true;
             let decision = decision_alone("limiter", CallId::default(), 1, &answer).unwrap();
             assert!(decision.is_granted());
             assert_eq!(decision.remaining(), remaining);

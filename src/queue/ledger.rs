@@ -3,7 +3,7 @@
 
 use crate::grant::Grant;
 use crate::store::AcquireCall;
-use crate::window::Acquired;
+use crate::window::{Acquired, Details};
 
 pub(super) const RATE: i64 = 6;
 
@@ -58,8 +58,11 @@ impl Ledger {
             let newer = self.members.iter().filter(|it| it.score > score);
             newer.map(|it| i64::from(it.in_use)).sum()
         });
-        let mut answer = Acquired::new(now, RATE, free, until_first, self.window);
-        answer.newer = newer;
+        let answer = Acquired::new(now, RATE, free, until_first, self.window);
+        let answer = answer.with_details(Details {
+            newer,
+            ..Details::default()
+        });
         let granted = call.requests.taken(&answer) as u32;
         if granted > 0 {
             self.add(call.id, now, granted, false);

@@ -5,7 +5,9 @@
 
 use smallvec::SmallVec;
 
+use super::acquired::Details;
 use super::pool::{Reconciled, Removal};
+use super::requests::Run;
 use super::set_up::SettingsChange;
 use super::state::Open;
 use super::{Acquired, At, BOUNDS, NotInitialized, Requests, SetUp, Settings, Window};
@@ -117,16 +119,16 @@ impl Window {
         call: &Acquire,
     ) -> Result<Acquired, NotInitialized> {
         self.drop_expired(client, at.server);
-        let stored = self.settings.get().copied();
-        let other_settings = call.set_up.and_then(|set_up| set_up.leaves(stored?));
-        let answer = match self.grant_common(at, call) {
+        let left_settings = |set_up: SetUp| set_up.leaves(*self.settings.get()?);
+        let other_settings = call.set_up.and_then(left_settings);
+        let mut answer = match self.grant_common(at, call) {
             Some(answer) => answer,
             None => self.acquire_in_full(at, client, call)?,
         };
-        Ok(Acquired {
-            other_settings,
-            ..answer
-        })
+        if let Some(settings) = other_settings {
+            answer.note_other_settings(settings);
+        }
+        Ok(answer)
     }
 
     /// Grants a single request in the common case: the limiter is in order, shared by all clients,
@@ -217,10 +219,7 @@ impl Window {
             .map_or(interval, |oldest| interval - at.now + oldest);
         let newer = call.newer_than.map(|score| open.pool.grants().newer(score));
         let (available, until_score) = open.scored(call, at, &reconciled);
-        let answer = Acquired {
-            newer,
-            ..Acquired::new(at.now, rate, available, until_first, interval)
-        };
+        let answer = Acquired::new(at.now, rate, available, until_first, interval);
         let taken = call.requests.taken(&answer);
         let newest = reconciled.oldest.and_then(|_| open.pool.grants().newest());
         let clock_ahead = match reconciled.oldest {
@@ -264,7 +263,7 @@ impl Window {
         }
         let until_back = match reconciled.oldest {
             Some(_) if taken < call.requests.total() && call.tells_when() => {
-                open.until_back(&call.requests, &answer, at.now)
+                open.until_back(&call.requests, &answer, taken, at.now)
             }
             _ => Box::default(),
         };
@@ -272,7 +271,6 @@ impl Window {
         let answer = Acquired {
             score: at.now + until_score,
             until_score,
-            clock_ahead,
             counted: if reconciled.rest > 0 {
                 0
             } else {
@@ -280,7 +278,6 @@ impl Window {
             },
             audit_due: reconciled.audit_due,
             has_more: reconciled.rest > 0,
-            until_back,
             until_all: match newest {
                 Some(score) if taken < call.requests.total() => {
                     (interval - at.now + score).clamp(0, interval)
@@ -289,6 +286,12 @@ impl Window {
             },
             ..answer
         };
+        let answer = answer.with_details(Details {
+            until_back,
+            clock_ahead,
+            newer,
+            ..Details::default()
+        });
         if keep_alive > 0 && taken < call.requests.total() {
             return Ok(answer.with_life(keep_alive));
         }
@@ -327,11 +330,26 @@ impl Open<'_> {
         }
     }
 
-    /// [`Acquired::until_back`] of an answer by which not all are granted.
-    fn until_back(&self, requests: &Requests, answer: &Acquired, now: i64) -> Box<[i64]> {
+    /// [`Details::until_back`] of an answer by which not all are granted.
+    fn until_back(
+        &self,
+        requests: &Requests,
+        answer: &Acquired,
+        taken: i64,
+        now: i64,
+    ) -> Box<[i64]> {
         let Acquired { rate, interval, .. } = *answer;
         let (grants, most) = (self.pool.grants(), BOUNDS.most_walked);
-        let more = (requests.taken(answer) - answer.available).max(0) + 1;
+        let more = (taken - answer.available).max(0) + 1;
+        // Usually the oldest grant holds what any of them lacks.
+        let first = now - interval + answer.until_first;
+        let is_first = |score: &i64| *score == first && answer.until_first > 0;
+        let of_first = grants.score_at(0).filter(is_first);
+        let of_first = of_first.map_or(0, |_| i64::from(grants.permits_at(0)));
+        let lacking = |run: &Run| i64::from(run.permits) + taken - answer.available;
+        if requests.runs.iter().map(lacking).fold(more, i64::max) <= of_first {
+            return Box::default();
+        }
         let mut left = answer.available;
         let lacking = requests.served(answer).map(|(run, granted)| {
             let permits = i64::from(run.permits);

@@ -25,12 +25,6 @@ pub(crate) struct Acquired {
     /// If a request was denied, the ms until all that was in use before the list is back: at most
     /// the interval. Else the interval.
     pub(crate) until_all: i64,
-    /// If a request was denied whose caller waits for permits by itself: the ms until more permits
-    /// are available than now, at least one, then for each run until what its first denied request
-    /// lacked is. Empty if all are `until_first`.
-    pub(crate) until_back: Box<[i64]>,
-    /// By how many ms the time at which a grant was made is ahead of the call's; 0 if unknown.
-    pub(crate) clock_ahead: i64,
     /// How many grants were summed.
     pub(crate) counted: u64,
     /// They should have been summed, but are too many.
@@ -39,13 +33,25 @@ pub(crate) struct Acquired {
     pub(crate) has_more: bool,
     /// Whether an earlier attempt of the call was granted. Then nothing was decided.
     pub(crate) found: bool,
+    /// After a denial, the ms until the limiter expires, if more than half of them would have
+    /// passed when permits are back. Another call renews it.
+    pub(crate) lives: Option<i64>,
+    pub(super) details: Option<Box<Details>>,
+}
+
+/// What few answers say. It is apart because each function on the way to the caller moves the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Details {
+    /// If a request was denied whose caller waits for permits by itself: the ms until more permits
+    /// are available than now, at least one, then for each run until what its first denied request
+    /// lacked is. Empty if all are `until_first`.
+    pub(crate) until_back: Box<[i64]>,
+    /// By how many ms the time at which a grant was made is ahead of the call's; 0 if unknown.
+    pub(crate) clock_ahead: i64,
     /// The permits that are left now, at least, if an earlier attempt was found.
     pub(crate) left_now: Option<i64>,
     /// The permits of earlier grants with a higher score than requested, among the newest 100.
     pub(crate) newer: Option<i64>,
-    /// After a denial, the ms until the limiter expires, if more than half of them would have
-    /// passed when permits are back. Another call renews it.
-    pub(crate) lives: Option<i64>,
     /// The limiter's settings, if it keeps them and they are not those that the call would have
     /// created it with.
     pub(crate) other_settings: Option<Settings>,
@@ -71,17 +77,58 @@ impl Acquired {
             interval,
             until_first,
             until_all: interval,
-            until_back: Box::default(),
-            clock_ahead: 0,
             counted: 0,
             audit_due: false,
             has_more: false,
             found: false,
-            left_now: None,
-            newer: None,
             lives: None,
-            other_settings: None,
+            details: None,
         }
+    }
+
+    #[inline]
+    pub(crate) fn with_details(self, details: Details) -> Self {
+        match details == Details::default() {
+            true => self,
+            false => Self {
+                details: Some(Box::new(details)),
+                ..self
+            },
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn clock_ahead(&self) -> i64 {
+        self.details.as_ref().map_or(0, |it| it.clock_ahead)
+    }
+
+    #[inline]
+    pub(crate) fn left_now(&self) -> Option<i64> {
+        self.details.as_ref()?.left_now
+    }
+
+    #[inline]
+    pub(crate) fn newer(&self) -> Option<i64> {
+        self.details.as_ref()?.newer
+    }
+
+    #[inline]
+    pub(crate) fn other_settings(&self) -> Option<Settings> {
+        self.details.as_ref()?.other_settings
+    }
+
+    /// Of the permits in use, in the order of [`Details::until_back`].
+    #[inline]
+    fn until_back(&self, place: usize) -> Duration {
+        let details = self.details.as_ref();
+        let until_back = details.and_then(|it| it.until_back.get(place));
+        millis(until_back.map_or(self.until_first, |&it| it).max(1))
+    }
+
+    /// Notes that the limiter keeps settings which are not the caller's.
+    #[inline]
+    pub(super) fn note_other_settings(&mut self, settings: Settings) {
+        self.details.get_or_insert_default().other_settings = Some(settings);
     }
 
     /// A grant of the call with this id, or of the lease that answered.
@@ -118,14 +165,12 @@ impl Acquired {
 
     /// When any permit is available, if none is left.
     pub(crate) fn available_in(&self) -> Duration {
-        let until_any = self.until_back.first().copied();
-        millis(until_any.unwrap_or(self.until_first).max(1))
+        self.until_back(0)
     }
 
     /// When a denied request of the run at this place finds its permits.
     pub(crate) fn retry_after(&self, run: usize) -> Duration {
-        let until_back = self.until_back.get(run + 1).copied();
-        millis(until_back.unwrap_or(self.until_first).max(1))
+        self.until_back(run + 1)
     }
 
     /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but after

@@ -1,6 +1,7 @@
 //! Later attempts and copies of a call, and giving back what a call took whose caller is gone, as
 //! the scripts do it. In memory nothing is sent or lost.
 
+use super::acquired::Details;
 use super::grants::Found;
 use super::pool::Removal;
 use super::{
@@ -90,10 +91,13 @@ impl Window {
         }
         Acquired {
             found: true,
-            left_now: Some(left.max(0)),
             until_score: (found.score - at.now).max(0),
             ..Acquired::new(found.score, settings.rate, permits, until_first, interval)
         }
+        .with_details(Details {
+            left_now: Some(left.max(0)),
+            ..Details::default()
+        })
     }
 
     /// Gives back all that a call took, once no attempt of it can still arrive. Returns how many

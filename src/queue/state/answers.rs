@@ -126,7 +126,7 @@ impl State {
             interval,
             left,
             taken,
-            newer: answer.newer,
+            newer: answer.newer(),
             own: answered.own,
             denied,
         });

@@ -72,7 +72,7 @@ impl MemoryClient {
             })
         })?;
         if let Some((_, answer)) = &acquired {
-            self.reports.left(name, set_up, answer.other_settings);
+            self.reports.left(name, set_up, answer.other_settings());
             check_fits(name, permits, answer.rate)?;
         }
         Ok(acquired)

@@ -71,7 +71,7 @@ impl MemoryLimiter {
             answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
         })?;
         self.reports
-            .left(&self.keys.name, call.set_up, answer.other_settings);
+            .left(&self.keys.name, call.set_up, answer.other_settings());
         Ok(answer)
     }
 
@@ -176,7 +176,7 @@ impl LimiterStore for MemoryLimiter {
         } = &*self.keys;
         let acquired =
             self.with(|held, at| held.acquire_one(at, name, client_id, permits, set_up))?;
-        self.reports.left(name, set_up, acquired.1.other_settings);
+        self.reports.left(name, set_up, acquired.1.other_settings());
         Ok(Some(acquired))
     }
 

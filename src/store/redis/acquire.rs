@@ -169,7 +169,7 @@ impl RedisLimiter {
                     self.learn_type(rate_type);
                     store
                         .left_rates
-                        .left(name, call.set_up, answer.other_settings);
+                        .left(name, call.set_up, answer.other_settings());
                     // The caller may return its permits as soon as it has the answer, and another
                     // attempt would take them again.
                     if let Some(deadline) = acquire.last_deadline_except(attempt) {

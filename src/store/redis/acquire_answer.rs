@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::client::read;
 use crate::error::{Error, Result};
 use crate::rate::RateType;
-use crate::window::{Acquired, Settings};
+use crate::window::{Acquired, Details, Settings};
 
 /// A script's reply, and the time at which the server sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,10 +112,11 @@ impl AcquireAnswer {
         let now = passed.unwrap_or(server_millis);
         let mut answer = Acquired::new(now, rate, available, until_first, interval);
         answer.until_all = more.first().copied().unwrap_or(interval);
+        let mut details = Details::default();
         match *more {
             [] | [_] | [_, _] => {}
             [_, _, ahead, counted] => {
-                answer.clock_ahead = ahead.max(0);
+                details.clock_ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
             }
             [
@@ -129,17 +130,17 @@ impl AcquireAnswer {
                 lives,
                 ref last @ ..,
             ] if last.len() != 2 && (found != 1 || last.len() == 1) => {
-                answer.clock_ahead = ahead.max(0);
+                details.clock_ahead = ahead.max(0);
                 note_counted(&mut answer, counted);
                 answer.found = found == 1;
-                answer.left_now = last.first().copied().filter(|_| answer.found);
+                details.left_now = last.first().copied().filter(|_| answer.found);
                 answer.score = score;
                 answer.until_score = (score - now).max(0);
-                answer.newer = (newer >= 0).then_some(newer);
+                details.newer = (newer >= 0).then_some(newer);
                 answer.lives = (lives >= 0).then_some(lives);
                 let keep_alive = last.first().filter(|&&it| it >= 0 && !answer.found);
-                answer.until_back = last.get(1..).unwrap_or_default().into();
-                answer.other_settings = keep_alive.map(|&keep_alive| Settings {
+                details.until_back = last.get(1..).unwrap_or_default().into();
+                details.other_settings = keep_alive.map(|&keep_alive| Settings {
                     rate,
                     interval,
                     rate_type,
@@ -150,7 +151,7 @@ impl AcquireAnswer {
         }
         Ok(Self {
             server_millis,
-            meaning: Meaning::Decided(answer),
+            meaning: Meaning::Decided(answer.with_details(details)),
         })
     }
 }

@@ -78,7 +78,7 @@ impl RedisLimiter {
 
     /// Tells of a grant whose time is ahead of the clock.
     pub(super) fn note_clocks(&self, answer: &Acquired) {
-        let Ok(ahead @ 1..) = u64::try_from(answer.clock_ahead) else {
+        let Ok(ahead @ 1..) = u64::try_from(answer.clock_ahead()) else {
             return;
         };
         if !self.has_warned_of_clocks.swap(true, Ordering::Relaxed) {

@@ -80,7 +80,7 @@ async fn a_copy_of_a_call_finds_what_the_first_took_whatever_is_free_by_then() {
             let copy = on_server.deliver(&call, retry, deadline).await;
             assert!(copy.found, "{requests:?} {free_then} {is_retry}");
             assert_eq!((copy.available, copy.score), (taken, first.score));
-            assert_eq!(copy.left_now, Some(before));
+            assert_eq!(copy.left_now(), Some(before));
             assert_eq!(call.requests.taken(&copy), taken);
             assert_eq!(on_server.number(&["GET", "{l}:value"]).await, before);
         }
