@@ -47,6 +47,7 @@ A call is bounded by what one request may ask for, and by how many requests shar
 |---|---|
 | requests on one limiter that share a call | 4,096; 1,024 by a policy, 500 units of cost by a SlidingWindowLog |
 | limiters whose acquires share a call | 32, with 1,000 runs of unequal requests, or one limiter with 4,096 |
+| targets of policies whose requests share a call | 32 |
 | limiters of a joint decision | 32 |
 | members and counters that SlidingWindowLogs and SlidingWindowCounters of a joint decision touch | 2,000 |
 | cost of a request on a SlidingWindowLog | 500 |
