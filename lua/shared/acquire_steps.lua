@@ -303,20 +303,20 @@ if newer_than then
   end
 end
 
-local taken, taken_text, lefts, most_lacking = total, all, nil, total - available
+local taken, taken_text, lacks, most_lacking = total, all, nil, total - available
 if allowed < total and not is_copy then
   -- Not all fit: the requests are decided one after the other. A single request takes nothing.
   local left, is_blocked = allowed, false
-  lefts, most_lacking = {}, first_run > last_run and most_lacking or 0
+  lacks, most_lacking = {}, first_run > last_run and most_lacking or 0
   for i = first_run, last_run, 2 do
     local permits, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
     if permits <= rate and not is_blocked then
       local granted = math.max(math.min(count, math.floor(left / permits)), 0)
       left = left - granted * permits
       if granted < count then
-        is_blocked, lefts[i] = fifo, left
-        if permits - left > most_lacking then
-          most_lacking = permits - left
+        is_blocked, lacks[i] = fifo, permits - left
+        if lacks[i] > most_lacking then
+          most_lacking = lacks[i]
         end
       end
     end
@@ -396,7 +396,7 @@ if taken < total and oldest and not (fifo or share or reserve) then
     local count = #lacking
     for i = first_run, last_run, 2 do
       count = count + 1
-      lacking[count] = lefts[i] and ARGV[i] - lefts[i] or more
+      lacking[count] = lacks[i] or more
     end
     -- Each number once, in ascending order: most runs lack as many as another one.
     local key, place, missing, most, texts, differ = permits_key, 0, {}, most_walked, {}, false

@@ -126,7 +126,7 @@ impl Window {
             None => self.acquire_in_full(at, client, call)?,
         };
         if let Some(settings) = other_settings {
-            answer.note_other_settings(settings);
+            answer.details.get_or_insert_default().other_settings = Some(settings);
         }
         Ok(answer)
     }
@@ -343,12 +343,12 @@ impl Open<'_> {
         let more = (taken - answer.available).max(0) + 1;
         // Usually the oldest grant holds what any of them lacks.
         let first = now - interval + answer.until_first;
-        let is_first = |score: &i64| *score == first && answer.until_first > 0;
-        let of_first = grants.score_at(0).filter(is_first);
-        let of_first = of_first.map_or(0, |_| i64::from(grants.permits_at(0)));
-        let lacking = |run: &Run| i64::from(run.permits) + taken - answer.available;
-        if requests.runs.iter().map(lacking).fold(more, i64::max) <= of_first {
-            return Box::default();
+        if grants.score_at(0) == Some(first) {
+            let lacking = |run: &Run| i64::from(run.permits) + taken - answer.available;
+            let most_lacking = requests.runs.iter().map(lacking).fold(more, i64::max);
+            if most_lacking <= i64::from(grants.permits_at(0)) {
+                return Box::default();
+            }
         }
         let mut left = answer.available;
         let lacking = requests.served(answer).map(|(run, granted)| {

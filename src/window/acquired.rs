@@ -117,18 +117,12 @@ impl Acquired {
         self.details.as_ref()?.other_settings
     }
 
-    /// Of the permits in use, in the order of [`Details::until_back`].
+    /// That of this place in [`Details::until_back`].
     #[inline]
     fn until_back(&self, place: usize) -> Duration {
         let details = self.details.as_ref();
-        let until_back = details.and_then(|it| it.until_back.get(place));
-        millis(until_back.map_or(self.until_first, |&it| it).max(1))
-    }
-
-    /// Notes that the limiter keeps settings which are not the caller's.
-    #[inline]
-    pub(super) fn note_other_settings(&mut self, settings: Settings) {
-        self.details.get_or_insert_default().other_settings = Some(settings);
+        let until_back = details.and_then(|it| it.until_back.get(place).copied());
+        millis(until_back.unwrap_or(self.until_first).max(1))
     }
 
     /// A grant of the call with this id, or of the lease that answered.

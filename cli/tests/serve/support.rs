@@ -159,7 +159,7 @@ impl Serve {
         self.request(path, &body).send().await.unwrap()
     }
 
-    /// The same in a task, which goes on while the test does something else.
+    /// Posts in a task, while the test goes on.
     pub fn post_in_background(&self, path: &str, body: Value) -> JoinHandle<Response> {
         let request = self.request(path, &body);
         tokio::spawn(async { request.send().await.unwrap() })

@@ -11,8 +11,8 @@ async fn far_away(remote: &Remote) -> (RedissonClient, RateLimiter) {
     (remote.client(FailurePolicy::Error), at_once)
 }
 
-/// The same limiter with leases, whose call for the first one is under way and loses its answer, as
-/// all calls do from now on.
+/// The limiter of `far_away` with leases: the call for the first one is under way, and loses its
+/// answer, as all calls do from now on.
 async fn losing_a_lease(remote: &Remote) -> (RateLimiter, RateLimiter) {
     let (client, at_once) = far_away(remote).await;
     let limiter = client.rate_limiter("limiter");

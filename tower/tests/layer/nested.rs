@@ -16,7 +16,8 @@ async fn left_after(handler: impl AsyncFn(Charged) + Clone) -> [u64; 2] {
     left_after_settling(None, handler).await
 }
 
-/// The same, where the inner layer settles its charge to this cost when the response comes.
+/// What `left_after` returns if the inner layer settles its charge when the response comes: the
+/// request then costs this there.
 async fn left_after_settling(
     cost: Option<u32>,
     handler: impl AsyncFn(Charged) + Clone,
