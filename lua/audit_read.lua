@@ -1,19 +1,23 @@
--- Reads the next page of a limiter's grants for an audit, which checks the invariant value + permits of all grants = rate.
--- One client at a time audits a limiter, one page a call, with pauses between them; audit_reconcile.lua ends the audit.
+-- Reads the next page of a limiter's grants for an audit, which checks the invariant: value +
+-- permits of all grants = rate.
 --
--- The audit key is a list: the audit's id, then the changes that other scripts have made since the last page, see
--- `note_change` in shared/window.lua. It expires when its client stops calling.
+-- One client at a time audits a limiter, one page a call, with pauses between the calls;
+-- audit_reconcile.lua ends the audit. The audit key is a list: the audit's id, then the changes
+-- that other scripts have made since the last page (`note_change` in shared/window.lua). It expires
+-- when its client stops calling.
 --
 -- KEYS    permits, audit
 -- ARGV    1  id of the audit
 --         2  lease in ms: no other client may audit the limiter for so long
 --         3  the last member that was read, '' for the first page
 -- Returns an array
---         'busy', ms          another client audits the limiter, or has done so recently: free again after so many ms
+--         'busy', ms          another client audits the limiter, or did recently: call again after
+--                             so many ms
 --         'lost'              the audit cannot continue
 --         'read', place, count, permits, member, score, changes…
---                             the number of grants before the page, in the page, and their permits; the page's last member
---                             and its score, '' if the page is empty; the changes
+--                             the number of grants before the page and in it, and their permits;
+--                             the page's last member and its score, '' if the page is empty; the
+--                             changes
 -- Writes  the audit key
 
 --! include shared/limits.lua
@@ -41,10 +45,14 @@ if last ~= '' then
   end
   place = rank + 1
 end
-local page = redis.call('zrange', permits, window.digits(place), window.digits(place + MOST_READ - 1))
+local page_end = window.digits(place + MOST_READ - 1)
+local page = redis.call('zrange', permits, window.digits(place), page_end)
 local changes = redis.call('lrange', audit, '1', '-1')
 redis.call('ltrim', audit, '0', '0')
 local newest = page[#page] or ''
 local score = newest ~= '' and redis.call('zscore', permits, newest) or ''
 local sum = window.sum(page)
-return { 'read', window.digits(place), window.digits(#page), window.digits(sum), newest, score, unpack(changes) }
+return {
+  'read', window.digits(place), window.digits(#page), window.digits(sum), newest, score,
+  unpack(changes)
+}

@@ -5,8 +5,8 @@
 -- Returns 1 if a key had a time to live, else 0
 -- Writes  the times to live
 
-local any = 0
+local had_any = 0
 for _, key in ipairs(KEYS) do
-  any = math.max(any, redis.call('persist', key))
+  had_any = math.max(had_any, redis.call('persist', key))
 end
-return any
+return had_any

@@ -6,9 +6,9 @@
 --         3  type, '0' overall or '1' per client
 --         4  keep alive in ms, '0' for none
 -- Returns 1 if this call set the type, else 0
--- Writes  the fields that the hash lacks, and with a keep alive its time to live if the type was set; if there was
---         no hash, deletes what an earlier limiter of this name left in the other keys
--- Tells   those that wait, by shared/publish_freed.lua, if the type was set
+-- Writes  the fields that the hash lacks; with a keep alive its time to live, if the type was set.
+--         If there was no hash, deletes what an earlier limiter of this name left in the other keys
+-- Tells   the clients that wait, by shared/publish_freed.lua, if the type was set
 
 --! include shared/publish_freed.lua
 

@@ -9,11 +9,12 @@
 --         6  '1' to keep the permits in use, '0' to reset the limiter
 --         7  '1' to do nothing if there is no limiter, '0' to create one
 -- Returns 1 if the rate was set, else 0
--- Writes  the hash and the times to live. If the type changes, deletes all other keys. If the limiter is reset, deletes
---         the value and the permits that the type uses. If permits in use are kept, removes the grants that have expired
---         by the new interval and sets the value to the rate less the live ones; with more than 100 grants of which some
---         are live, only adds the change of the rate to the value
--- Tells   those that wait, by shared/publish_freed.lua, if the rate was set
+-- Writes  the hash and the times to live. If the type changes, deletes all other keys. If the
+--         limiter is reset, deletes the value and the permits of its type. If permits in use are
+--         kept, removes the grants that have expired by the new interval, and sets the value to the
+--         rate less the live ones; with more than 100 grants of which some are live, only adds the
+--         change of the rate to the value
+-- Tells   the clients that wait, by shared/publish_freed.lua, if the rate was set
 
 --! include shared/limits.lua
 --! include shared/window.lua
@@ -21,11 +22,12 @@
 
 local window = load_window()
 local name, value, client_value, permits, client_permits = unpack(KEYS)
-local now, rate, interval, limiter_type = window.time_of(ARGV[1]), ARGV[2] + 0, ARGV[3] + 0, ARGV[4]
-local keep_alive, keep_state, only_existing = ARGV[5] + 0, ARGV[6] == '1', ARGV[7] == '1'
+local now = window.time_of(ARGV[1])
+local rate, interval, limiter_type = ARGV[2] + 0, ARGV[3] + 0, ARGV[4]
+local keep_alive, keeps_permits, only_existing = ARGV[5] + 0, ARGV[6] == '1', ARGV[7] == '1'
 
-local before = redis.call('hmget', name, 'rate', 'type')
-local rate_before, type_before = window.integer(before[1] or ''), before[2]
+local fields = redis.call('hmget', name, 'rate', 'type')
+local rate_before, type_before = window.integer(fields[1] or ''), fields[2]
 if only_existing and redis.call('exists', name) == 0 then
   return 0
 end
@@ -39,18 +41,18 @@ local limiter = {
   value_key = limiter_type == '1' and client_value or value,
   permits_key = limiter_type == '1' and client_permits or permits,
   changes_settings = true,
-  is_reset = changes_type or not keep_state,
+  is_reset = changes_type or not keeps_permits,
 }
 if not limiter.is_reset then
-  -- Before anything is written: these commands fail on a key of another type.
-  local stored = redis.call('get', limiter.value_key)
+  -- Before anything is written, because these commands fail on a key of another type.
+  local text = redis.call('get', limiter.value_key)
   if redis.call('zcard', limiter.permits_key) > MOST_SUMMED then
     -- A missing value counts as 0.
-    limiter.value = (window.integer(stored or '') or 0) + (rate - (rate_before or rate))
+    limiter.value = (window.integer(text or '') or 0) + (rate - (rate_before or rate))
     to_remove = 0
   end
 end
--- The rate is set also where the score of a grant is unusable.
+-- Its error is ignored: the rate is set also if the score of a grant is unusable.
 window.reconcile(limiter, now, false, math.huge)
 if changes_type then
   window.prepare(limiter, value, client_value, permits, client_permits)
@@ -58,7 +60,7 @@ else
   window.prepare(limiter, limiter.value_key, limiter.permits_key)
 end
 if limiter.is_reset then
-  limiter.stored = limiter.available -- a missing value stands for this
+  limiter.stored_value = limiter.available -- a missing value stands for this
 end
 window.write(limiter, 0)
 publish_freed(limiter.available)

@@ -1,11 +1,11 @@
--- Gives the keys of a limiter that do not expire the time to live that they should have: that of the settings, or else the keep
--- alive. One that has a time to live keeps it.
+-- Gives those keys of a limiter that do not expire the time to live that they should have: the
+-- hash's, or else the keep alive.
 --
 -- KEYS    name, value, permits
 -- Returns how many keys got one
 -- Writes  the times to live of keys without one
 
-local LARGEST = 9007199254740992
+local LARGEST = 9007199254740992 -- 2^53
 
 local name = KEYS[1]
 if redis.call('type', name).ok ~= 'hash' then
@@ -15,7 +15,7 @@ local life = redis.call('pttl', name)
 local fields = redis.call('hmget', name, 'interval', 'keepAliveTime')
 local interval, keep_alive = tonumber(fields[1] or ''), tonumber(fields[2] or '') or 0
 if keep_alive > 0 and not (interval and keep_alive >= interval) then
-  return 0 -- permits in use would be gone before their window
+  return 0 -- permits in use would expire before their interval has passed
 end
 if life <= 0 then
   life = keep_alive

@@ -1,6 +1,8 @@
--- Removes the value and the permits of a client, or one of both, unless they or the limiter have changed since they were read.
+-- Removes the value and the permits of a client, or one of them, unless they or the limiter have
+-- changed since they were read.
 --
--- KEYS    name, value, permits; the name of another limiter whose value and permits these may be, if there can be one
+-- KEYS    name, value, permits; then, if there can be one, the name of another limiter whose value
+--         and permits these may be
 -- ARGV    1  the type of the limiter as it was read, '' if there was no limiter
 --         2  the value as it was read, '' if it was missing
 --         3  how many grants there were
@@ -15,16 +17,17 @@ if namesake and redis.call('exists', namesake) == 1 then
   return 0
 end
 if ARGV[1] == '' then
-  -- A client that has made a limiter since may have taken permits.
+  -- If a client has made the limiter since, it may have taken permits.
   if redis.call('type', name).ok == 'hash' and redis.call('hmget', name, 'rate')[1] then
     return 0
   end
-elseif redis.call('type', name).ok ~= 'hash' or redis.call('hmget', name, 'type')[1] ~= ARGV[1] then
+elseif redis.call('type', name).ok ~= 'hash'
+  or redis.call('hmget', name, 'type')[1] ~= ARGV[1] then
   return 0
 end
 local stored, number = redis.pcall('get', value), redis.pcall('zcard', permits)
 if type(stored) == 'table' or type(number) == 'table' then
-  return 0 -- of another type by now
+  return 0 -- an error: the key is of another type by now
 end
 if (stored or '') ~= ARGV[2] or number ~= tonumber(ARGV[3])
   or (redis.call('zrange', permits, 0, 0)[1] or '') ~= ARGV[4]

@@ -1,9 +1,9 @@
--- Removes members of a sorted set, or writes them in another form with the score that they have.
+-- Removes members of a sorted set, or replaces them by others with the same score.
 --
 -- KEYS    permits
--- ARGV    in turn a member and what takes its place, '' for nothing; 500 of both at most
--- Returns how many were there
--- Writes  these members. The key keeps its time to live, unless nothing is left of it
+-- ARGV    pairs: a member, and the member that replaces it, '' for none; at most 500 pairs
+-- Returns how many of the members existed
+-- Writes  these members. The key keeps its time to live, unless it becomes empty
 
 local found = 0
 for i = 1, math.min(#ARGV, 1000), 2 do

@@ -1,37 +1,42 @@
--- Says what a key is, and of a rate limiter how much is in use.
+-- Reads what a key is, and how much of a rate limiter is in use.
 --
 -- KEYS    name, value, permits; the start of a bucket with that name
--- ARGV    1  ms since the epoch from which on, up to now, grants are counted as new; if it is negative, ms before now
--- Returns an array that begins with the kind:
---         'rate', rate, interval, type, keep alive, value, time to live of the hash, now, stored grants, permits of the expired
---                 ones (-1: too many to read), permits of the live ones (the same), score of the oldest live one that holds
---                 permits, new grants, permits of the newest of them, their number, members that are no grants among those
---                 that were read, the types of value and permits, ms until a hold ends that takes all permits ('' if none of those read is one)
---         'token_bucket', 'quota_bucket', 'sliding_window_log', 'fixed_window', 'bucket', each with what it holds and its time
---                 to live
+-- ARGV    1  ms since the epoch from which on, up to now, grants are counted as new; if it is
+--            negative, ms before now
+-- Returns an array that begins with the kind of the key
+--         'rate', rate, interval, type, keep alive, value, time to live of the hash, now, number of
+--                 grants, permits of the expired ones (-1: too many to read), of the live ones
+--                 (likewise), score of the oldest live one with permits, number of new grants,
+--                 permits of the newest of them, how many these are, number of members read that
+--                 are no grants, the types of value and permits, ms until a hold of all permits
+--                 ends ('' if none was read)
+--         'token_bucket', 'quota_bucket', 'sliding_window_log', 'fixed_window', 'bucket', each with
+--                 what it holds and its time to live
 --         'other'
---         Settings and value are '' if they are missing, and as they are stored if not. A hash is a limiter's if it has two of
---         rate, interval and type. The fences of leases are no grants, but among more than can be read they are counted
+--         Settings and value are as they are stored, '' if they are missing. A hash is a limiter's
+--         if it has two of rate, interval and type. The fences of leases are no grants, but are
+--         counted if the grants are too many to read
 -- Writes  nothing. Reads 500 grants at most
 
 local MOST_READ, MOST_NEW = 200, 100
+local LEASE_SIZE = 29 -- bytes of a lease's member: a length byte, which is 24, 24, and 4 of permits
 
 local name, value, permits, start = unpack(KEYS)
 local kind = redis.call('type', name).ok
-local lives = redis.call('pttl', name)
+local ttl = redis.call('pttl', name)
 
 if kind == 'zset' then
   local first = redis.call('zrange', name, 0, 0)[1]
-  if first and #first == 20 and lives >= 0 then
-    return { 'sliding_window_log', tostring(redis.call('zcard', name)), lives }
+  if first and #first == 20 and ttl >= 0 then -- a call id of 16 bytes, and a u32
+    return { 'sliding_window_log', tostring(redis.call('zcard', name)), ttl }
   end
   return { 'other' }
 elseif kind == 'string' then
   local text = redis.call('getrange', name, 0, 20)
-  if lives < 0 or not string.match(text, '^%d+$') then
+  if ttl < 0 or not string.match(text, '^%d+$') then
     return { 'other' }
   end
-  return { redis.call('exists', start) == 1 and 'bucket' or 'fixed_window', text, lives }
+  return { redis.call('exists', start) == 1 and 'bucket' or 'fixed_window', text, ttl }
 elseif kind ~= 'hash' then
   return { 'other' }
 end
@@ -41,42 +46,44 @@ local fields = redis.call('hmget', name, 'tokens', 'last_refill_timestamp', 'rem
 local known = (settings[1] and 1 or 0) + (settings[2] and 1 or 0) + (settings[3] and 1 or 0)
 if known < 2 then
   if fields[1] and fields[2] then
-    return { 'token_bucket', fields[1], lives }
+    return { 'token_bucket', fields[1], ttl }
   elseif fields[3] and fields[4] then
-    return { 'quota_bucket', fields[3], lives }
+    return { 'quota_bucket', fields[3], ttl }
   end
   return { 'other' }
 end
 
 local rate, interval = tonumber(settings[1] or ''), tonumber(settings[2] or '') or 0
 if interval ~= interval then
-  interval = 0 -- `nan`, which no score is compared with
+  interval = 0 -- of `nan`, which no score can be compared with
 end
-local broken, hold = 0, nil
+local malformed = 0 -- members read that are no grants
+local hold -- the last member read that holds all permits
 
--- The permits of a member, and whether it is a fence. What is no grant holds none. A negative number of permits, which
--- Redisson does not refuse, stands for billions; all but the hold of a limiter, whose member is a lease's.
+-- Returns the permits of a member, and whether it is a fence. What is no grant holds none, and so
+-- does a negative number of permits, which Redisson does not refuse and which reads as billions,
+-- unless it is the hold of a limiter, whose member has the form of a lease's.
 local function permits_of(member)
   if #member ~= 5 + (string.byte(member) or 0) then
-    broken = broken + 1
+    malformed = malformed + 1
     return 0, false
   end
   local a, b, c, d = string.byte(member, -4, -1)
   local held = a + b * 256 + c * 65536 + d * 16777216
-  if held == 4294967295 and #member == 29 then
+  if held == 4294967295 and #member == LEASE_SIZE then
     hold = member
     return held, false
   elseif held >= 2147483648 and rate and held > rate then
     held = 0
   end
-  local is_fence = held == 0 and #member == 29 and string.byte(member) == 24
+  local is_fence = held == 0 and #member == LEASE_SIZE and string.byte(member) == 24
   if held == 0 and not is_fence then
-    broken = broken + 1
+    malformed = malformed + 1
   end
   return held, is_fence
 end
 
--- The permits of the members, how many of them are fences, and the first that holds some.
+-- Returns the permits of the members, how many of them are fences, and the first that holds some.
 local function sum(members)
   local total, fences, first = 0, 0, nil
   for _, member in ipairs(members) do
@@ -89,40 +96,45 @@ end
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local type_of_value, type_of_permits = redis.call('type', value).ok, redis.call('type', permits).ok
-local stored = type_of_value == 'string' and redis.call('getrange', value, 0, 40) or ''
+local value_type, permits_type = redis.call('type', value).ok, redis.call('type', permits).ok
+local value_text = value_type == 'string' and redis.call('getrange', value, 0, 40) or ''
 local since = tonumber(ARGV[1])
-local number, held_by_expired, held_by_live, oldest, new, newest, held_for = 0, 0, 0, '', 0, {}, ''
-if type_of_permits == 'zset' then
+local number, held_by_expired, held_by_live = 0, 0, 0
+local oldest_score, until_hold_ends = '', ''
+local new_number, newest = 0, {}
+if permits_type == 'zset' then
   local horizon = string.format('(%.0f', now - interval)
   local live = redis.call('zcount', permits, horizon, '+inf')
   number = redis.call('zcard', permits)
-  local expired, fences, first = number - live, 0, nil
+  local expired = number - live
   held_by_expired, held_by_live = -1, -1
   if expired <= MOST_READ then
-    held_by_expired, fences = sum(expired == 0 and {} or redis.call('zrange', permits, 0, expired - 1))
-    number = number - fences
+    local members = expired == 0 and {} or redis.call('zrange', permits, 0, expired - 1)
+    local held, fences = sum(members)
+    held_by_expired, number = held, number - fences
   end
-  local read = live <= MOST_READ
-  local total
-  hold = nil -- of those that have ended
-  total, fences, first = sum(redis.call('zrange', permits, expired, expired + MOST_READ - 1))
-  held_for = hold and string.format('%.0f', redis.call('zscore', permits, hold) + interval - now) or ''
-  if read then
-    held_by_live, number = total, number - fences
+  hold = nil -- one that has expired does not count
+  local members = redis.call('zrange', permits, expired, expired + MOST_READ - 1)
+  local held, fences, first = sum(members)
+  until_hold_ends = hold
+    and string.format('%.0f', redis.call('zscore', permits, hold) + interval - now) or ''
+  if live <= MOST_READ then
+    held_by_live, number = held, number - fences
   end
-  oldest = first and redis.call('zscore', permits, first) or ''
-  -- Each grant is in the time between two samples once; one whose score is ahead of now, such as a lease, in a later one.
+  oldest_score = first and redis.call('zscore', permits, first) or ''
+  -- Each grant is new in one sample: in a later one if its score is ahead of now, as a lease's is.
   local from = string.format('%.0f', since < 0 and now + since or since)
   local before = string.format('(%.0f', now)
-  new = redis.call('zcount', permits, from, before)
-  newest = new > 0 and redis.call('zrevrangebyscore', permits, before, from, 'limit', 0, MOST_NEW) or {}
+  new_number = redis.call('zcount', permits, from, before)
+  newest = new_number > 0
+    and redis.call('zrevrangebyscore', permits, before, from, 'limit', 0, MOST_NEW) or {}
 end
-local were_broken = broken
+local malformed_number = malformed -- without those among the newest: they were counted before
 hold = nil
-local used = sum(newest)
-used = hold and 0 or used -- what a hold takes is used by nobody
+local newest_permits = sum(newest)
+newest_permits = hold and 0 or newest_permits -- what a hold takes is used by nobody
 return {
-  'rate', settings[1] or '', settings[2] or '', settings[3] or '', settings[4] or '', stored, lives, now, number,
-  held_by_expired, held_by_live, oldest, new, used, #newest, were_broken, type_of_value, type_of_permits, held_for,
+  'rate', settings[1] or '', settings[2] or '', settings[3] or '', settings[4] or '', value_text,
+  ttl, now, number, held_by_expired, held_by_live, oldest_score, new_number, newest_permits,
+  #newest, malformed_number, value_type, permits_type, until_hold_ends,
 }

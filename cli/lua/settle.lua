@@ -1,5 +1,5 @@
--- Makes value + permits of all grants = rate, if nothing has changed since the grants were read. Permits that a release gave back
--- without their grants are taken out of the oldest live grants.
+-- Makes value + permits of all grants = rate, if nothing has changed since the grants were read.
+-- Permits that a release returned without their grants are taken out of the oldest live grants.
 --
 -- KEYS    value, permits
 -- ARGV    1  the value as it was read, '' if it was missing
@@ -8,12 +8,13 @@
 --         4  the newest of them, '' if there was none
 --         5  rate less the permits of all grants
 --         6  how many permits to take out of the live grants
---         7  the score of the newest grant that has expired, or any above it up to the oldest live one
+--         7  the score of the newest grant that has expired, or any above it up to the oldest live
+--            one
 -- Returns 'changed': nothing was written; 'more': call again with what is stored now; 'done'
--- Writes  the value, with the time to live that it had, or that of the permits if it was missing. Shrinks or removes 500 grants at
---         most, and with them the fences of leases that it passes
+-- Writes  the value, with the time to live that it had, or that of the permits if it was missing.
+--         Shrinks or removes at most 500 grants, and the fences of leases that it passes
 
-local MOST_TAKEN = 500
+local MOST_TAKEN = 500 -- members
 
 local value, permits = KEYS[1], KEYS[2]
 local number = redis.call('zcard', permits)
@@ -23,10 +24,11 @@ if (redis.call('get', value) or '') ~= ARGV[1] or number ~= tonumber(ARGV[2])
   return 'changed'
 end
 
-local lives = redis.call('pttl', ARGV[1] == '' and permits or value)
+local value_ttl = redis.call('pttl', ARGV[1] == '' and permits or value)
 local wanted, taken = tonumber(ARGV[6]), 0
 if wanted > 0 then
-  local page = redis.call('zrangebyscore', permits, '(' .. ARGV[7], '+inf', 'withscores', 'limit', 0, MOST_TAKEN)
+  local page = redis.call('zrangebyscore', permits, '(' .. ARGV[7], '+inf', 'withscores',
+    'limit', 0, MOST_TAKEN)
   for i = 1, #page, 2 do
     local member = page[i]
     local held = 0
@@ -34,8 +36,8 @@ if wanted > 0 then
       held = struct.unpack('<I', string.sub(member, -4))
     end
     if held > wanted - taken then
-      local left = string.sub(member, 1, -5) .. struct.pack('<I', held - (wanted - taken))
-      if redis.call('zadd', permits, 'nx', page[i + 1], left) == 1 then
+      local shrunk = string.sub(member, 1, -5) .. struct.pack('<I', held - (wanted - taken))
+      if redis.call('zadd', permits, 'nx', page[i + 1], shrunk) == 1 then
         redis.call('zrem', permits, member)
         taken = wanted
       end
@@ -43,7 +45,8 @@ if wanted > 0 then
       redis.call('zrem', permits, member)
       taken = taken + held
     elseif #member == 29 and string.byte(member) == 24 then
-      -- The fence of a lease, which says that no permits were taken out of a later grant: see lua/README.md of the library.
+      -- The fence of a lease, whose length byte is 24. As long as it exists, no permits have been
+      -- taken out of a later grant: see lua/README.md of the library.
       redis.call('zrem', permits, member)
     end
     if taken == wanted then
@@ -55,7 +58,7 @@ if wanted > 0 then
   end
 end
 redis.call('set', value, string.format('%.0f', ARGV[5] + taken))
-if lives > 0 then
-  redis.call('pexpire', value, lives)
+if value_ttl > 0 then
+  redis.call('pexpire', value, value_ttl)
 end
 return 'done'

@@ -9,8 +9,8 @@
 --            begin on Mondays, three days more. Left out for windows that are not the calendar's
 -- Returns 4  count, 0 in a new window
 --         5  ms until the window ends, -1 for a new one
--- Writes  the counter, with what is left of the window as its time to live: a window ends when its
---         first request found that it would end, whatever length the callers have that come later
+-- Writes  the counter, with the ms until the window ends as its time to live: later callers leave
+--         this end as it is, whatever their windows are
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -20,47 +20,49 @@
 --! part read
 local counter = KEYS[1]
 local limit, window, unit = unpack_numbers('<ddd', numbers)
-local offset = #numbers > 24 and unpack_numbers('<d', numbers, 25) or 0
+local offset = #numbers > 24 and unpack_numbers('<d', numbers, 25) or 0 -- the fourth double
 
 local text = call('get', counter)
-local count, left, is_new, expire = 0, 0, true, false
+local count, until_end = 0, 0
+local is_new, sets_ttl = true, false
 if text then
-  count, left = whole(text), call('pttl', counter)
+  count, until_end = whole(text), call('pttl', counter)
   if not count then
     return redis.error_reply('BADSTATE the counter is not an integer')
   end
   -- In its last millisecond the key still exists, but the window has ended.
-  is_new = left == 0
+  is_new = until_end == 0
 end
 if is_new then
   count = 0
 end
-if is_new or left == -1 then
+if is_new or until_end == -1 then
   -- A peer that stopped between INCR and PEXPIRE leaves a counter that never expires.
-  left, expire = unit > 0 and window - (now + offset) % unit or window, true
+  until_end, sets_ttl = unit > 0 and window - (now + offset) % unit or window, true
   if unit < 0 then
-    -- The days since 1970-01-01, and their year: the first that is tried is at most two too late.
+    -- Finds the year from the days since 1970-01-01: the first one tried is at most two too late.
     local DAY = 86400000
-    local days, year, first = floor((now + offset) / DAY), nil, nil
-    year = 1972 + floor(days / 365.2425)
+    local days = floor((now + offset) / DAY)
+    local year = 1972 + floor(days / 365.2425)
+    local first_day -- of the year
     repeat
       year = year - 1
-      local before = year - 1 -- of the years up to this, 477 until 1970 had a day more
+      local before = year - 1 -- of the years up to this one, 477 until 1970 had a day more
       local leap_days = floor(before / 4) - floor(before / 100) + floor(before / 400) - 477
-      first = 365 * (year - 1970) + leap_days
-    until first <= days
+      first_day = 365 * (year - 1970) + leap_days
+    until first_day <= days
     local leap = (year % 4 == 0 and year % 100 ~= 0 or year % 400 == 0) and 1 or 0
-    local rest = days - first -- days of the year that are over
+    local days_past = days - first_day -- the start of the year; in the end, that of the window
     if unit == -12 then
-      rest = rest - 365 - leap
+      days_past = days_past - 365 - leap
     else
       local month = 0
       repeat
         month = month + 1
-        rest = rest - (month == 2 and 28 + leap or 30 + (month + floor(month / 8)) % 2)
-      until rest < 0
+        days_past = days_past - (month == 2 and 28 + leap or 30 + (month + floor(month / 8)) % 2)
+      until days_past < 0
     end
-    left = -rest * DAY - (now + offset) % DAY
+    until_end = -days_past * DAY - (now + offset) % DAY
   end
 end
 local room = limit - count
@@ -69,17 +71,18 @@ local room = limit - count
 --! include shared/grant_runs.lua
 
 --! part state
-local state = pack('<ddddd', server_now, now, 0, count, is_new and -1 or left)
+local state = pack('<ddddd', server_now, now, 0, count, is_new and -1 or until_end)
 --! end
 
 --! part write
 if taken > 0 and is_new then
-  call('set', counter, format('%d', taken), 'px', format('%d', left))
+  call('set', counter, format('%d', taken), 'px', format('%d', until_end))
 elseif taken > 0 then
   call('incrby', counter, taken == 1 and '1' or format('%d', taken))
 end
-if expire and not is_new and (taken > 0 or denied_cost) then
-  call('pexpire', counter, format('%d', left)) -- also after a denial: nobody would end this window
+if sets_ttl and not is_new and (taken > 0 or denied_cost) then
+  -- Also after a denial: nothing else would end this window.
+  call('pexpire', counter, format('%d', until_end))
 end
 return state
 --! end

@@ -4,12 +4,13 @@
 -- numbers 1  capacity
 --         2  quantity that drains per period
 --         3  period in ms
---         4  the unit of the clock in ms at whose start the first period begins, 0 if it begins with the first request
+--         4  the unit of the clock in ms at whose start the first period begins, 0 if it begins
+--            with the first request
 -- Returns 4  level of the bucket
 --         5  time of the last drain in ms
 --         6  1 for the first request on the target, else 0
--- Writes  at a grant the level, and the time if it changed, each with the time that a full bucket takes to drain as
---         its time to live. As shared/life.lua says, a time to live is never shortened, and lasts until the bucket is empty
+-- Writes  at a grant the level, and the time if it changed; both live for the time that a full
+--         bucket takes to drain, or longer, as shared/life.lua says: until the bucket is empty
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -43,18 +44,19 @@ local state = pack('<dddddd', server_now, now, 0, used, start, is_first and 1 or
 --! end
 
 --! part write
-local lasting, is_there, is_renewed = start_key, start_text, false
-local needed = ceil((used + taken) / quantity) * period + start - now
-local extended = needed
+local life_key, key_exists, gives_ttl = start_key, start_text, false
+local needed_ttl = ceil((used + taken) / quantity) * period + start - now
+local extended_ttl = needed_ttl
 --! include shared/life.lua
 if taken > 0 then
-  local time_to_live = format('%d', max(left, needed, (ceil(capacity / quantity) + 1) * period))
+  local full_ttl = (ceil(capacity / quantity) + 1) * period
+  local time_to_live = format('%d', max(ttl_left, needed_ttl, full_ttl))
   call('set', level_key, format('%d', used + taken), 'px', time_to_live)
   if start_moved then
     call('set', start_key, format('%d', start), 'px', time_to_live)
   end
 elseif is_extended then
-  local lasting = level_key
+  local life_key = level_key
   --! include shared/life.lua
 end
 return state

@@ -7,11 +7,11 @@
 -- Returns 4  tokens
 --         5  timestamp in s
 --         6  its fraction, in units of 1 / quota s
--- Writes  at each grant and each denial all fields: capacity, quota, period; remain; timestamp in s, advanced by the time
---         that the refilled tokens took; if that is no whole number of s, the remainder in timestamp_fraction, in units
---         of 1 / quota s. And the time to live, twice the time that an empty bucket takes to fill, in whole s: in it a peer
---         that sets none may have taken tokens. As shared/life.lua says, it is never shortened, and lasts until the bucket
---         is full
+-- Writes  at each grant and each denial all fields: capacity, quota, period; remain; timestamp in
+--         s, advanced by the time that the refilled tokens took; in timestamp_fraction the rest of
+--         that time, in units of 1 / quota s. And the time to live in whole s: twice the
+--         time that an empty bucket takes to fill, in which a peer that sets none may take tokens;
+--         or longer, as shared/life.lua says: until the bucket is full
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -38,14 +38,15 @@ local state = pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
 --! end
 
 --! part write
-local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0 or denied_cost
-local needed = ceil(((limit - tokens + taken) * period + fraction) / rate) * 1000
+local writes = taken > 0 or denied_cost
+local life_key, key_exists, gives_ttl = bucket, fields[1] or fields[2], writes
+local needed_ttl = ceil(((limit - tokens + taken) * period + fraction) / rate) * 1000
   + min(refilled_at * 1000 - now, 0)
-if is_renewed then
+if writes then
   --! include shared/quota_fields.lua
-  needed = max(needed, 2 * ceil(limit * period / rate) * 1000)
+  needed_ttl = max(needed_ttl, 2 * ceil(limit * period / rate) * 1000)
 end
-local extended = needed
+local extended_ttl = needed_ttl
 --! include shared/life.lua
 return state
 --! end

@@ -6,10 +6,11 @@
 -- Returns 4  tokens
 --         5  time of the last refill in ms
 --         6  its fraction, in units of 1 / rate ms
--- Writes  if tokens were taken, the bucket's fields: tokens; last_refill_timestamp in ms, advanced by the time that the
---         refilled tokens took; if that is no whole number of ms, the remainder in last_refill_fraction, in units of 1 / rate
---         ms. And where the time to live is less than twice the time that an empty bucket takes to fill, three times that
---         time. As shared/life.lua says, the time to live is never shortened, and lasts until the bucket is full
+-- Writes  if tokens were taken, the bucket's fields: tokens; last_refill_timestamp in ms, advanced
+--         by the time that the refilled tokens took; in last_refill_fraction the rest of that time,
+--         in units of 1 / rate ms. And if the time to live is less than twice the time that an
+--         empty bucket takes to fill, three times that time; or longer, as shared/life.lua says:
+--         until the bucket is full
 
 --! include shared/limits.lua
 --! include shared/policy.lua
@@ -36,13 +37,14 @@ local state = pack('<dddddd', server_now, now, 0, tokens, refilled_at, fraction)
 --! end
 
 --! part write
-local lasting, is_there, is_renewed = bucket, fields[1] or fields[2], taken > 0
-local needed = ceil(((limit - tokens + taken) * period + fraction) / rate) + min(refilled_at - now, 0)
-local extended = needed
+local life_key, key_exists, gives_ttl = bucket, fields[1] or fields[2], taken > 0
+local needed_ttl = ceil(((limit - tokens + taken) * period + fraction) / rate)
+  + min(refilled_at - now, 0)
+local extended_ttl = needed_ttl
 if taken > 0 then
   --! include shared/token_fields.lua
-  needed = max(needed, ceil(2 * limit * period / rate))
-  extended = max(needed, ceil(3 * limit * period / rate))
+  needed_ttl = max(needed_ttl, ceil(2 * limit * period / rate))
+  extended_ttl = max(needed_ttl, ceil(3 * limit * period / rate))
 end
 --! include shared/life.lua
 return state

@@ -1,5 +1,5 @@
--- Gives back nothing of a leaky_bucket: those behind a request know their turns already.
+-- Gives back nothing of a leaky_bucket: the requests behind this one know their turns already.
 --
--- Returns `back`, 0
+-- Returns `given_back`, 0
 -- Writes  nothing
-local back = 0
+local given_back = 0

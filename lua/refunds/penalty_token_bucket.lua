@@ -1,17 +1,18 @@
--- Gives back of a penalty_token_bucket what a request was charged, less what may have come with the periods since, which may
--- have been clipped at the capacity.
+-- Gives back of a penalty_token_bucket what a request was charged, less what may have arrived with
+-- the periods since: the capacity may have cut that off.
 --
--- Returns `back`, the permits that were given back
--- Writes  the tokens, which live on as long
+-- Returns `given_back`, the permits that were given back
+-- Writes  the tokens, whose time to live stays
 --
 -- Uses    `tokens_key`, `tokens_text`, `used`, `is_first`, `quantity`, `period` of
 --         policies/penalty_token_bucket.lua; `whole`; `cost`; `mark`, the time of the charge in ms;
 --         `now`, `call`, `format`, `ceil`, `min`, `max`
-local back = 0
+local given_back = 0
 if not is_first and tokens_text then
-  back = max(min(cost - ceil(max(now - mark, 0) / period) * quantity, used), 0)
+  given_back = max(min(cost - ceil(max(now - mark, 0) / period) * quantity, used), 0)
 end
-if back > 0 then
-  -- Added to the stored tokens: each call counts the periods since their start itself.
-  call('incrby', tokens_key, format('%d', back + max(-whole(tokens_text), 0)))
+if given_back > 0 then
+  -- Added to the stored tokens: each call adds the periods since the stored start itself. Tokens
+  -- below 0 count as 0.
+  call('incrby', tokens_key, format('%d', given_back + max(-whole(tokens_text), 0)))
 end

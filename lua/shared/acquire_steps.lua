@@ -1,78 +1,84 @@
--- An acquire on one limiter, up to its reply. acquire.lua and multi_acquire.lua include this file
--- as the end of the script and as the body of a function. KEYS, ARGV and what it returns and writes
--- are as in acquire.lua.
+-- An acquire on one limiter, up to its reply: the end of acquire.lua, and the body of a function in
+-- multi_acquire.lua. KEYS, ARGV, reply and writes are as in acquire.lua.
 --
 -- Uses    `deadline`, NaN for none; `server_now`, `now`; `call`; of shared/limits.lua `LARGEST`,
 --         `ALWAYS_SUMMED`, `MOST_SUMMED`, `ALWAYS_REMOVED`, `MOST_READ`, `MOST_WALKED`, `SHARED`,
 --         `NEWEST`, `always_removed`, `to_remove`, `most_walked`
 -- Sets    nothing: it ends with the reply
--- Changes `to_remove`, less each expired grant that the call removes, or reads to say what is left
+-- Changes `to_remove`, less each expired grant that is removed, or that is read to say what is left
 
 local pack = struct.pack
 local name, value_key, permits_key = KEYS[1], KEYS[2], KEYS[3]
 local other_value_key, other_permits_key = KEYS[4], KEYS[5] -- only with the option `setup`
-local member, audited_rate, all = ARGV[2], ARGV[3], ARGV[4]
+local member, audited_rate, total_text = ARGV[2], ARGV[3], ARGV[4]
 local rate_type = ARGV[6] == '1' and '1' or '0'
 
-local first_run, last_run, call_key, taken_before = 1, 0, nil, nil
--- The place of each option's word in ARGV.
-local setup, fifo, debt, share, newer_than, retry, reserve = nil, nil, nil, nil, nil, nil, nil
+local first_run, last_run = 1, 0 -- their places in ARGV: there are no runs
+local call_key, taken_before
+-- For each option that is given, the place of its word in ARGV.
+local setup, fifo, debt, share, newer, retry, reserve
 if ARGV[7] then
   first_run, last_run = 8, 7 + 2 * ARGV[7]
-  local option = last_run + 1
-  local word = ARGV[option]
-  while word do
-    if word == 'setup' then
-      setup, option = option, option + 6
-    elseif word == 'fifo' then
-      fifo, option = option, option + 1
-    elseif word == 'debt' then
-      debt, option = option, option + 1
-    elseif word == 'share' then
-      share, option = option, option + 3
-    elseif word == 'newer' then
-      newer_than, option = option, option + 2
-    elseif word == 'retry' then
-      retry, option = option, option + 4
-    elseif word == 'reserve' then
-      reserve, option = option, option + 2
+  local place = last_run + 1
+  local option = ARGV[place]
+  while option do
+    if option == 'setup' then
+      setup, place = place, place + 6
+    elseif option == 'fifo' then
+      fifo, place = place, place + 1
+    elseif option == 'debt' then
+      debt, place = place, place + 1
+    elseif option == 'share' then
+      share, place = place, place + 3
+    elseif option == 'newer' then
+      newer, place = place, place + 2
+    elseif option == 'retry' then
+      retry, place = place, place + 4
+    elseif option == 'reserve' then
+      reserve, place = place, place + 2
     else
-      error('unknown option ' .. word)
+      error('unknown option ' .. option)
     end
-    word = ARGV[option]
+    option = ARGV[place]
   end
   if first_run <= last_run then
-    -- A copy of this call may have been granted in part: then nothing is decided again, as in a retry.
+    -- If a copy of this call was granted a part of the list, nothing is decided again.
     call_key = KEYS[#KEYS]
     taken_before = call('get', call_key)
   end
 end
 
 local fields = call('hmget', name, 'rate', 'interval', 'type', 'keepAliveTime')
-local other_keep_alive -- of a limiter that keeps other settings than those of `setup`
+local kept_keep_alive -- of a limiter that keeps other settings than those of `setup`
 if setup and ARGV[setup + 5] == '2' and (fields[1] or fields[2] or fields[3]) then
   local keep_alive = fields[4] or '0'
-  local has_these = fields[1] == ARGV[setup + 1] and fields[2] == ARGV[setup + 2] and fields[3] == ARGV[setup + 3]
-    and keep_alive == ARGV[setup + 4]
-  setup, other_keep_alive = nil, not has_these and tonumber(keep_alive) or nil
+  local has_these = fields[1] == ARGV[setup + 1] and fields[2] == ARGV[setup + 2]
+    and fields[3] == ARGV[setup + 3] and keep_alive == ARGV[setup + 4]
+  setup, kept_keep_alive = nil, not has_these and tonumber(keep_alive) or nil
 end
-local other_type = setup and ARGV[setup + 3] or fields[3]
-if other_type ~= rate_type and (other_type == '0' or other_type == '1') then
-  return pack('<dd', server_now, other_type) .. 'type'
+local limiter_type = setup and ARGV[setup + 3] or fields[3] -- that it has, or gets
+if limiter_type ~= rate_type and (limiter_type == '0' or limiter_type == '1') then
+  return pack('<dd', server_now, limiter_type) .. 'type'
 end
 local text = call('get', value_key)
-local first = call('zrange', permits_key, '0', '0', 'withscores')
-local oldest_grant = first[1]
+local oldest = call('zrange', permits_key, '0', '0', 'withscores')
+local oldest_grant = oldest[1]
 
--- The common case comes first, without functions or tables of its own: all keys are present and well formed, and the value
--- agrees with the grants as far as their number shows. Every other case goes through window.lua.
--- A text in Redis's form of an integer is found by pattern: formatting a number costs as much as a command.
-local check, find, POSITIVE = audited_rate ~= fields[1], string.find, '^[1-9]%d*$'
-local rate, interval, stored, oldest = nil, tonumber(fields[2]), tonumber(text), nil
-local available, expired, summed = stored, 0, 0
+-- The common case comes first, without functions or tables of its own: all keys are present and
+-- well formed, and the value agrees with the grants as far as their number shows. Every other case
+-- goes through window.lua. Integers in Redis's form are found by pattern: formatting a number costs
+-- as much as a command.
+local must_sum = audited_rate ~= fields[1]
+local find, POSITIVE = string.find, '^[1-9]%d*$'
+local rate
+local interval, stored_value = tonumber(fields[2]), tonumber(text)
+local oldest_score
+local available = stored_value
+local expired, summed = 0, 0
 local keep_alive = fields[4] ~= '0' and fields[4] or nil
-local is_common = not (retry or taken_before or reserve) and interval and (stored or not (text or first[1])) and fields[3] == rate_type
-if is_common and check then
+local is_common = not (retry or taken_before or reserve) and interval
+  and (stored_value or not (text or oldest[1])) and fields[3] == rate_type
+if is_common and must_sum then
   rate = tonumber(fields[1])
   is_common = rate and (fields[1] == '0' or find(fields[1], POSITIVE))
 elseif is_common then
@@ -93,28 +99,31 @@ if is_common and setup then
 end
 if is_common then
   is_common = rate < LARGEST and interval < LARGEST and find(fields[2], POSITIVE)
-    and (not stored or stored <= rate and stored > -LARGEST and (text == '0' or find(text, '^%-?[1-9]%d*$')))
-  if first[1] then
-    oldest = first[2] + 0
-    is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
+    and (not stored_value or stored_value <= rate and stored_value > -LARGEST
+      and (text == '0' or find(text, '^%-?[1-9]%d*$')))
+  if oldest[1] then
+    oldest_score = oldest[2] + 0
+    is_common = is_common and oldest_score % 1 == 0 and oldest_score < LARGEST
   else
     available = rate -- nothing is in use
   end
 end
-if is_common and oldest and oldest <= now - interval then
+if is_common and oldest_score and oldest_score <= now - interval then
   -- Usually one grant has expired, which has been read already.
-  local expired_grants, next = first, call('zrange', permits_key, '1', '1', 'withscores')
+  local expired_grants = oldest
+  local next_oldest = call('zrange', permits_key, '1', '1', 'withscores')
   expired = 1
-  if next[1] and next[2] + 0 <= now - interval then
+  if next_oldest[1] and next_oldest[2] + 0 <= now - interval then
     local most = math.min(ALWAYS_REMOVED, to_remove)
-    expired_grants = call('zrangebyscore', permits_key, '-inf', string.format('%d', now - interval), 'limit', '0', most)
+    local horizon = string.format('%d', now - interval)
+    expired_grants = call('zrangebyscore', permits_key, '-inf', horizon, 'limit', '0', most)
     expired = #expired_grants
     is_common = expired < most -- else there may be more
     if is_common then
       to_remove = to_remove - expired
     end
     local place = string.format('%d', expired)
-    next = call('zrange', permits_key, place, place, 'withscores')
+    next_oldest = call('zrange', permits_key, place, place, 'withscores')
   end
   for i = 1, expired do
     local grant = expired_grants[i]
@@ -122,26 +131,28 @@ if is_common and oldest and oldest <= now - interval then
     available = available + held
   end
   if available > rate then
-    available = rate -- a peer's release raised the value and left its grant, which has expired now
+    available = rate -- a peer's release raised the value and left its grant, which expired now
   end
-  oldest_grant, oldest = next[1], tonumber(next[2])
-  if not oldest then
+  oldest_grant, oldest_score = next_oldest[1], tonumber(next_oldest[2])
+  if not oldest_score then
     available = rate -- nothing is in use
   else
-    is_common = is_common and oldest % 1 == 0 and oldest < LARGEST
-    if not check then
+    is_common = is_common and oldest_score % 1 == 0 and oldest_score < LARGEST
+    if not must_sum then
       local number, in_use = call('zcard', permits_key) - expired, rate - available
-      is_common = is_common and (number == in_use or (number > ALWAYS_SUMMED and number < in_use))
+      is_common = is_common
+        and (number == in_use or (number > ALWAYS_SUMMED and number < in_use))
     end
   end
 end
-if is_common and check and oldest then
+if is_common and must_sum and oldest_score then
   summed = call('zcard', permits_key) - expired
   if summed > MOST_SUMMED then
     summed = -1
   else
     local last = string.format('%d', expired + summed - 1)
-    local grants, in_use = call('zrange', permits_key, string.format('%d', expired), last), 0
+    local grants = call('zrange', permits_key, string.format('%d', expired), last)
+    local in_use = 0
     for i = 1, summed do
       local grant = grants[i]
       --! include shared/held.lua
@@ -150,10 +161,10 @@ if is_common and check and oldest then
     is_common = available + in_use == rate
   end
 end
-if is_common and oldest then
+if is_common and oldest_score then
   local grant = oldest_grant
   --! include shared/held.lua
-  is_common = held > 0 -- else it is the fence of a lease, and nothing comes back when it expires
+  is_common = held > 0 -- else it is a fence of a lease: nothing comes back when it expires
 end
 
 local window, limiter
@@ -162,45 +173,48 @@ if not is_common then
   --! include shared/window.lua
   window = load_window()
 
-  -- What the call was granted before, by an earlier attempt or by a copy of this one, is not decided again.
+  -- What an earlier attempt or a copy of this one was granted is not decided again.
   local taken, score, more
   if fields[1] and fields[2] and fields[3] == rate_type then
     if taken_before then
       taken, score = string.match(taken_before, '^(%d+) (%-?%d+)$')
     end
     if not taken then
-      local found
+      local grant
       if retry then
-        found, score, more = window.find_call(permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
+        grant, score, more = window.find_call(
+          permits_key, member, ARGV[retry + 2] + 0, ARGV[retry + 3] + 0)
       else
         score = call('zscore', permits_key, member)
-        found = score and member
+        grant = score and member
       end
-      taken = found and window.permits_of(found)
+      taken = grant and window.permits_of(grant)
     end
     if taken then
       rate, interval = window.integer(fields[1]) or 0, window.integer(fields[2]) or 0
-      local first_back = window.until_first(permits_key, now, interval)
-      -- What is left now is counted as for a request for all of it, which writes nothing.
-      local now_left, left = window.open(name, value_key, value_key, permits_key, permits_key, fields, text), 0
-      if now_left and not window.reconcile(now_left, now, false, rate) then
-        left = math.max(now_left.available, 0)
+      local until_first = window.until_first(permits_key, now, interval)
+      -- Counts what is available now as for a request for all of it, but writes nothing.
+      local opened = window.open(
+        name, value_key, value_key, permits_key, permits_key, fields, text)
+      local available_now = 0
+      if opened and not window.reconcile(opened, now, false, rate) then
+        available_now = math.max(opened.available, 0)
       end
       if reserve then
-        -- It can be used from the time of its fence on, whatever the interval is now.
+        -- Its permits can be used from the score of its fence on, whatever the interval is now.
         local call_id = string.sub(member, 2, 17)
         --! include shared/fence.lua name
         local usable_at = call('zscore', permits_key, fence)
         interval = usable_at and math.max(score - usable_at, 0) or 0
       end
-      return pack('<ddddddddddddd', server_now, tonumber(taken), first_back, interval, interval, rate, 0, 0, 1,
-        math.floor(tonumber(score)), -1, -1, left)
+      return pack('<ddddddddddddd', server_now, tonumber(taken), until_first, interval, interval,
+        rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, available_now)
     end
   end
   if retry then
-    local wait = ARGV[retry + 1] - server_now + 1
-    if wait > 0 then
-      return pack('<dd', server_now, wait) .. 'early'
+    local until_decided = ARGV[retry + 1] - server_now + 1
+    if until_decided > 0 then
+      return pack('<dd', server_now, until_decided) .. 'early'
     elseif more then
       return pack('<dd', server_now, more) .. 'more'
     end
@@ -214,7 +228,8 @@ if not is_common then
     end
   end
   local failure
-  limiter, failure = window.open(name, value_key, value_key, permits_key, permits_key, fields, text, required)
+  limiter, failure = window.open(
+    name, value_key, value_key, permits_key, permits_key, fields, text, required)
   if failure then
     return failure
   end
@@ -222,124 +237,139 @@ if not is_common then
   keep_alive = limiter.keep_alive > 0 and limiter.keep_alive or nil
 end
 
-local total = all + 0
-local any_fits = debt or total <= rate
-if not any_fits then
+local total = total_text + 0
+local any_within_rate = debt or total <= rate
+if not any_within_rate then
   for i = first_run, last_run, 2 do
-    any_fits = any_fits or tonumber(ARGV[i]) <= rate
+    any_within_rate = any_within_rate or tonumber(ARGV[i]) <= rate
   end
 end
 
-if limiter and any_fits then
+if limiter and any_within_rate then
+  -- How many available permits decide the list: more would change nothing.
   local wanted = debt and -math.huge or math.min(total, rate)
   if share then
     local permille = ARGV[share + 1] + 0
     wanted = rate
     if permille > 0 and total <= SHARED then
-      wanted = math.max(math.min(math.ceil((total * 1000 - ARGV[share + 2]) / permille), rate), 0)
+      wanted = math.ceil((total * 1000 - ARGV[share + 2]) / permille)
+      wanted = math.max(math.min(wanted, rate), 0)
     end
   end
-  local failure = window.reconcile(limiter, now, check, wanted)
+  local failure = window.reconcile(limiter, now, must_sum, wanted)
   if failure then
     return failure
   end
-  available, stored = limiter.available, limiter.stored
-  oldest, expired = limiter.oldest, limiter.expired
+  available, stored_value = limiter.available, limiter.stored_value
+  oldest_score, expired = limiter.oldest_score, limiter.expired
   summed = limiter.unread > 0 and math.min(limiter.summed, 0) - 2 or limiter.summed
   if window.is_unfinished(limiter, wanted) then
     window.prepare(limiter)
     window.write(limiter, 0)
     if retry then
-      return pack('<dd', server_now, ARGV[retry + 3] + 1) .. 'more' -- no earlier attempt was granted up to there
+      -- No earlier attempt was granted up to this score.
+      return pack('<dd', server_now, ARGV[retry + 3] + 1) .. 'more'
     end
     return pack('<dd', server_now, 0) .. 'again'
   end
 end
 
-local allowed = debt and total or available
+local allowed = debt and total or available -- how many permits the list may take
 if share and available <= SHARED then
   local thousandths = available * ARGV[share + 1] + ARGV[share + 2]
   allowed = math.max(math.min(available, (thousandths - thousandths % 1000) / 1000), 0)
 end
--- By how much the score of the grant is ahead of now. The limiter must not expire before the grant.
-local until_score, until_usable, said = 0, 0, nil
+-- The ms from now until the score of the grant, and until its permits can be used.
+local until_score, until_usable = 0, 0
+local reported_available
 local grant = member
 --! include shared/ahead.lua
-if ahead > 0 and any_fits then
+if ahead > 0 and any_within_rate then
+  -- The limiter must not expire before the grant.
   local life = keep_alive and keep_alive + 0 or call('pttl', name)
-  local most = life < 0 and ahead or math.max(life - interval, 0)
-  until_score = math.min(ahead, most)
+  local most_ahead = life < 0 and ahead or math.max(life - interval, 0)
+  until_score = math.min(ahead, most_ahead)
   if reserve then
     until_usable = window.until_available(limiter, now, total, MOST_WALKED)
     until_score = until_usable + interval
-    local is_granted = until_usable <= ARGV[reserve + 1] + 0 and until_score <= most
+    local is_granted = until_usable <= ARGV[reserve + 1] + 0 and until_score <= most_ahead
     allowed = is_granted and total or 0
-    said = is_granted and math.max(available, total) or math.min(available, total - 1)
+    reported_available = is_granted and math.max(available, total)
+      or math.min(available, total - 1)
   end
 end
-local reset = oldest and interval - now + oldest or interval -- until the first grant expires
--- A copy of this call may have been granted all of it, and left too little. Then this one takes all
+-- The ms until the oldest live grant expires.
+local until_first = oldest_score and interval - now + oldest_score or interval
+-- A copy of this call may have been granted all of it, and left too little. Then this one takes it
 -- again, and ZADD finds the grant.
 local is_copy = allowed < total and not limiter and call('zscore', permits_key, member)
-if not (any_fits or is_copy) then
+if not (any_within_rate or is_copy) then
   local reply = pack('<dddddd', server_now, 0, interval, interval, interval, rate)
-  return other_keep_alive and reply .. pack('<ddddddd', 0, 0, 0, now, -1, -1, other_keep_alive) or reply
+  return kept_keep_alive and reply .. pack('<ddddddd', 0, 0, 0, now, -1, -1, kept_keep_alive)
+    or reply
 end
 
-local newer = -1
-if newer_than then
-  newer = 0
+local newer_permits = -1
+if newer then
+  newer_permits = 0
   if not (limiter and limiter.is_reset) then
-    local newer_than_score = ARGV[newer_than + 1] + 0
-    local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[newer_than + 1], 'limit', '0', NEWEST)
+    local after = ARGV[newer + 1] + 0
+    local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. ARGV[newer + 1],
+      'limit', '0', NEWEST)
     for i = 1, #grants do
       local grant = grants[i]
       --! include shared/held.lua
       --! include shared/ahead.lua
-      if ahead == 0 or call('zscore', permits_key, grant) - ahead > newer_than_score then
-        newer = newer + held
+      if ahead == 0 or call('zscore', permits_key, grant) - ahead > after then
+        newer_permits = newer_permits + held
       end
     end
   end
 end
 
-local taken, taken_text, lacks, most_lacking = total, all, nil, total - available
+local taken, taken_text = total, total_text
+local lacks -- for each run, by its place in ARGV, how many permits its first denied request lacks
+local most_lacking = total - available
 if allowed < total and not is_copy then
   -- Not all fit: the requests are decided one after the other. A single request takes nothing.
-  local left, is_blocked = allowed, false
+  local remaining, is_blocked = allowed, false
   lacks, most_lacking = {}, first_run > last_run and most_lacking or 0
   for i = first_run, last_run, 2 do
     local permits, count = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
     if permits <= rate and not is_blocked then
-      local granted = math.max(math.min(count, math.floor(left / permits)), 0)
-      left = left - granted * permits
+      local granted = math.max(math.min(count, math.floor(remaining / permits)), 0)
+      remaining = remaining - granted * permits
       if granted < count then
-        is_blocked, lacks[i] = fifo, permits - left
+        is_blocked, lacks[i] = fifo, permits - remaining
         if lacks[i] > most_lacking then
           most_lacking = lacks[i]
         end
       end
     end
   end
-  taken = allowed - left
+  taken = allowed - remaining
   if taken > 0 then
     taken_text = string.format('%d', taken)
     member = pack('<c0I', string.sub(member, 1, -5), taken)
   end
 end
 
--- Until what is in use now is back: grants that are ahead of now count as made now.
-local all_back, clock_ahead = interval, 0
-if oldest and taken < total then
+-- The ms until all that is in use now is back: a grant that is ahead counts as made now.
+local until_all_back = interval
+local clock_ahead = 0
+if oldest_score and taken < total then
   local newest = call('zrange', permits_key, '-1', '-1', 'withscores')[2]
-  all_back = newest and math.max(math.min(math.ceil(interval - now + newest), interval), 0) or interval
+  until_all_back = newest
+    and math.max(math.min(math.ceil(interval - now + newest), interval), 0) or interval
 end
-if oldest and check then
-  local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. string.format('%d', now), 'withscores', 'limit', '0', NEWEST)
+if oldest_score and must_sum then
+  local grants = call('zrevrangebyscore', permits_key, '+inf', '(' .. string.format('%d', now),
+    'withscores', 'limit', '0', NEWEST)
   for i = 1, #grants, 2 do
     local grant = grants[i]
     --! include shared/ahead.lua
-    clock_ahead = math.max(clock_ahead, math.min(math.ceil(grants[i + 1] - ahead - now), LARGEST))
+    local made_ahead = math.min(math.ceil(grants[i + 1] - ahead - now), LARGEST)
+    clock_ahead = math.max(clock_ahead, made_ahead)
   end
 end
 if limiter then
@@ -353,88 +383,97 @@ if taken > 0 then
   if until_score > 0 or score_text == '' then
     score_text = string.format('%d', now + until_score)
   end
-  -- Before the value is written: a server that is out of memory refuses these commands, and the value must stay then.
+  -- The value is written later: it must stay if a server without memory refuses these commands.
   if taken < total and call_key and deadline == deadline then
-    call('set', call_key, taken_text .. ' ' .. score_text, 'px', string.format('%d', deadline - server_now + 1))
+    local lifetime = string.format('%d', deadline - server_now + 1)
+    call('set', call_key, taken_text .. ' ' .. score_text, 'px', lifetime)
   end
   if call('zadd', permits_key, 'nx', score_text, member) == 0 then
     -- The same call ran before: a proxy or a driver sent it twice.
     local score = call('zscore', permits_key, member)
-    return pack('<ddddddddddddd', server_now, taken, math.min(reset, interval), interval, interval, rate, 0, 0, 1,
-      math.floor(tonumber(score)), -1, -1, math.max(available, 0))
+    return pack('<ddddddddddddd', server_now, taken, math.min(until_first, interval), interval,
+      interval, rate, 0, 0, 1, math.floor(tonumber(score)), -1, -1, math.max(available, 0))
   end
 end
 
-local all_expired, needed = expired > 0 and not oldest, setup and interval or 0
+local all_expired = expired > 0 and not oldest_score
+local needed_ttl = setup and interval or 0
 -- A denial that found the keys in order leaves the times to live as they are.
-local renews = taken > 0 or expired > 0 or check or setup or available ~= stored
+local renews = taken > 0 or expired > 0 or must_sum or setup or available ~= stored_value
   or limiter and limiter.excess > 0
 if limiter and limiter.is_deleted then
   expired = 0
 end
 --! include shared/write.lua
 if taken > 0 and until_usable < until_score then
-  -- After the expired grants are removed, by their number: a copy of the call may move a fence that is one of them.
+  -- Only now, because expired grants are removed by their number: a copy of the call may move a
+  -- fence that is one of them.
   local call_id = string.sub(member, 2, 17)
   --! include shared/fence.lua name
   call('zadd', permits_key, string.format('%d', now + until_usable), fence)
 end
 local expires_in = taken < total and keep_alive and keep_alive + 0 or -1
-if expires_in / 2 >= reset + 3 then
+if expires_in / 2 >= until_first + 3 then
   expires_in = -1
 end
 
--- Ms until more permits are available than now, and until those of each run are: they come back with the oldest grant,
--- unless it holds too few. Callers of a list with `fifo` or `share` are not told.
-local backs
-if taken < total and oldest and not (fifo or share or reserve) then
-  local more = math.max(taken - available, 0) + 1
+-- When what the denied requests lack is back, as fields 14 and later of the reply. Permits come
+-- back with the oldest grant, unless it holds too few. Callers with `fifo` or `share` are not told.
+local times_back
+if taken < total and oldest_score and not (fifo or share or reserve) then
+  local one_more = math.max(taken - available, 0) + 1
   local grant = oldest_grant
   --! include shared/held.lua
-  if limiter or reset > interval or math.max(most_lacking, more) > held then
-    local lacking = { more, first_run > last_run and total - available or nil }
+  if limiter or until_first > interval or math.max(most_lacking, one_more) > held then
+    local lacking = { one_more, first_run > last_run and total - available or nil }
     local count = #lacking
     for i = first_run, last_run, 2 do
       count = count + 1
-      lacking[count] = lacks[i] or more
+      lacking[count] = lacks[i] or one_more
     end
     -- Each number once, in ascending order: most runs lack as many as another one.
-    local key, place, missing, most, texts, differ = permits_key, 0, {}, most_walked, {}, false
+    local missing = {}
+    local times = {} -- by these numbers, as they are sent
     for i = 1, count do
-      if not texts[lacking[i]] then
-        missing[#missing + 1], texts[lacking[i]] = lacking[i], ''
+      if not times[lacking[i]] then
+        missing[#missing + 1], times[lacking[i]] = lacking[i], ''
       end
     end
     table.sort(missing)
+    local key, place, most = permits_key, 0, most_walked
     --! include shared/until_back.lua
+    local any_differs = false -- from field 3
     for i = 1, #missing do
       local time = math.max(until_back[i], 1)
-      texts[missing[i]] = pack('<d', time)
-      differ = differ or time ~= math.max(reset, 1)
+      times[missing[i]] = pack('<d', time)
+      any_differs = any_differs or time ~= math.max(until_first, 1)
     end
-    if differ then
+    if any_differs then
       for i = 1, count do
-        lacking[i] = texts[lacking[i]]
+        lacking[i] = times[lacking[i]]
       end
-      backs = table.concat(lacking)
+      times_back = table.concat(lacking)
     end
   end
 end
 
-local has_details = newer >= 0 or expires_in >= 0 or ahead > 0 or other_keep_alive or backs
-local is_short = not (limiter or check or has_details)
+local has_details = newer_permits >= 0 or expires_in >= 0 or ahead > 0 or kept_keep_alive
+  or times_back
+local is_short = not (limiter or must_sum or has_details)
 if is_short and taken == total then
-  return pack('<dddd', server_now, available, reset, interval)
+  return pack('<dddd', server_now, available, until_first, interval)
 end
-local reply = pack('<ddddd', server_now, said or available, reset, interval, all_back)
+local reply = pack('<ddddd', server_now, reported_available or available, until_first, interval,
+  until_all_back)
 if is_short then
   return reply
 end
 if not has_details then
   return reply .. pack('<ddd', rate, clock_ahead, summed)
 end
-reply = reply .. pack('<ddddddd', rate, clock_ahead, summed, 0, now + until_score, newer, expires_in)
-if not (other_keep_alive or backs) then
+reply = reply
+  .. pack('<ddddddd', rate, clock_ahead, summed, 0, now + until_score, newer_permits, expires_in)
+if not (kept_keep_alive or times_back) then
   return reply
 end
-return reply .. pack('<d', other_keep_alive or -1) .. (backs or '')
+return reply .. pack('<d', kept_keep_alive or -1) .. (times_back or '')

@@ -1,4 +1,4 @@
--- The number in `text`, rounded down; nil if it is not a number between -2^53 and 2^53.
+-- Returns the number in `text`, rounded down; nil if it is not a number between -2^53 and 2^53.
 --
 -- Uses    `LARGEST`, `floor`
 -- Sets    `finite`

@@ -1,8 +1,7 @@
--- The end of a script that has taken permits out of live grants, behind what shared/window.lua
--- prepares: the permits become available, and those that wait are told, unless the limiter is per
--- client.
+-- Ends a script that has taken permits out of live grants, after `prepare` of shared/window.lua:
+-- makes the permits available, and tells the clients that wait, unless the limiter is per client.
 --
--- Uses    `window`, `limiter`, `value` of shared/open_limiter.lua; `returned`, the permits
+-- Uses    `window`, `limiter`, `value` of shared/open_limiter.lua; `returned`, how many permits
 -- Sets    `publish_freed`
 
 --! include shared/publish_freed.lua

@@ -1,19 +1,22 @@
--- Decides the requests, one run of equal requests after the other: of each as many as fit are granted. After the first
--- denied request of a policy with a penalty, sets the lock, the last key, and decides no more.
+-- Decides the requests, run by run of equal requests: grants as many of each run as fit. With a
+-- penalty, the first denied request sets the lock, which is the last key, and ends the decision.
 --
--- Uses    `limit` and `room`, which the algorithm has read; `cost`, `times` and `more_runs`, the requests; `penalty`;
---         `call`, `unpack_numbers`, `format`, `floor`, `max`
--- Sets    `taken`, `denied_cost`, `denied_taken`, `more_denied`, which shared/policy.lua explains; `next_run`
+-- Uses    `limit` and `room`, which the algorithm has read; `cost` and `times` of the first run,
+--         `more_runs`; `penalty`; `call`, `unpack_numbers`, `format`, `floor`, `max`
+-- Sets    `taken`, `denied_cost`, `denied_taken`, `more_denied`, which shared/policy.lua explains;
+--         `next_run`, the place of the next run in the others
 -- Changes `cost` and `times`, to those of the run that it decided last
-local taken, denied_cost, denied_taken, more_denied, next_run = 0, nil, nil, nil, 1
+local taken = 0
+local denied_cost, denied_taken, more_denied
+local next_run = 1
 repeat
   if cost <= limit then
-    local fit = times
+    local granted = times
     if room - taken < cost * times then
-      fit = max(floor((room - taken) / cost), 0)
+      granted = max(floor((room - taken) / cost), 0)
     end
-    taken = taken + fit * cost
-    if fit < times then
+    taken = taken + granted * cost
+    if granted < times then
       if not denied_cost then
         denied_cost, denied_taken = cost, taken
       else
@@ -22,7 +25,7 @@ repeat
         more_denied[#more_denied + 1] = taken
       end
       if penalty > 0 then
-        -- The lock denies all that follow.
+        -- The lock denies all requests that follow.
         call('set', KEYS[#KEYS], '1', 'px', format('%d', penalty))
         break
       end

@@ -1,5 +1,5 @@
--- The permits of a grant. Its member is a length byte, that many random bytes, the permits as a little-endian u32.
--- Straight-line code: a function would cost each call as much as a command.
+-- Reads the permits of a grant from its member: a length byte, that many random bytes, and the
+-- permits as a little-endian u32. Straight-line code: a function would cost as much as a command.
 --
 -- Uses    `grant`, the member
 -- Sets    `held`, 0 if the member is malformed

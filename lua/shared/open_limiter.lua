@@ -1,5 +1,5 @@
--- The start of a script on one limiter, behind the names of its arguments: names its keys and opens
--- the limiter.
+-- Starts a script on one limiter, once the arguments have names: names the keys and opens the
+-- limiter.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client; then audit, for a
 --         script that an audit has to notice

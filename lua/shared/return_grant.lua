@@ -1,10 +1,10 @@
--- Returns permits of one grant: it shrinks or is removed, with the fence of a lease, and the value
--- rises by as much.
+-- Returns permits of one grant: shrinks it, or removes it, with the fence of a lease, and raises
+-- the value by as much.
 --
 -- Uses    `window`, `limiter`, `now`, `value`, `audit`, `failure` of shared/open_limiter.lua;
 --         `member`, the grant, and its `score`; `number`, the permits to return; `audited_rate`
--- Sets    `returned`, the permits returned, at most what the grant `held`; `publish_freed`
--- Changes `failure`, which is nil before and behind it
+-- Sets    `returned`, the permits returned, at most those that the grant `held`; `publish_freed`
+-- Changes `failure`, which is nil before and after
 
 failure = window.reconcile(limiter, now, audited_rate ~= limiter.rate, 0)
 if failure then
@@ -12,11 +12,11 @@ if failure then
 end
 local held = window.permits_of(member)
 local returned = math.min(number, held)
--- The grant shrinks first: the excess of a peer's release comes out of what remains.
+-- The grant changes before `prepare` takes the excess of a peer's release out of what remains.
 if returned == held then
   redis.call('zrem', limiter.permits_key, member)
   window.note_change(audit, member, score, returned, true)
-  if string.byte(member) == 24 then
+  if string.byte(member) == 24 then -- the length byte of a lease
     local call_id = string.sub(member, 2, 17)
     --! include shared/fence.lua
   end

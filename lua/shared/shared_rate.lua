@@ -1,16 +1,17 @@
--- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the parts
--- of a policy.
+-- A rate limiter as one of several limiters in joint.lua, with steps of its own instead of the
+-- parts of a policy.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- numbers 1  rate, 0 if the limiter's own settings count
 --         2  interval in ms
 --         3  type, 0 overall or 1 per client
 --         4  keep alive in ms, 0 for none
---         5  2 if an existing limiter keeps its settings. Else it gets these, a longer keep alive stays, and one without
---            a keep alive gets one, or loses it, only with 1
---         behind these, in a further call of a peek, what the call before returned for this limiter
--- Writes  as acquire.lua does. If the limiter is missing or gets other settings, the hash: live grants go on counting, but
---         a change of the type resets the limiter, and what an earlier one of this name left is deleted
+--         5  2 if an existing limiter keeps its settings. Else it gets these, but a longer keep
+--            alive stays, and one without a keep alive gets one, or loses its own, only with 1
+--         Then, in a further call of a peek, what the call before returned for this limiter
+-- Writes  as acquire.lua does. If the limiter is missing or gets other settings, the hash: live
+--         grants go on counting, but a change of the type resets the limiter, and deletes what an
+--         earlier one of this name left
 --
 -- Uses    `load_window`; `ALWAYS_SUMMED`, `MOST_WALKED_JOINTLY`, `always_removed`, `to_remove`;
 --         `call`, `pack`, `unpack_numbers`, `format`, `ceil`, `max`, `min`; `server_now`, `now`;
@@ -29,29 +30,32 @@ local function shared_rate(keys, numbers, cost)
     required = nil
   end
 
-  local limiter, failure = window.open(name, value, client_value, permits, client_permits, nil, nil, required)
+  local limiter, failure = window.open(
+    name, value, client_value, permits, client_permits, nil, nil, required)
   if failure then
     return failure
   end
   if resets then
-    return { in_use = { limiter.value_key, limiter.permits_key }, limit = 0, room = 0 }
+    return { keys = { limiter.value_key, limiter.permits_key }, limit = 0, room = 0 }
   end
   local expired_permits, progress
   if peeks and not limiter.is_reset then
     -- Expired grants are counted and stay.
-    local is_last, sum, number, oldest = nil, 0, 0, nil
+    local is_last, sum, count, oldest = nil, 0, 0, nil
     if #numbers > NUMBERS then
-      sum, number = unpack_numbers('<dd', numbers, NUMBERS + 1)
-      oldest = string.sub(numbers, NUMBERS + 17)
+      sum, count = unpack_numbers('<dd', numbers, NUMBERS + 1)
+      oldest = string.sub(numbers, NUMBERS + 17) -- behind these two
     end
-    is_last, sum, number, oldest = window.sum_expired(limiter, now, sum, number, oldest)
-    progress = oldest and pack('<dd', sum, number) .. oldest -- also of the last page, if another limiter has more
+    is_last, sum, count, oldest = window.sum_expired(limiter, now, sum, count, oldest)
+    -- Returned with the last page too: another limiter may have more pages.
+    progress = oldest and pack('<dd', sum, count) .. oldest
     if not is_last then
       return { is_unfinished = true, progress = progress, limit = 0, room = 0 }
     end
     expired_permits = sum
   end
-  -- Where many grants have expired, a few of them are removed whatever the decision, and as many as the request needs.
+  -- If many grants have expired, removes a few of them whatever the decision is, and as many more
+  -- as the request needs.
   if not peeks and window.has_many_expired(limiter, now) then
     local wanted = min(cost, limiter.rate)
     failure = window.reconcile(limiter, now, false, wanted)
@@ -75,27 +79,29 @@ local function shared_rate(keys, numbers, cost)
     return failure
   end
 
-  local available, fits = limiter.available, cost <= limiter.available
+  local available = limiter.available
+  local fits = cost <= available
   if not fits then
     -- A copy of this call may have been granted, and left too little.
     local is_copy = call('zscore', limiter.permits_key, window.pack(call_id, cost))
     fits, available = is_copy and not limiter.is_reset, max(available, 0)
   end
 
-  -- Ms until so many permits are available, if none is taken.
+  -- Returns the ms until this many permits are available, if none is taken.
   local function until_available(number)
-    local permits = min(number, limiter.rate)
-    return limiter.oldest
-      and max(window.until_available(limiter, now, permits, MOST_WALKED_JOINTLY), 1)
+    local wanted = min(number, limiter.rate)
+    return limiter.oldest_score
+      and max(window.until_available(limiter, now, wanted, MOST_WALKED_JOINTLY), 1)
       or max(limiter.interval, 1)
   end
 
-  -- Ms until no permit is in use: what is taken now is the last to come back.
+  -- Returns the ms until no permit is in use: those taken now are the last to come back.
   local function until_all(taken)
     if taken > 0 then
       return limiter.interval
     end
-    local newest = limiter.oldest and call('zrange', limiter.permits_key, '-1', '-1', 'withscores')
+    local newest = limiter.oldest_score
+      and call('zrange', limiter.permits_key, '-1', '-1', 'withscores')
     local left = newest and newest[2] and ceil(limiter.interval - now + newest[2]) or 0
     return max(min(left, limiter.interval), 0)
   end
@@ -115,8 +121,8 @@ local function shared_rate(keys, numbers, cost)
     local state = pack('<dddddddddddd', server_now, now, 0, limiter.rate, fits and 1 or 0,
       available, until_more, until_all(taken), limiter.interval, limiter.rate_type,
       limiter.keep_alive, until_fits)
-    -- A denial renews the times to live. Settings may make the keep alive of an existing limiter
-    -- longer.
+    -- A denial renews the times to live. Required settings may lengthen the keep alive of an
+    -- existing limiter.
     local changes_settings = limiter.changes_settings and not limiter.is_reset
     if not peeks and (taken > 0 or denied_cost or changes_settings) then
       write(taken)

@@ -1,5 +1,5 @@
--- Reads the server's clock if the call has no time of its own or has a deadline. NaN stands for a missing number:
--- comparisons with it are false.
+-- Reads the server's clock if the call has a deadline or passes no time of its own. NaN stands for
+-- a missing number: comparisons with it are false.
 --
 -- Uses    `given_now`, `deadline`, `call`
 -- Sets    `server_now`, 0 if it was not read; `now`

@@ -1,4 +1,5 @@
--- KEYS counter; ARGV deadline, cost, limit, window in ms. Returns granted, remaining, ms until the window ends.
+-- KEYS counter; ARGV deadline, cost, limit, window in ms. Returns granted, remaining, ms until the
+-- window ends.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > tonumber(ARGV[1]) then

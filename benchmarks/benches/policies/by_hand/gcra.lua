@@ -1,5 +1,5 @@
--- KEYS theoretical arrival time in us; ARGV deadline, cost, burst, emission interval in us. Returns granted, remaining, ms until
--- it is worth asking again, ms until all is back.
+-- KEYS theoretical arrival time in us; ARGV deadline, cost, burst, emission interval in us. Returns
+-- granted, remaining, ms until it is worth asking again, ms until all is back.
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 if now > ARGV[1] * 1000 then

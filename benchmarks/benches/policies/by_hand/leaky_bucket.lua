@@ -1,11 +1,13 @@
--- KEYS requests in the bucket, time of the last outflow; ARGV deadline, cost, capacity, quantity, unit in ms. Returns
--- granted, remaining, ms until it is worth asking again or to wait, ms until the bucket is empty.
+-- KEYS requests in the bucket, time of the last outflow; ARGV deadline, cost, capacity, quantity,
+-- unit in ms. Returns granted, remaining, ms until it is worth asking again or to wait, ms until
+-- the bucket is empty.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > tonumber(ARGV[1]) then
   return {}
 end
-local cost, capacity, quantity, unit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local cost, capacity = tonumber(ARGV[2]), tonumber(ARGV[3])
+local quantity, unit = tonumber(ARGV[4]), tonumber(ARGV[5])
 local stored, started = redis.call('get', KEYS[1]), redis.call('get', KEYS[2])
 local value, start, moved = tonumber(stored or 0), tonumber(started or now), true
 if not value or not start or stored and string.format('%d', value) ~= stored
@@ -23,7 +25,8 @@ local function until_out(count)
 end
 local filled = value + cost
 if filled > capacity + quantity then
-  return { 0, capacity + quantity - value, until_out(filled - capacity - quantity), until_out(value) }
+  local again = until_out(filled - capacity - quantity)
+  return { 0, capacity + quantity - value, again, until_out(value) }
 end
 local batch = math.ceil(filled / quantity) - 1
 local delay = started and batch > 0 and batch * unit + start - now or 0

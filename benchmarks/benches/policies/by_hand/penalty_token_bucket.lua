@@ -1,5 +1,6 @@
--- KEYS tokens left, time of the last inflow, lock; ARGV deadline, cost, capacity, quantity, unit in ms, time to live in ms,
--- penalty in ms. Returns granted, tokens left, ms until it is worth asking again, ms until it is full.
+-- KEYS tokens left, time of the last inflow, lock; ARGV deadline, cost, capacity, quantity, unit in
+-- ms, time to live in ms, penalty in ms. Returns granted, tokens left, ms until it is worth asking
+-- again, ms until it is full.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > tonumber(ARGV[1]) then
@@ -9,7 +10,8 @@ local locked = redis.call('pttl', KEYS[3])
 if locked > 0 then
   return { 0, -1, locked, locked }
 end
-local cost, capacity, quantity, unit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local cost, capacity = tonumber(ARGV[2]), tonumber(ARGV[3])
+local quantity, unit = tonumber(ARGV[4]), tonumber(ARGV[5])
 local stored, started = redis.call('get', KEYS[1]), redis.call('get', KEYS[2])
 local tokens, start, moved = tonumber(stored or capacity), tonumber(started or now), true
 if not tokens or not start or stored and string.format('%d', tokens) ~= stored
@@ -18,7 +20,8 @@ if not tokens or not start or stored and string.format('%d', tokens) ~= stored
 end
 if started then
   local units = math.max(math.floor((now - start) / unit), 0)
-  tokens, start, moved = math.min(tokens + units * quantity, capacity), start + units * unit, units > 0
+  tokens = math.min(tokens + units * quantity, capacity)
+  start, moved = start + units * unit, units > 0
 else
   tokens = capacity
 end

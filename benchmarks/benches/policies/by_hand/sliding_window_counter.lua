@@ -1,11 +1,13 @@
--- KEYS start of the first period, what the counters' names begin with; ARGV deadline, cost, limit, window and period in ms.
--- Returns granted, remaining, ms until it is worth asking again, ms until all is back.
+-- KEYS start of the first period, what the counters' names begin with; ARGV deadline, cost, limit,
+-- window and period in ms. Returns granted, remaining, ms until it is worth asking again, ms until
+-- all is back.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > tonumber(ARGV[1]) then
   return {}
 end
-local cost, limit, window, period = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local cost, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
+local window, period = tonumber(ARGV[4]), tonumber(ARGV[5])
 local stored = redis.call('get', KEYS[1])
 local start = stored and tonumber(stored) or now
 if stored and string.format('%d', start) ~= stored then

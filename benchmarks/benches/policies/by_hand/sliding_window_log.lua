@@ -1,5 +1,5 @@
--- KEYS log; ARGV deadline, cost, limit, window in ms, id. Returns granted, remaining, ms until it is worth asking again, ms
--- until all is back.
+-- KEYS log; ARGV deadline, cost, limit, window in ms, id. Returns granted, remaining, ms until it
+-- is worth asking again, ms until all is back.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if now > tonumber(ARGV[1]) then
