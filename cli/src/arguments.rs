@@ -1,4 +1,4 @@
-//! The command line: what all commands have, and the command.
+//! The command line: the arguments of all commands, and the command.
 
 use clap::Parser;
 

@@ -1,4 +1,4 @@
-//! What each command does. A command that waits ends at a signal, and gives back what it took.
+//! The commands. A signal ends a command that waits, and the permits that it took are given back.
 
 pub(crate) mod doctor;
 pub(crate) mod explain;
@@ -37,7 +37,7 @@ use crate::report::Report;
 use crate::store::StoreArguments;
 use redisson_rate_limiter_serve::ServeArguments;
 
-/// How long permits that a cancelled command took may take to be given back.
+/// The longest time for giving back the permits that a cancelled command took.
 const CLOSE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Subcommand)]
@@ -88,7 +88,7 @@ Examples:
     },
 }
 
-/// The commands that connect.
+/// The commands that connect to a store.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OnStore {
     /// Give a limiter its rate, and ask before it changes one that has a rate
@@ -254,8 +254,8 @@ Examples:
     Watch(WatchArguments),
 }
 
-/// Does what the command says. `program` is the whole command line, for completions and manual
-/// pages.
+/// Executes the command. `program` is the definition of the whole command line, for completions and
+/// manual pages.
 pub(crate) async fn execute(
     command: Command,
     store: StoreArguments,
@@ -325,9 +325,9 @@ fn completions(shell: Shell, mut command: clap::Command) -> Report {
     text_only(&script)
 }
 
-fn man(of: Option<&str>, mut command: clap::Command) -> Result<Report, Failure> {
+fn man(subcommand: Option<&str>, mut command: clap::Command) -> Result<Report, Failure> {
     command.build();
-    if let Some(name) = of {
+    if let Some(name) = subcommand {
         let found = command.find_subcommand(name).cloned();
         command = found.ok_or_else(|| {
             Failure::usage(format!("there is no command `{}`", name.escape_debug()))

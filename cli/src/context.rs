@@ -1,4 +1,4 @@
-//! What every command has at hand, and what it asks first about the key that it is to touch.
+//! The state that all commands on a store share, and their questions about the key of a limiter.
 
 use redisson_rate_limiter::{RateLimiter, RedissonClient};
 
@@ -8,7 +8,7 @@ use crate::inspect::settings::{FIELDS, Settings};
 use crate::signals::or_signal;
 use crate::store::StoreArguments;
 
-/// What every command has at hand.
+/// The state that all commands on a store share.
 pub(crate) struct Context {
     pub(crate) client: RedissonClient,
     pub(crate) store: StoreArguments,
@@ -20,8 +20,8 @@ impl Context {
         self.client.rate_limiter(&self.store.full_name(name))
     }
 
-    /// What `wait` returns, unless a signal comes first: then `wait` is dropped, and what it took
-    /// is given back.
+    /// Returns the output of `wait`, unless a signal comes first: then `wait` is dropped, and the
+    /// permits that it took are given back.
     pub(crate) async fn unless_interrupted<T>(
         &self,
         wait: impl Future<Output = redisson_rate_limiter::Result<T>>,
@@ -33,7 +33,7 @@ impl Context {
         }
     }
 
-    /// The settings in the hash of this name; all are empty if there is none.
+    /// The settings in the hash of this name. All are empty if there is no hash.
     pub(crate) async fn settings(&self, name: &str) -> Result<Settings, Failure> {
         let fields = ["HMGET", name].into_iter().chain(FIELDS);
         let fields = reply::list(self.client.command(fields).await?);
@@ -45,13 +45,13 @@ impl Context {
         Ok(self.settings(name).await?.are_a_limiters())
     }
 
-    /// What the key of this name is, such as a string; `None` if there is none.
+    /// The type of the key of this name, such as `string`; `None` if there is no key.
     pub(crate) async fn kind_of(&self, name: &str) -> Result<Option<String>, Failure> {
         let kind = self.client.command(["TYPE", name]).await?;
         Ok(Some(reply::text(&kind)).filter(|it| it != "none"))
     }
 
-    /// Fails if the key of this name is another program's.
+    /// Fails if the key of this name belongs to another program.
     pub(crate) async fn refuse_other(&self, name: &str) -> Result<(), Failure> {
         if let Some(kind) = self.kind_of(name).await?
             && !(kind == "hash" && self.is_limiter(name).await?)

@@ -1,4 +1,4 @@
-//! Why a command did nothing, and the exit code that says so.
+//! The failure of a command: its reason and exit code.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use redisson_rate_limiter::{Error, ErrorKind};
 use serde_json::json;
 
-/// The command line asks for what cannot be.
+/// The exit code if an argument is wrong or there is no such limiter.
 pub(crate) const USAGE: u8 = 2;
-/// The store cannot say, or did not.
+/// The exit code if the store does not answer, refuses the call or holds something else.
 pub(crate) const STORE: u8 = 3;
 
 #[derive(Debug)]
@@ -35,7 +35,8 @@ impl Failure {
         }
     }
 
-    /// Nobody reads the standard output any more: there is nobody to tell.
+    /// Ends the command silently and with success, because nobody reads its standard output any
+    /// more.
     pub(crate) fn reader_gone() -> Self {
         Self {
             exit_code: 0,
@@ -53,7 +54,7 @@ impl Failure {
         }
     }
 
-    /// A mistake of this program, with the exit code of a panic.
+    /// A bug of this program, with the exit code of a panic.
     pub(crate) fn panicked(message: &str) -> Self {
         Self {
             exit_code: 101,
@@ -62,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// Ended by a signal.
+    /// A signal has ended the command.
     pub(crate) fn interrupted(exit_code: u8) -> Self {
         Self {
             exit_code,
@@ -71,13 +72,13 @@ impl Failure {
         }
     }
 
-    /// Whether the server refused it to the user of the connection.
+    /// Whether the user of the connection lacks a permission.
     pub(crate) fn is_not_permitted(&self) -> bool {
         self.kind == ErrorKind::PermissionDenied.as_str()
     }
 
-    /// Whether the server refuses this key or what it holds, and may answer for others: its slots,
-    /// its type, a permission.
+    /// Whether the failure may concern one key only, such as its slot, its type or a permission, so
+    /// that calls for other keys may succeed.
     pub(crate) fn is_of_one_key(&self) -> bool {
         let kinds = [
             ErrorKind::PermissionDenied,
@@ -88,12 +89,12 @@ impl Failure {
         kinds.iter().any(|kind| kind.as_str() == self.kind)
     }
 
-    /// Whether something may listen there, and has said nothing.
+    /// Whether nothing answered at the address, although something may listen there.
     pub(crate) fn is_silence(&self) -> bool {
         self.message.contains("does not answer")
     }
 
-    /// With what to know, or to do next, behind the reason.
+    /// Adds a hint after the reason.
     pub(crate) fn then(self, what: &str) -> Self {
         Self {
             message: format!("{}; {what}", self.message),
@@ -101,7 +102,7 @@ impl Failure {
         }
     }
 
-    /// With what could not be done before the reason.
+    /// Adds what could not be done before the reason.
     pub(crate) fn after(self, what: &str) -> Self {
         Self {
             message: format!("{what}: {}", self.message),
@@ -113,14 +114,14 @@ impl Failure {
         if self.message.is_empty() {
             return ExitCode::from(self.exit_code);
         }
-        let told = if is_json {
+        let text = if is_json {
             let error = json!({ "kind": self.kind, "message": self.message });
             json!({ "error": error }).to_string()
         } else {
             format!("rratelimiter: {}", self.message)
         };
-        // A terminal that has hung up takes no message.
-        let _ = writeln!(io::stderr(), "{told}");
+        // Writing fails if the terminal has hung up.
+        let _ = writeln!(io::stderr(), "{text}");
         ExitCode::from(self.exit_code)
     }
 }
@@ -140,7 +141,7 @@ impl From<Error> for Failure {
             | ErrorKind::InvalidName => USAGE,
             _ => STORE,
         };
-        // Names in it are escaped, but not what a server said.
+        // The names in it are escaped already, but the server's text is not.
         let mut message = escaped(&error.to_string());
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {
@@ -164,7 +165,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What to do about what a server said.
+/// A hint of what to do about an error of the server.
 fn hint(message: &str) -> Option<&'static str> {
     const HINTS: [(&str, &str); 6] = [
         (
@@ -192,11 +193,11 @@ fn hint(message: &str) -> Option<&'static str> {
             "docs/connections.md has the permissions that limiters need; `doctor` says which are missing",
         ),
     ];
-    let found = HINTS.iter().find(|(said, _)| message.contains(said));
+    let found = HINTS.iter().find(|(code, _)| message.contains(code));
     found.map(|(_, hint)| *hint)
 }
 
-/// Without control characters. What is escaped already stays as it is.
+/// Escapes control characters. Text that is escaped already stays as it is.
 fn escaped(text: &str) -> String {
     let escape = |it: char| match it.is_control() {
         true => it.escape_debug().to_string(),

@@ -1,5 +1,5 @@
-//! Reading limiters as they are stored: which there are, what each holds, and what its members say
-//! about who wrote them. Nothing here writes.
+//! Reads limiters as they are stored: which exist, what each holds, and which version of which
+//! client wrote its members. Nothing here writes.
 
 pub(crate) mod grants;
 pub(crate) mod health;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use redisson_rate_limiter::{AnyPolicy, Decision, Error, PolicyLimiter, Rate, RateLimiter, Result};
+use redisson_rate_limiter::{
+    AnyPolicy, Decision, Error, Limiter as _, PolicyLimiter, Rate, RateLimiter, RedissonClient,
+    Result,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::context::Context;
@@ -167,10 +170,9 @@ async fn ask_until_granted(
     const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
     let start = Instant::now();
     loop {
-        // The turn of a leaky bucket may come too late, and cannot be given back. No other
-        // algorithm has turns.
+        // A turn may come too late, and cannot be given back.
         if let Some(timeout) = timeout
-            && matches!(limiter.policy(), AnyPolicy::LeakyBucket(_))
+            && gives_turns(limiter.policy())?
             && let Decision::Granted(granted) = limiter.peek(key, permits).await?
             && start.elapsed() + granted.delay > timeout
         {
@@ -185,6 +187,12 @@ async fn ask_until_granted(
         }
         sleep(pause).await;
     }
+}
+
+/// Whether a granted request may have to wait for its turn: then nothing decides at once.
+fn gives_turns(policy: AnyPolicy) -> Result<bool> {
+    let limiter = RedissonClient::in_memory().policy_limiter(policy)?;
+    Ok(limiter.check_now("key", 1).is_none())
 }
 
 pub(crate) fn rate_of(rate: &RateArgument, kind: &RateKind) -> Rate {

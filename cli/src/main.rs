@@ -1,6 +1,6 @@
-//! `rratelimiter`: limiters on the command line. `arguments` says what can be asked for, `store`
-//! connects, each module in `commands` does one thing and returns a [`Report`](report::Report), and
-//! `main` prints it and ends with its exit code.
+//! `rratelimiter`: limiters on the command line. `arguments` defines the command line, `store`
+//! connects, each module in `commands` executes a command and returns a
+//! [`Report`](report::Report), and `main` prints the report and ends with its exit code.
 
 #![forbid(unsafe_code)]
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
                 is_json,
                 Arguments::command(),
             ));
-            // This does not wait for a read of the standard input that is under way.
+            // Dropping the runtime would wait for a pending read of the standard input.
             runtime.shutdown_background();
             executed
         }
@@ -62,8 +62,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a command line that could not be read asks for JSON. What follows `--` is another
-/// program's.
+/// Whether a command line that could not be parsed asks for JSON. What follows `--` belongs to
+/// another program.
 fn wants_json() -> bool {
     let arguments = std::env::args_os().skip(1);
     let mut own = arguments.take_while(|it| it != "--");

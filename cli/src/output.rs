@@ -1,4 +1,4 @@
-//! Lines of a command that prints as it goes: each as text, or as one JSON object.
+//! The output of a command that prints while it works: lines of text, or JSON objects, one a line.
 
 use std::io::{self, BufWriter, Stdout, Write};
 
@@ -22,7 +22,7 @@ impl Output {
         }
     }
 
-    /// A line that JSON does not have.
+    /// Prints a line, unless the output is JSON.
     pub(crate) fn text(&mut self, line: impl AsRef<str>) -> Result<(), Failure> {
         match self.is_json {
             true => Ok(()),
@@ -30,7 +30,7 @@ impl Output {
         }
     }
 
-    /// An object that texts do not have.
+    /// Prints an object, if the output is JSON.
     pub(crate) fn json(&mut self, object: impl FnOnce() -> Value) -> Result<(), Failure> {
         match self.is_json {
             true => writeln!(self.lines, "{}", object()).map_err(not_written),
@@ -43,7 +43,8 @@ impl Output {
     }
 }
 
-/// A reader that has gone, as `head` does, ends the command.
+/// The failure of a write. If the reader has closed the pipe, as `head` does, the command ends
+/// silently.
 fn not_written(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::reader_gone(),

@@ -1,5 +1,5 @@
-//! The policy that the arguments name: they are the fields of a configuration file's policy, so
-//! that the library reads and checks both alike.
+//! The policy that the arguments describe. They become the fields of a policy in a configuration
+//! file, so that the library reads and checks both alike.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) struct PolicyArguments {
     aligned_to_clock: bool,
 }
 
-/// The names of all algorithms but RRateLimiter's, which needs none.
+/// The names of all algorithms except RRateLimiter's, which is used without `--policy`.
 fn algorithms() -> PossibleValuesParser {
     let policies = AnyPolicy::examples(1, Duration::from_secs(1));
     let others = policies.filter(|it| !matches!(it, AnyPolicy::SharedRate(_)));
@@ -48,7 +48,7 @@ fn algorithms() -> PossibleValuesParser {
 }
 
 impl PolicyArguments {
-    /// The policy with this rate; `None` if the arguments name none.
+    /// The policy with this rate; `None` if the arguments name no policy.
     pub(crate) fn policy(&self, rate: Option<&RateArgument>) -> Result<Option<AnyPolicy>, Failure> {
         let Some(algorithm) = &self.policy else {
             return Ok(None);

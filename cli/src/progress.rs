@@ -1,5 +1,6 @@
-//! How far a long command is: one line on a terminal's standard error, from a tenth of a second on,
-//! at most ten times a second, which is gone before anything else is printed.
+//! The progress of a long command: one line on the standard error, if that is a terminal. It
+//! appears after a tenth of a second, changes at most ten times a second, and is cleared before
+//! anything else is printed.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) struct Progress {
-    /// When it was shown last, or made.
+    /// The time of the last update, or of the start.
     last: Instant,
     is_shown: bool,
 }

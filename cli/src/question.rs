@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use crate::failure::Failure;
 
-/// Asks whether to do what a command is for. Fails if there is nobody to ask.
+/// Asks whether to execute a command. Fails if there is no terminal to ask on.
 pub(crate) fn is_confirmed(command: &str, question: &str) -> Result<bool, Failure> {
     if !can_ask() {
         let message = format!("without a terminal to ask on, `{command}` needs --yes");
@@ -13,7 +13,7 @@ pub(crate) fn is_confirmed(command: &str, question: &str) -> Result<bool, Failur
     Ok(is_yes(&ask(&format!("{question} [y/N]"))?))
 }
 
-/// Whether there is somebody to read a question, and to answer it.
+/// Whether a question can be shown and answered on a terminal.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -25,7 +25,7 @@ pub(crate) fn ask(question: &str) -> Result<String, Failure> {
     let mut answer = String::new();
     io::stdin().read_line(&mut answer).map_err(failed)?;
     if !answer.ends_with('\n') {
-        writeln!(terminal).map_err(failed)?; // the end of the input, and no answer
+        writeln!(terminal).map_err(failed)?; // the input has ended without an answer
     }
     Ok(answer.trim().to_owned())
 }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// How many permits in which time.
+/// The argument for a rate: permits in an interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RateArgument {
     pub(crate) permits: u64,
     pub(crate) interval: Duration,
-    /// A unit of the calendar, if the time is one of these words.
+    /// The word for the interval if it is a unit of the calendar, such as `month`.
     calendar: Option<String>,
 }
 
 impl RateArgument {
-    /// As policies are configured.
+    /// The rate in the form of a policy's configuration.
     pub(crate) fn of_policy(&self) -> String {
         let time = self.calendar.clone();
         let time = time.unwrap_or_else(|| as_argument(self.interval));
@@ -63,7 +63,7 @@ pub(crate) fn as_argument(time: Duration) -> String {
     }
 }
 
-/// A time such as `500ms`, `5s` or `1h 30m`.
+/// Parses a time such as `500ms`, `5s` or `1h 30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}, such as 500ms, 5s or 1h"))
 }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_permits_and_an_interval_whose_one_may_be_left_out() {
+    fn a_rate_is_permits_and_an_interval_with_or_without_a_number() {
         assert_eq!(parsed("5/s"), Ok((5, Duration::from_secs(1))));
         assert_eq!(parsed("100/10m"), Ok((100, Duration::from_secs(600))));
         assert_eq!(parsed("20 / 500ms"), Ok((20, Duration::from_millis(500))));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policys_rate_is_of_a_time_or_of_a_unit_of_the_calendar() {
+    fn the_rate_of_a_policy_may_name_a_unit_of_the_calendar() {
         for (text, of_policy) in [
             ("5/s", "5/1s"),
             ("1/1h 30m", "1/90m"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_says_nothing_exact_is_refused() {
+    fn an_incomplete_or_inexact_rate_is_refused() {
         for text in [
             "",
             "5",

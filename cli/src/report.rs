@@ -1,4 +1,4 @@
-//! What a command found out, as text or as JSON, and the exit code.
+//! The result of a command, as text or as JSON, and its exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::failure::USAGE;
 
-/// Permits are not there, or what was asked about is not so.
+/// The exit code if permits are denied, or the answer to the command's question is no.
 pub(crate) const DENIED: u8 = 1;
 
 #[derive(Debug)]
@@ -30,12 +30,13 @@ impl Report {
         }
     }
 
-    /// All is printed already.
+    /// A report without text, for a command that has printed its result already.
     pub(crate) fn printed(is_so: bool) -> Self {
         Self::either(is_so, String::new(), Value::Null)
     }
 
-    /// For a command whose standard output is that of others.
+    /// A report on the standard error, for a command whose standard output belongs to the commands
+    /// that it runs.
     pub(crate) fn on_stderr(text: impl Into<String>, json: Value) -> Self {
         Self {
             is_on_stderr: true,
@@ -43,7 +44,7 @@ impl Report {
         }
     }
 
-    /// With exit code 0 if `is_so`, and else 1.
+    /// A report with exit code 0 if `is_so`, and otherwise 1.
     pub(crate) fn either(is_so: bool, text: impl Into<String>, json: Value) -> Self {
         Self {
             exit_code: if is_so { 0 } else { DENIED },
@@ -51,7 +52,7 @@ impl Report {
         }
     }
 
-    /// There is no limiter of this name.
+    /// The report that there is no limiter of this name.
     pub(crate) fn missing(name: &str, json: Value) -> Self {
         Self {
             exit_code: USAGE,
@@ -76,14 +77,14 @@ impl Report {
         Self::either(decision.is_granted(), in_words(decision), json)
     }
 
-    /// With a remark, and a field of the object.
+    /// Adds a remark to the text, and a field to the JSON.
     pub(crate) fn also(mut self, remark: &str, field: &str, value: Value) -> Self {
         self.text += remark;
         self.json[field] = value;
         self
     }
 
-    /// What would be so, and is not.
+    /// Puts "would be" in front of the text, for a result that was not put into effect.
     pub(crate) fn would_be(self) -> Self {
         Self {
             text: format!("would be {}", self.text),
@@ -100,7 +101,7 @@ impl Report {
         } else {
             self.text
         };
-        // The reader may have gone, as `head` does.
+        // Writing fails if the reader has closed the pipe, as `head` does.
         let _ = match self.is_on_stderr {
             true => writeln!(std::io::stderr(), "{text}"),
             false => writeln!(std::io::stdout(), "{text}"),
@@ -155,7 +156,7 @@ pub(crate) fn time_to_live_as_text(time_to_live: TimeToLive) -> String {
     }
 }
 
-/// In whole milliseconds. `null` if it does not expire.
+/// The time to live in whole milliseconds; `null` if the key does not expire or does not exist.
 pub(crate) fn time_to_live_as_json(time_to_live: TimeToLive) -> Value {
     match time_to_live {
         TimeToLive::Remaining(left) => millis(left).into(),
@@ -167,7 +168,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A number with its noun: `1 grant`, `2 grants`.
+/// A number with its noun, such as `1 grant` or `2 grants`.
 pub(crate) fn number_of(number: u64, noun: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{end}")

@@ -1,5 +1,5 @@
-//! Waits that a signal ends, so that what they took meanwhile can be given back, and commands that
-//! get it too.
+//! Signals: they end waits, so that permits can be given back, and are passed on to a command that
+//! this program runs.
 
 use std::fs::File;
 use std::io;
@@ -10,10 +10,10 @@ use rustix::termios::tcgetpgrp;
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The exit code of a program whose terminal has hung up.
+/// The exit code of a program that SIGHUP has ended.
 pub(crate) const HANGUP: u8 = 128 + 1;
 
-/// The output of `wait`, or the exit code of a program that a signal has ended.
+/// Returns the output of `wait`, or, if a signal comes first, the exit code for it.
 pub(crate) async fn or_signal<T>(wait: impl Future<Output = T>) -> io::Result<Result<T, u8>> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -28,8 +28,8 @@ pub(crate) async fn or_signal<T>(wait: impl Future<Output = T>) -> io::Result<Re
     })
 }
 
-/// Waits for a command. What ends this program ends the command too: from a terminal it gets an
-/// interrupt by itself, and everything else from here.
+/// Waits for a command, and passes on the signals that would end this program. SIGINT and SIGQUIT
+/// from a terminal reach the command directly, so they are not passed on.
 pub(crate) async fn wait_for(mut child: Child) -> io::Result<ExitStatus> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -53,7 +53,8 @@ pub(crate) async fn wait_for(mut child: Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// Whether keys that interrupt or quit on a terminal reach this program and its commands.
+/// Whether this program and its commands are the terminal's foreground group, which gets SIGINT and
+/// SIGQUIT from its keys.
 fn is_in_the_foreground() -> bool {
     let terminal = File::open("/dev/tty");
     let foreground = terminal.ok().and_then(|it| tcgetpgrp(it).ok());

@@ -1,4 +1,4 @@
-//! Where the limiters are, and the connection to it.
+//! The arguments for the store of the limiters, and the connection to it.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -97,7 +97,7 @@ impl StoreArguments {
         self.response_timeout
     }
 
-    /// A client with these settings, before it is connected.
+    /// The builder of a client with these settings.
     pub(crate) fn builder(&self) -> Result<RedissonClientBuilder, Failure> {
         let mut builder = RedissonClient::builder().response_timeout(self.response_timeout);
         if let Some(id) = &self.client_id {
@@ -116,7 +116,7 @@ impl StoreArguments {
         Ok(builder)
     }
 
-    /// `None` if what the system trusts is enough.
+    /// The TLS settings; `None` if the arguments name no certificates.
     fn tls(&self) -> Result<Option<TlsConfig>, Failure> {
         let mut tls = None;
         if let Some(file) = &self.ca_file {
@@ -134,8 +134,8 @@ impl StoreArguments {
     }
 }
 
-/// The same in each process of this user on this host. With a new one in each, a rate for each
-/// client would limit nothing.
+/// A client id that is the same in all processes of this user on this host. If each process had a
+/// new one, a rate for each client would limit nothing.
 fn own_client_id() -> String {
     let host = rustix::system::uname();
     format!(
@@ -149,12 +149,12 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }
 
-/// Reads the password anew for each connection.
+/// Makes a provider of credentials that reads the password again for each connection.
 fn credentials(
     user: Option<String>,
     file: &Path,
 ) -> Result<impl Fn() -> Ready<io::Result<Credentials>> + Send + Sync + use<>, Failure> {
-    // A mistake in the path is one of the command line.
+    // Checked here, so that a wrong path is reported as an error of the command line.
     if let Err(error) = std::fs::metadata(file) {
         return Err(Failure::usage(format!("{}: {error}", file.display())));
     }

@@ -1,4 +1,4 @@
-//! What the terminal can show: its width, colours, and more than ASCII.
+//! What the terminal can show: its width, and whether it has colours and Unicode.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -26,8 +26,8 @@ const NARROWEST: usize = 20;
 const WIDEST: usize = 500;
 
 impl Terminal {
-    /// That of the standard output. `COLUMNS` sets the width of what is none, and `CLICOLOR_FORCE`
-    /// gives it colours.
+    /// The terminal of the standard output. If the output is no terminal, `COLUMNS` sets the width,
+    /// and `CLICOLOR_FORCE` turns on colours.
     pub(crate) fn of_stdout() -> Self {
         let stdout = io::stdout();
         let set = |name| env::var_os(name).is_some_and(|it| !it.is_empty());
@@ -51,7 +51,7 @@ impl Terminal {
         }
     }
 
-    /// Without colours and with ASCII only.
+    /// An output that is no terminal, without colours and with ASCII only.
     #[cfg(test)]
     pub(crate) fn plain(width: usize) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Terminal {
         }
     }
 
-    /// One of this width.
+    /// A terminal of this width, without colours and with ASCII only.
     #[cfg(test)]
     pub(crate) fn real(width: usize) -> Self {
         Self {
@@ -85,8 +85,8 @@ impl Terminal {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// The lines of a text: on a terminal as long as its width, and indented from the second on.
-    /// Elsewhere one, to be searched.
+    /// Splits a text into lines: on a terminal, lines that fit its width, indented from the second
+    /// on; elsewhere a single line, which is easier to search.
     pub(crate) fn lines(&self, text: &str, indent: usize) -> Vec<String> {
         let mut lines = vec![String::new()];
         for word in text.split_inclusive(' ') {
@@ -102,12 +102,13 @@ impl Terminal {
         lines
     }
 
-    /// The text of a key, behind so many columns of others: cut where the output is a terminal.
-    pub(crate) fn fitted(&self, text: &str, behind: usize) -> String {
-        self.fitted_to(text, self.width.saturating_sub(behind))
+    /// The text of a key that follows `used` columns of a line. It is cut if the output is a
+    /// terminal.
+    pub(crate) fn fitted(&self, text: &str, used: usize) -> String {
+        self.fitted_to(text, self.width.saturating_sub(used))
     }
 
-    /// The text of a key in so many columns: cut where the output is a terminal.
+    /// The text of a key in at most `columns` columns. It is cut if the output is a terminal.
     pub(crate) fn fitted_to(&self, text: &str, columns: usize) -> String {
         match self.is_terminal {
             true => shown(text, columns),
@@ -115,7 +116,7 @@ impl Terminal {
         }
     }
 
-    /// A column of this height, of eighths.
+    /// The character for a column of a chart whose height is this number of eighths.
     pub(crate) fn column(&self, eighths: usize) -> char {
         let columns: [char; 9] = match self.has_unicode {
             true => [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
@@ -124,20 +125,20 @@ impl Terminal {
         columns[eighths.min(8)]
     }
 
-    /// A bar of `width` characters, of which a share is full.
+    /// A bar of `width` characters, of which the share `part / whole` is full.
     pub(crate) fn bar(&self, part: u64, whole: u64, width: usize) -> String {
         let share = part.min(whole) as f64 / whole.max(1) as f64;
         let full = (share * width as f64).round() as usize;
-        let (one, other) = match self.has_unicode {
+        let (full_mark, empty_mark) = match self.has_unicode {
             true => ("█", "░"),
             false => ("#", "."),
         };
-        one.repeat(full) + &other.repeat(width - full)
+        full_mark.repeat(full) + &empty_mark.repeat(width - full)
     }
 }
 
-/// The text of a key without control characters, of at most so many columns: cut in the middle, as
-/// the ends of names differ.
+/// The text of a key, with control characters escaped, in at most `most` columns. It is cut in the
+/// middle, because names often differ only at their ends.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     const CUT: &str = "...";
     let escaped: String = text.escape_debug().collect();
@@ -152,7 +153,7 @@ pub(crate) fn shown(text: &str, most: usize) -> String {
     format!("{head}{cut}{tail}")
 }
 
-/// As many of the first characters as fit in so many columns.
+/// The first characters, as many as fit in `columns` columns.
 fn fitting(characters: impl Iterator<Item = char>, columns: usize) -> String {
     let mut used = 0;
     let fits = |it: &char| {
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(shown("abcdefgh", 8), "abcdefgh");
         assert_eq!(shown("abcdefgh", 2), "..");
         assert_eq!(shown("\u{202e}nimda", 20), "\\u{202e}nimda");
-        // Of two columns each.
+        // Each of these characters has two columns.
         assert_eq!(shown("限流器限流器", 9), "限...器");
     }
 

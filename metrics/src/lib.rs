@@ -44,18 +44,19 @@ use redisson_rate_limiter::{AskedLimiter, BreakerState, Event, RedissonClient, R
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Metrics {
+    /// The share of its limit, such as 0.8, from which on a key counts as near the limit.
     near_limit: Option<f64>,
 }
 
 impl Metrics {
-    /// Counts everything but requests that come near a limit.
+    /// Counts everything except requests that come near a limit.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts also how often a key has used this share of its limit, such as 0.8: see
-    /// [`AskedLimiter::reaches`](redisson_rate_limiter::AskedLimiter::reaches).
+    /// Also counts the requests after which a key has used at least `share` of its limit, such as
+    /// 0.8: see [`AskedLimiter::reaches`](redisson_rate_limiter::AskedLimiter::reaches).
     ///
     /// ```
     /// let metrics = redisson_rate_limiter_metrics::Metrics::new().near_limit(0.8);
@@ -68,8 +69,8 @@ impl Metrics {
         }
     }
 
-    /// Gives the recorder the units and descriptions. To be called once, after the recorder is
-    /// installed.
+    /// Gives the recorder the units and descriptions of the metrics. Call it once, after the
+    /// recorder is installed.
     pub fn describe(&self) {
         describe_gauge!(BUILD_INFO, "1, for the version of the metrics crate");
         gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -106,7 +107,8 @@ impl Metrics {
         );
     }
 
-    /// Counts an event: for [`on_event`](redisson_rate_limiter::RedissonClientBuilder::on_event).
+    /// Counts an event. Call it in
+    /// [`on_event`](redisson_rate_limiter::RedissonClientBuilder::on_event).
     pub fn note(&self, event: &Event<'_>) {
         match *event {
             Event::Request {
@@ -156,8 +158,8 @@ impl Metrics {
         }
     }
 
-    /// Sets what no event tells: how many callers wait, and the state of each circuit breaker. To
-    /// be called before each scrape. Asks no server.
+    /// Sets the gauges that no event updates: how many callers wait, and the state of each circuit
+    /// breaker. Call it before each scrape. It makes no call to a server.
     pub fn sample(&self, client: &RedissonClient) {
         gauge!(WAITERS).set(client.waiters() as f64);
         for server in client.health().servers {
@@ -166,8 +168,8 @@ impl Metrics {
     }
 }
 
-/// Upper bounds of buckets for the histograms, whose names end in `_duration_seconds`: from 0.1 ms,
-/// less than Redis takes on the same host, to half a minute in a queue.
+/// The upper bounds of the buckets for the histograms, whose names end in `_duration_seconds`: from
+/// 0.1 ms, less than Redis takes on the same host, to half a minute in a queue.
 ///
 /// ```
 /// use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};

@@ -1,4 +1,4 @@
-//! What an operator asks a service for, ready to be merged into its routes.
+//! Routes for the operators of a service: its metrics and its health.
 
 use std::error::Error;
 use std::fmt;
@@ -13,13 +13,14 @@ use tokio::time::interval;
 
 use super::{BUCKETS, Metrics};
 
-/// Histograms keep each value until then, and nobody may come to scrape them.
+/// The time between upkeeps of the recorder. Histograms keep each value until an upkeep or a
+/// scrape, and the service may never be scraped.
 const UPKEEP: Duration = Duration::from_secs(5);
 const NEAR_LIMIT: f64 = 0.8;
 
 /// The metrics of a service for Prometheus, and its health: `/metrics` and `/healthz`.
 ///
-/// A service that records by another exporter, or wants other routes, calls [`Metrics`] itself.
+/// For another exporter or other routes, use [`Metrics`] directly.
 ///
 /// ```
 /// use axum::Router;
@@ -56,7 +57,7 @@ impl fmt::Debug for Monitoring {
     }
 }
 
-/// Why no metrics are recorded.
+/// The error if the recorder of the metrics cannot be installed.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -86,9 +87,9 @@ impl Error for MonitoringError {
 }
 
 impl Monitoring {
-    /// Installs Prometheus's recorder for the whole process, with [`BUCKETS`] for durations, and a
-    /// task of the current tokio runtime that keeps its memory bounded where nobody scrapes it.
-    /// Counts also how often a key has used 0.8 of its limit.
+    /// Installs Prometheus's recorder for the whole process, with [`BUCKETS`] for durations. Spawns
+    /// a task on the current tokio runtime that bounds the recorder's memory if nobody scrapes it.
+    /// Also counts the requests after which a key has used at least 0.8 of its limit.
     ///
     /// # Errors
     /// If a recorder is installed already.
@@ -105,12 +106,12 @@ impl Monitoring {
             })?;
         let metrics = Metrics::new().near_limit(NEAR_LIMIT);
         metrics.describe();
-        let kept = prometheus.clone();
+        let recorder = prometheus.clone();
         tokio::spawn(async move {
             let mut upkeep = interval(UPKEEP);
             loop {
                 upkeep.tick().await;
-                kept.run_upkeep();
+                recorder.run_upkeep();
             }
         });
         Ok(Self {
@@ -119,28 +120,28 @@ impl Monitoring {
         })
     }
 
-    /// Counts the events of a client: for
+    /// Returns a callback that counts the events of a client, for
     /// [`on_event`](redisson_rate_limiter::RedissonClientBuilder::on_event).
     pub fn on_event(&self) -> impl Fn(&Event<'_>) + Send + Sync + 'static + use<> {
         let metrics = self.metrics;
         move |event| metrics.note(event)
     }
 
-    /// The routes `/metrics`, for Prometheus, and `/healthz`: 200 where Redis answers, and 503 with
-    /// the cause where it does not. Neither belongs behind a rate limit, nor on a public address.
+    /// The routes `/metrics`, for Prometheus, and `/healthz`: 200 if Redis answers, and otherwise
+    /// 503 with the cause. Neither belongs behind a rate limit, nor on a public address.
     pub fn routes(&self, client: &RedissonClient) -> Router {
-        let (scraped, asked) = (client.clone(), client.clone());
+        let (sampled, pinged) = (client.clone(), client.clone());
         let Self {
             metrics,
             prometheus,
         } = self.clone();
         let scrape = async move || {
-            metrics.sample(&scraped);
+            metrics.sample(&sampled);
             prometheus.render()
         };
         Router::new()
             .route("/metrics", get(scrape))
-            .route("/healthz", get(async move || health(&asked).await))
+            .route("/healthz", get(async move || health(&pinged).await))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The admin address: the status page, and `/metrics`. It only reads.
+//! The routes of the admin address: the status page and `/metrics`. They change nothing.
 
 mod status;
 
@@ -24,7 +24,8 @@ const PAGE: &str = include_str!("admin/page.html");
 const SCRIPT: &str = include_str!("admin/page.js");
 const STYLE: &str = include_str!("admin/page.css");
 
-/// The page loads nothing from elsewhere, and nothing in it runs but its script.
+/// The content security policy: the page loads nothing from other origins, and only its own script
+/// runs.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'";
@@ -65,6 +66,7 @@ async fn metrics(State(service): State<Arc<Service>>) -> Response {
     content("text/plain; version=0.0.4", service.prometheus.render())
 }
 
+/// Refuses requests with a foreign host name if the admin address is local.
 async fn from_here(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let is_local = (service.settings.admin.0).is_some_and(|it| it.ip().is_loopback());
     if is_local && !is_numeric_or_localhost(request.headers()) {
@@ -74,7 +76,8 @@ async fn from_here(State(service): State<Arc<Service>>, request: Request, next: 
     next.run(request).await
 }
 
-/// A page of somewhere else could have its own name lead to this address, and read what is here.
+/// Whether the field `Host` is an address or `localhost`. Any other name may belong to a foreign
+/// page whose name resolves to this address (DNS rebinding), so that its script reads the status.
 fn is_numeric_or_localhost(headers: &HeaderMap) -> bool {
     let Some(Ok(host)) = headers.get(HOST).map(HeaderValue::to_str) else {
         return false;

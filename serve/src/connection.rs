@@ -1,4 +1,4 @@
-//! A connection that is served, whatever protocol it has.
+//! Serving a connection of any protocol until it ends.
 
 use std::pin::pin;
 
@@ -10,11 +10,11 @@ use tokio_util::either::Either;
 
 use super::timed_io::TimedIo;
 
-/// A connection, as hyper takes it.
+/// The type of a connection, with or without TLS, for hyper.
 pub(super) type Io = TokioIo<Either<TimedIo, TlsStream<TimedIo>>>;
 
-/// Drives a connection to its end; when the server closes, to the end of what is in flight. It ends
-/// as its client or a timeout has it end.
+/// Drives a connection until its client or a timeout ends it, or, when the server closes, until
+/// the requests in flight are answered.
 pub(super) async fn drive(connection: impl GracefulConnection, mut closing: watch::Receiver<bool>) {
     let mut connection = pin!(connection);
     tokio::select! {

@@ -1,5 +1,5 @@
-//! Who may ask: the tokens of clients, the certificate of the server, and those that clients need.
-//! Read again at each reload.
+//! Who may send requests: the tokens of clients, the certificate of the server, and the CAs of the
+//! certificates that clients need. All are read again at each reload.
 
 use std::env::VarError;
 use std::fmt;
@@ -18,19 +18,20 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use super::arguments::ServeArguments;
 
-/// A variable, so that the token is in no list of processes.
+/// The environment variable with the token: an argument would be visible in lists of processes.
 const TOKEN: &str = "RRATELIMITER_TOKEN";
 const NO_TOKEN: &str = "there is no token";
 
-pub(super) struct Credentials(RwLock<Read>);
+pub(super) struct Credentials(RwLock<Loaded>);
 
+/// The credentials as they were read last.
 #[derive(Clone, Default)]
-struct Read {
+struct Loaded {
     tokens: Vec<Box<[u8]>>,
     tls: Option<Tls>,
 }
 
-/// They differ in the protocol that a client must agree to.
+/// The TLS settings. Those of HTTP and gRPC differ in the protocol that a client must agree to.
 #[derive(Clone)]
 struct Tls {
     http: Arc<ServerConfig>,
@@ -39,39 +40,39 @@ struct Tls {
 
 impl Credentials {
     pub(super) fn read(arguments: &ServeArguments) -> Result<Self, String> {
-        Ok(Self(RwLock::new(Read::new(arguments)?)))
+        Ok(Self(RwLock::new(Loaded::new(arguments)?)))
     }
 
-    /// What was read before stays if anything is refused.
+    /// Reads the credentials again. If any of them is refused, the old ones stay.
     pub(super) fn reload(&self, arguments: &ServeArguments) -> Result<(), String> {
-        let read = Read::new(arguments)?;
+        let read = Loaded::new(arguments)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
     }
 
-    /// `None` without TLS.
+    /// The TLS settings of the HTTP API; `None` without TLS.
     pub(super) fn tls_of_http(&self) -> Option<Arc<ServerConfig>> {
         self.tls(|tls| &tls.http)
     }
 
-    /// `None` without TLS.
+    /// The TLS settings of gRPC; `None` without TLS.
     pub(super) fn tls_of_grpc(&self) -> Option<Arc<ServerConfig>> {
         self.tls(|tls| &tls.grpc)
     }
 
-    fn tls(&self, of: impl FnOnce(&Tls) -> &Arc<ServerConfig>) -> Option<Arc<ServerConfig>> {
+    fn tls(&self, protocol: impl FnOnce(&Tls) -> &Arc<ServerConfig>) -> Option<Arc<ServerConfig>> {
         let read = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        read.tls.as_ref().map(|tls| Arc::clone(of(tls)))
+        read.tls.as_ref().map(|tls| Arc::clone(protocol(tls)))
     }
 
-    /// Whether clients are told apart at all.
+    /// Whether clients need a token or a certificate.
     pub(super) fn are_needed(&self, arguments: &ServeArguments) -> bool {
         let read = self.0.read().unwrap_or_else(PoisonError::into_inner);
         !read.tokens.is_empty() || arguments.client_ca.is_some()
     }
 
-    /// Whether a request has one of the tokens, if there are any. Takes as long for each token of a
-    /// length.
+    /// Whether a request has one of the tokens; true if none is set. The comparison takes the same
+    /// time for all tokens of a length, so that it does not reveal how much of a token is right.
     pub(super) fn allow(&self, headers: &HeaderMap) -> bool {
         let read = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if read.tokens.is_empty() {
@@ -81,21 +82,21 @@ impl Credentials {
         let Some((scheme, token)) = authorization.and_then(|it| it.split_at_checked(7)) else {
             return false;
         };
-        let is_one = read.tokens.iter().fold(Choice::from(0), |found, one| {
-            found | one.as_ref().ct_eq(token)
+        let is_known = read.tokens.iter().fold(Choice::from(0), |found, known| {
+            found | known.as_ref().ct_eq(token)
         });
-        scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(is_one)
+        scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(is_known)
     }
 }
 
-impl Read {
+impl Loaded {
     fn new(arguments: &ServeArguments) -> Result<Self, String> {
         let tokens = match (&arguments.token_file, std::env::var(TOKEN)) {
             (Some(file), _) => {
                 let text = fs::read_to_string(file).map_err(|error| at(file, error))?;
                 tokens(&text).ok_or_else(|| at(file, NO_TOKEN))?
             }
-            // As of a secret that is missing: it must not let everybody in.
+            // An empty variable, as of a missing secret, is an error: it must not let everybody in.
             (None, Ok(token)) => tokens(&token).ok_or_else(|| format!("{TOKEN}: {NO_TOKEN}"))?,
             (None, Err(VarError::NotUnicode(_))) => return Err(format!("{TOKEN} is not UTF-8")),
             (None, Err(VarError::NotPresent)) => Vec::new(),
@@ -119,7 +120,7 @@ impl Read {
     }
 }
 
-/// One a line; `None` if there is none.
+/// Reads the tokens of a text, one a line; `None` if it has none.
 fn tokens(text: &str) -> Option<Vec<Box<[u8]>>> {
     let lines = text.lines().map(str::trim).filter(|it| !it.is_empty());
     let tokens: Vec<_> = lines.map(|it| it.as_bytes().into()).collect();
@@ -159,6 +160,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
+/// The text of an error, after the name of the file.
 fn at(file: &Path, error: impl fmt::Display) -> String {
     format!("{}: {error}", file.display())
 }

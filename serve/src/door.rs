@@ -1,8 +1,8 @@
-//! An address that the server listens at: connections are counted, encrypted and cut off here,
-//! whatever protocol they have.
+//! An address that the server listens at. For every protocol, it limits the number of connections,
+//! sets up their TLS and ends those that stall.
 //!
-//! By hand, because the servers of axum and tonic accept any number of connections, keep the
-//! certificate they began with, and wait for ever for a client that is silent or does not read.
+//! It replaces the servers of axum and tonic, because those accept any number of connections, keep
+//! the certificate they started with, and wait forever for a client that sends or reads nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tokio_util::either::Either;
 use super::service::Service;
 use super::timed_io::TimedIo;
 
-/// After an error such as "too many open files".
+/// The time before the next accept after an error such as "too many open files".
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Door {
@@ -63,8 +63,8 @@ impl Door {
         self.listener.local_addr()
     }
 
-    /// Takes connections until the server closes. A caller that waits for the last of them waits
-    /// until all clones of `open` are dropped.
+    /// Accepts connections until the server closes. Each open connection holds a clone of `open`,
+    /// so a caller can wait for the end of all by waiting until the channel closes.
     pub(super) async fn serve(self, open: mpsc::Sender<()>) {
         let most = self.service.settings.max_connections as usize;
         let connections = Arc::new(Semaphore::new(most));
@@ -86,7 +86,7 @@ impl Door {
                 (Arc::clone(&self.service), self.protocol, open.clone());
             let routes = self.routes.clone();
             tokio::spawn(async move {
-                // A connection that ends early, by its client or by a timeout, is no fault of ours.
+                // Errors are not logged: a client or a timeout may end a connection early.
                 let _ = connection(stream, protocol, routes, service).await;
                 drop((permit, open));
             });
@@ -102,7 +102,8 @@ async fn connection(
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let client_timeout = service.settings.client_timeout;
-    // Longer than a client that is there takes to answer the next ping.
+    // Pings are sent every two timeouts and answered within one, so a client that is silent for
+    // four timeouts is gone.
     let silence = (protocol == Protocol::Grpc).then_some(4 * client_timeout);
     let stream = TimedIo::new(stream, client_timeout, silence);
     let tls = match protocol {

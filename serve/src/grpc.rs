@@ -33,17 +33,19 @@ use should_rate_limit::{Lenient, ShouldRateLimit};
 const LARGEST_HEAD: u32 = 16 * 1024;
 const MOST_STREAMS: u32 = 1_024;
 
-/// Descriptors hold whole paths and header fields.
+/// The most bytes of a message: descriptors may contain whole paths and header fields.
 const LARGEST_MESSAGE: usize = 1024 * 1024;
 
 /// The definitions of the messages, for reflection.
 const DESCRIPTORS: &[u8] = include_bytes!("grpc/messages/descriptors.bin");
 
-/// A message of one byte, which cannot be read.
+/// A frame with a message of one byte, which cannot be decoded.
 const UNREADABLE: &[u8] = &[0, 0, 0, 0, 1, 0xff];
 
+/// The routes of the gRPC address.
+///
 /// # Errors
-/// None but of a mistake in the descriptors that this program has.
+/// Only if the descriptors built into this program are invalid.
 pub(super) fn routes(service: &Arc<Service>) -> io::Result<Router> {
     let reflection = Reflection::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
@@ -55,7 +57,7 @@ pub(super) fn routes(service: &Arc<Service>) -> io::Result<Router> {
         .route_service("/grpc.reflection.v1.ServerReflection/{*method}", reflection)
         .fallback(unimplemented)
         .layer(from_fn_with_state(Arc::clone(service), with_token));
-    // Probes have no token.
+    // Health checks need no token.
     let health = service.grpc_health.server.clone();
     let routes = Router::new().route_service("/grpc.health.v1.Health/{*method}", health);
     Ok(routes.merge(asking).with_state(Arc::clone(service)))
@@ -68,7 +70,7 @@ pub(super) async fn serve(io: Io, routes: Router, service: &Service) {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        // A client that does not answer a ping in time is gone.
+        // A client that does not answer a ping in time is disconnected.
         .keep_alive_interval(2 * client_timeout)
         .keep_alive_timeout(client_timeout)
         .max_header_list_size(LARGEST_HEAD)
@@ -89,11 +91,12 @@ async fn unimplemented(request: Request) -> Response {
     Status::unimplemented(format!("there is no method {path}")).into_http()
 }
 
-/// By hand instead of as a service that is generated: whatever a client of the proxy has put into a
-/// message, also what cannot be read or is too large, is decided and no error.
+/// Answers a call of `ShouldRateLimit`. A generated service would return errors for messages that
+/// cannot be decoded or are too large; this function decides them too, because a client of the
+/// proxy may have caused them.
 async fn should_rate_limit(State(service): State<Arc<Service>>, request: Request) -> Response {
-    // The message has to come in time, and the store has a time of its own. A turn may be as late
-    // again.
+    // Half of the time is for receiving the message and for the store, and half for the wait for a
+    // turn, which may be as long again.
     let longest_turn = service.longest_turn(deadline(request.headers()));
     let longest = service.longest_turn(None).saturating_mul(2);
     let mut grpc = Grpc::new(Lenient);
@@ -107,7 +110,7 @@ async fn should_rate_limit(State(service): State<Arc<Service>>, request: Request
     };
     let status = Status::from_header_map(response.headers());
     let response = match status.map(|it| it.code()) {
-        // Too large to be read.
+        // The message is too large to be read, so it is decided like one that cannot be decoded.
         Some(Code::OutOfRange) => {
             let unreadable = hyper::Request::new(Full::new(Bytes::from_static(UNREADABLE)));
             grpc.unary(asking, unreadable).await
@@ -117,8 +120,8 @@ async fn should_rate_limit(State(service): State<Arc<Service>>, request: Request
     response.map(Body::new)
 }
 
-/// The time that a client gives its request, in the header field of gRPC: up to eight digits, and a
-/// unit.
+/// The time that a client gives its request in the field `grpc-timeout`: up to eight digits and a
+/// unit. `None` if the field is missing or malformed.
 fn deadline(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

@@ -1,4 +1,4 @@
-//! The health service: whether requests are decided.
+//! The health service of gRPC, which states whether requests are decided.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,8 @@ use tonic_health::server::{HealthReporter, HealthService};
 
 pub(super) const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
-/// It knows the server as a whole, and the rate limit service.
+/// The health service. It reports the same status for the server (the empty name) and for the rate
+/// limit service.
 pub(super) struct GrpcHealth {
     reporter: HealthReporter,
     pub(super) server: HealthServer<HealthService>,
@@ -28,7 +29,7 @@ impl GrpcHealth {
         health
     }
 
-    /// Tells those who watch that nothing is decided any more, and ends their streams.
+    /// Reports to watching clients that requests are no longer decided, and ends their streams.
     pub(super) async fn end(&self) {
         self.set(false).await;
         let mut reporter = self.reporter.clone();
@@ -37,7 +38,7 @@ impl GrpcHealth {
         }
     }
 
-    /// Those who watch are told of changes only.
+    /// Sets the status. Watching clients get a message only if it changes.
     pub(super) async fn set(&self, is_serving: bool) {
         if self.is_serving.swap(is_serving, Ordering::Relaxed) == is_serving {
             return;

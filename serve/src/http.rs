@@ -24,11 +24,12 @@ pub(super) use asked::read_part;
 use super::connection::{Io, drive};
 use super::service::Service;
 
-/// The longest head of a request, and as many header fields.
+/// The most bytes of a request's head.
 const LONGEST_HEAD: usize = 16 * 1024;
+/// The most header fields of a request.
 const MOST_HEADERS: usize = 100;
 
-/// The largest body that is read.
+/// The most bytes of a request's body.
 const LARGEST_BODY: usize = 64 * 1024;
 
 pub(super) fn routes(service: &Arc<Service>) -> Router {
@@ -45,11 +46,11 @@ pub(super) fn routes(service: &Arc<Service>) -> Router {
         .fallback(missing)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(from_fn_with_state(Arc::clone(service), with_token));
-    // Probes have no token.
+    // Probes need no token.
     probes().merge(asking).with_state(Arc::clone(service))
 }
 
-/// `/healthz`: the process answers. `/readyz`: it decides requests.
+/// The routes `/healthz`, whether the process answers, and `/readyz`, whether it decides requests.
 pub(super) fn probes() -> Router<Arc<Service>> {
     Router::new()
         .route("/healthz", get(document::healthz))
@@ -78,7 +79,7 @@ async fn with_token(State(service): State<Arc<Service>>, request: Request, next:
     refused.with_challenge().into_response()
 }
 
-/// The methods that the path has are in the field `Allow`.
+/// Answers a method that the path does not have. axum adds the field `Allow`.
 pub(super) async fn other_method() -> Answer {
     let detail = "the path has other methods";
     Answer::problem(StatusCode::METHOD_NOT_ALLOWED, detail)

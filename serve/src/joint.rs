@@ -1,17 +1,17 @@
-//! What is reported of the decision of several limiters.
+//! Reporting the joint decision of several limiters.
 
 use hyper::HeaderMap;
 use hyper::header::RETRY_AFTER;
 use redisson_rate_limiter::{Decision, DecisionSource, JointDecision};
 use redisson_rate_limiter_tower::fields::{Fields, Limit, retry_after};
 
-/// Whether this limiter is why a request was denied: one that would have granted it says that it
-/// could be asked at once.
+/// Whether this limiter's decision denies the request. In a joint decision, a limiter that would
+/// have granted the request states a time to retry of zero.
 pub(super) fn denies(decision: &Decision) -> bool {
     decision.retry_after().is_some_and(|time| !time.is_zero())
 }
 
-/// Each limiter's name and decision, the one that decides first.
+/// The name and decision of each limiter; the one that decides comes first.
 pub(super) fn strictest_first(joint: &JointDecision) -> Vec<(&str, &Decision)> {
     let deciding = joint.deciding();
     let is_other = |it: &(&str, &Decision)| !std::ptr::eq(it.1, deciding.1);
@@ -22,7 +22,7 @@ pub(super) fn strictest_first(joint: &JointDecision) -> Vec<(&str, &Decision)> {
 /// Adds the header fields that state the limits.
 pub(super) fn state_limits(headers: &mut HeaderMap, joint: &JointDecision) {
     let deciding = joint.deciding().1;
-    // Of one that a rule blocks no end is known.
+    // A blocked request gets no time to retry, because it is unknown when the block ends.
     let is_blocked = deciding.source() == DecisionSource::Rule;
     if let Some(time) = deciding.retry_after().filter(|_| !is_blocked) {
         headers.insert(RETRY_AFTER, retry_after(time));
@@ -34,7 +34,7 @@ pub(super) fn state_limits(headers: &mut HeaderMap, joint: &JointDecision) {
     Fields::Ietf.add_to(headers, &limits);
 }
 
-/// Adds the header field that states the limit of a rule which a request costs more than.
+/// Adds the header field that states the limit of a rule, for a request that costs more than that.
 pub(super) fn state_limit(headers: &mut HeaderMap, rule: &str, limit: u64) {
     let mut stated = Limit::default();
     (stated.name, stated.limit) = (rule.into(), Some(limit));

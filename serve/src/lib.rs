@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # The code
-//! A connection enters by a `door`, which counts, encrypts and times it, and is served by `http`,
-//! `grpc` or `admin`. These read a request into the parts that `rules` decide (`part`),
-//! and ask the `service`. A `trial` decides without a server.
+//! `door` accepts connections, limits their number, and adds TLS and timeouts. `http`, `grpc` and
+//! `admin` serve them: they convert a request into parts (`part`), which `service` decides by the
+//! rules of the file (`rules`). `trial` decides a request without a server.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -48,12 +48,12 @@ use service::{Service, StoreState};
 pub use trial::Tried;
 use usage::Usage;
 
-/// The share of a limit from which on a key counts as near it.
+/// The share of its limit from which on a key counts as near the limit.
 const NEAR_LIMIT: f64 = 0.8;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Why nothing is served.
+/// The error that keeps the server from starting, or rules from being tried.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -65,19 +65,19 @@ pub enum Error {
     Limiter(#[from] redisson_rate_limiter::Error),
 }
 
-/// Where the limits are.
+/// The store that has the limits.
 #[derive(Debug)]
 pub struct Store {
-    /// The settings of the client that is connected to it.
+    /// The settings of the client of the store.
     pub builder: RedissonClientBuilder,
-    /// `None` for limits in memory.
+    /// The URL of the server; `None` for limits in memory.
     pub url: Option<String>,
-    /// That of the builder.
+    /// The response timeout that is set in `builder`.
     pub response_timeout: Duration,
 }
 
-/// What the rules say if the arguments ask for nothing else (`--check`, `--try`); `None` if they
-/// ask for a server.
+/// Tries the rules without a server if the arguments have `--check` or `--try`, and returns the
+/// result; otherwise returns `None`.
 ///
 /// # Errors
 /// [`Error::Usage`] if the rules or the request cannot be read, [`Error::Limiter`] if they cannot
@@ -93,10 +93,10 @@ pub async fn try_rules(arguments: &ServeArguments) -> Result<Option<Tried>, Erro
 /// Serves until a signal ends it, and logs on the standard error.
 ///
 /// # Errors
-/// [`Error`], if it cannot begin.
+/// [`Error`] if the server cannot start.
 ///
 /// # Cancel safety
-/// Dropping the future does not end connections that are open.
+/// Dropping the future does not end open connections.
 pub async fn serve(store: Store, arguments: ServeArguments) -> Result<(), Error> {
     log::start(arguments.log);
     allow_many_files();
@@ -154,7 +154,7 @@ async fn service(store: Store, settings: ServeArguments) -> Result<Service, Erro
             log::event(event);
         });
     let client: RedissonClient = match store.url {
-        // While there is none, requests are decided as whenever it is away.
+        // Starts without a server too: until it answers, the failure policy decides.
         Some(url) => builder.require_server(false).connect(&url).await?,
         None => builder.in_memory(&MemoryStore::new()),
     };
@@ -195,7 +195,7 @@ async fn doors(service: &Arc<Service>) -> io::Result<Vec<Door>> {
     Ok(doors)
 }
 
-/// Logs what may not be meant, and whether requests are decided.
+/// Logs warnings of settings that are probably not intended, and whether requests are decided.
 fn warn(service: &Service) {
     let settings = &service.settings;
     let is_open = |address: arguments::Address| address.0.is_some_and(|it| !it.ip().is_loopback());
@@ -223,7 +223,7 @@ fn warn(service: &Service) {
     log::line(format_args!("{readiness}: {rules}, limits {store}"));
 }
 
-/// Does what is due once a second.
+/// Updates the usage and the metrics once a second, and reads the rules again if they have changed.
 async fn tick(service: Arc<Service>) {
     let mut ticks = once_a_second();
     loop {
@@ -236,8 +236,8 @@ async fn tick(service: Arc<Service>) {
     }
 }
 
-/// Asks the store whether it is there, once a second. It may take as long as a response of the
-/// store, and nothing else waits for it.
+/// Probes the store once a second. It is a task of its own, because a probe may take as long as the
+/// store's response timeout.
 async fn probe(service: Arc<Service>) {
     let mut ticks = once_a_second();
     loop {
@@ -269,14 +269,15 @@ impl Signals {
     }
 }
 
-/// Each connection is a file: as many as the system lets this program open.
+/// Raises the limit of open files to the most that the system allows, because each connection is
+/// a file.
 fn allow_many_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let limit = Rlimit {
         current: maximum,
         maximum,
     };
-    let _ = setrlimit(Resource::Nofile, limit); // fewer connections, then
+    let _ = setrlimit(Resource::Nofile, limit); // if it fails, fewer connections are possible
 }
 
 fn failed(error: &io::Error) -> Error {

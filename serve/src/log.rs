@@ -1,5 +1,5 @@
-//! What the server logs on the standard error: a line with time and level for each thing that
-//! happens to it, as text or as JSON. No line has a key, a token or a password.
+//! The log of the server on the standard error: a line with time and level for each event, as text
+//! or as JSON. No line contains a key, a token or a password.
 
 use std::fmt::Display;
 
@@ -11,7 +11,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
-/// Only the server's own lines: what the library traces has names of limiters, which may be keys.
+/// The target of the server's own lines. No others are logged, because the library's events contain
+/// names of limiters, which may be keys.
 const TARGET: &str = "rratelimiter";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,7 +25,7 @@ pub(super) fn start(format: LogFormat) {
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        // The reader may have gone, and a line that says so would panic.
+        // If nobody reads the standard error any more, reporting that there would panic.
         .log_internal_errors(false);
     let lines = match format {
         LogFormat::Text => lines.boxed(),
@@ -33,7 +34,7 @@ pub(super) fn start(format: LogFormat) {
     let own = Targets::new()
         .with_default(LevelFilter::OFF)
         .with_target(TARGET, Level::INFO);
-    // This fails only where a log is set up already.
+    // This fails only if a subscriber is set already.
     let _ = registry().with(lines.with_filter(own)).try_init();
 }
 
@@ -41,7 +42,7 @@ pub(super) fn line(what: impl Display) {
     tracing::info!(target: TARGET, "{}", visible(what));
 }
 
-/// What an operator may have to do something about.
+/// Logs something that an operator may have to act on.
 pub(super) fn warning(what: impl Display) {
     tracing::warn!(target: TARGET, "{}", visible(what));
 }
@@ -54,10 +55,10 @@ fn visible(what: impl Display) -> String {
         .collect()
 }
 
-/// What is invisible or turns the direction of a text is escaped, and so are control characters:
-/// each line is one, and no two texts look the same.
+/// Escapes control characters, invisible characters and those that change the direction of text, so
+/// that an entry stays on one line and different texts look different.
 fn printed(char: char) -> impl Iterator<Item = char> {
-    // Names in messages of the library are escaped already.
+    // Quotes and backslashes stay: names in messages of the library are escaped already.
     let is_plain = ['"', '\'', '\\'].contains(&char);
     let escaped = (!is_plain).then(|| char.escape_debug());
     let plain = is_plain.then_some(char);
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_seen_is_escaped() {
+    fn invisible_and_control_characters_are_escaped() {
         for (text, expected) in [
             (
                 "rules: `it's \\ \"a\"`, ünï 日本",

@@ -1,4 +1,4 @@
-//! What rules decide: a request, or one descriptor of Envoy's protocol.
+//! The unit that rules decide: a request, or one descriptor of Envoy's protocol.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,20 +7,21 @@ use std::time::Duration;
 use redisson_rate_limiter::Attributes;
 use redisson_rate_limiter_tower::key::bounded;
 
-/// Entries with names and values, such as `user` and `alice`, which are its attributes. Of several
-/// entries of one name the second is the attribute `NAME.2`, and so on.
+/// A part of a request that rules decide. Its attributes are the entries, such as `user` with the
+/// value `alice`. If several entries have one name, the second is the attribute `NAME.2`, the third
+/// `NAME.3`, and so on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) domain: Arc<str>,
     pub(super) entries: Vec<(String, String)>,
-    /// Whether a rule applies only if it names all entries: Envoy's protocol wants this. Otherwise
-    /// it applies if it names some of them.
+    /// Whether a rule applies only if it names all entries, as Envoy's protocol requires. Otherwise
+    /// a rule applies if it names some of them.
     pub(super) is_descriptor: bool,
-    /// Whether a rule for all requests applies to it: of the parts of a request to one.
+    /// Whether rules for all requests apply: true for exactly one part of a request.
     pub(super) is_first: bool,
-    /// As it was asked for, which may be more than limiters can charge.
+    /// The cost that the request asks for, which may be more than limiters can charge.
     pub(super) cost: u64,
-    /// How long it may wait for a turn that a leaky bucket gives it: with a later one it is denied.
+    /// The longest wait for a turn in a leaky bucket: a part with a later turn is denied.
     pub(super) longest_turn: Duration,
 }
 
@@ -34,7 +35,7 @@ impl Part {
         }
     }
 
-    /// The value of the entry of this name; of several ones the `nth`, from 0.
+    /// The value of the `nth` entry of this name, counted from 0.
     fn entry(&self, name: &str, nth: usize) -> Option<Cow<'_, str>> {
         let mut values = self.entries.iter().filter(|(it, _)| it == name);
         values.nth(nth).map(|(_, value)| Cow::Borrowed(&**value))

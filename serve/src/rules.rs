@@ -1,7 +1,7 @@
-//! The rules of the file: read at the start and again while requests come in.
+//! The rules of the file, which is read at the start and again whenever it changes.
 //!
-//! Whether it has changed is asked for once a second. A watch of the file system would miss a file
-//! on a network's disk, and one that is reached by links that are exchanged, as in a ConfigMap.
+//! The file's metadata is read once a second. Notifications of the file system would miss changes
+//! on network file systems, and exchanged symbolic links, as in a ConfigMap.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,33 +14,33 @@ use redisson_rate_limiter::{
     Attributes, Error, RedissonClient, Rule, RuleConfig, RuleLimit, Rules, RulesChange, RulesConfig,
 };
 
-/// The rules in force, and what came of reading their file last.
+/// The rules in force, and the result of the last read of their file.
 pub(super) struct RulesFile {
     pub(super) rules: Rules,
     path: PathBuf,
     shown: RwLock<Arc<Shown>>,
-    /// Held while the file is read, so that the rules in force are those that were read last.
-    seen: Mutex<Seen>,
+    /// Locked while the file is read, so that the rules in force are those of the last read.
+    stamps: Mutex<Stamps>,
 }
 
-/// The file as it was.
-struct Seen {
-    /// When it was read last, good or bad.
+/// The stamps of the file; `None` if it did not exist.
+struct Stamps {
+    /// The stamp at the last read, whether or not the rules were valid.
     when_read: Option<Stamp>,
-    /// When it was looked at last.
-    last: Option<Stamp>,
+    /// The stamp at the last check for changes.
+    when_checked: Option<Stamp>,
 }
 
-/// What is told about the rules in force.
+/// What the log and the status page report about the rules in force.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     pub(super) is_shadow: bool,
     pub(super) rules: Vec<ShownRule>,
-    /// Why the file as it is now was refused, if it was.
+    /// Why the current file was refused; `None` if its rules are in force.
     pub(super) refused: Option<Refused>,
 }
 
-/// Why a file was refused, and since when there is none that is not.
+/// Why the file was refused, and since when every version of it was.
 #[derive(Debug, Clone)]
 pub(super) struct Refused {
     pub(super) since: Instant,
@@ -53,15 +53,17 @@ pub(super) struct ShownRule {
     rule: Rule,
 }
 
-/// What differs when a file has changed: also one that was replaced by another of the same length
-/// and time.
+/// Metadata that differs after a file has changed, even if another file of the same length and
+/// modification time replaced it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
+    /// The device and the number of the inode.
     file: (u64, u64),
+    /// The length of the file in bytes.
     length: u64,
-    /// In seconds and nanoseconds.
+    /// The time of the last modification, in seconds and nanoseconds.
     modified: (i64, i64),
-    /// When anything of it was changed, which nobody can set.
+    /// The time of the last change of the inode, which programs cannot set, in the same units.
     changed: (i64, i64),
 }
 
@@ -78,9 +80,9 @@ impl RulesFile {
             rules,
             path,
             shown: RwLock::new(Arc::new(shown)),
-            seen: Mutex::new(Seen {
+            stamps: Mutex::new(Stamps {
                 when_read: stamp,
-                last: stamp,
+                when_checked: stamp,
             }),
         })
     }
@@ -91,8 +93,8 @@ impl RulesFile {
 
     /// Reads the file again, and returns what has changed. If it is refused, the old rules stay.
     pub(super) fn reload(&self) -> Result<RulesChange, String> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.when_read = stamp(&self.path);
+        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        stamps.when_read = stamp(&self.path);
         let read = read(&self.path).and_then(|config| {
             let change = self.rules.replace_from(&config)?;
             Ok((change, Shown::new(config, &self.rules)))
@@ -121,23 +123,24 @@ impl RulesFile {
         }
     }
 
-    /// Whether the file differs from the one that was read last, and not from when this was called
-    /// last: one that is being written may have some of the rules only.
+    /// Whether the file differs from the one that was read last, and has not changed since the
+    /// previous call: a file that is still being written may have only some of the rules.
     pub(super) fn has_changed(&self) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         let now = stamp(&self.path);
-        let is_settled = std::mem::replace(&mut seen.last, now) == now;
-        is_settled && seen.when_read != now
+        let is_settled = std::mem::replace(&mut stamps.when_checked, now) == now;
+        is_settled && stamps.when_read != now
     }
 }
 
-/// The rules of a file. How requests end, nobody tells this server.
+/// Reads the rules of a file. Rules must not count only failures or successes, because nobody
+/// reports to this server how requests end.
 pub(super) fn read(path: &Path) -> Result<RulesConfig, Error> {
     RulesConfig::from_file(path)?.without_count()
 }
 
 impl Shown {
-    /// A configuration, and the rules that were made of it.
+    /// Pairs the rules of a configuration with the rules in force that were made of it.
     fn new(config: RulesConfig, rules: &Rules) -> Self {
         let rules = rules.in_force();
         let each = config.rules.into_iter().zip(rules.iter().cloned());
@@ -156,7 +159,7 @@ impl Shown {
 }
 
 impl ShownRule {
-    /// Which requests it applies to and what it counts them by, in words.
+    /// Describes in words which requests the rule applies to and by what it counts them.
     pub(super) fn applies(&self) -> String {
         let RuleConfig { when, by, .. } = &self.config;
         let mut text = match by.is_empty() {
@@ -165,7 +168,8 @@ impl ShownRule {
         };
         for (place, (name, values)) in when.iter().enumerate() {
             let separator = if place == 0 { " where" } else { " and" };
-            let _ = write!(text, "{separator} {name} = {}", values.join(" | ")); // a String takes everything
+            // Writing to a String never fails.
+            let _ = write!(text, "{separator} {name} = {}", values.join(" | "));
         }
         text
     }
@@ -179,12 +183,12 @@ impl ShownRule {
         self.rule.applies_to(request)
     }
 
-    /// Whether it grants all that it applies to.
+    /// Whether the rule grants every request that it applies to.
     pub(super) fn allows_all(&self) -> bool {
         self.config.limit == RuleLimit::Allow
     }
 
-    /// What a request counts by, for people.
+    /// The key that a request counts for, as people read it.
     pub(super) fn label(&self, request: &impl Attributes) -> String {
         match self.rule.counts_by(request) {
             label if label.is_empty() => "all requests".to_owned(),
@@ -251,7 +255,7 @@ mod tests {
         fs::rename(&other, &path).unwrap();
         assert!(!file.has_changed() && file.has_changed());
         file.reload().unwrap();
-        // The same file, with a time as before.
+        // Writes to the same file, and sets its modification time back.
         let before = stamp(&path).unwrap();
         while stamp(&path).unwrap().changed == before.changed {
             write(&path, "3/1s");
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_applies_to_is_told_in_words() {
+    fn a_rule_describes_in_words_which_requests_it_applies_to() {
         let text = "[[rules]]\nname = \"a\"\nlimit = \"allow\"\n[[rules]]\nname = \"b\"\nlimit = \"block\"\n\
                     by = [\"user\", \"address/56\"]\nwhen = { method = \"GET\", path = [\"/a*\", \"/b\"] }\n";
         let folder = tempfile::tempdir().unwrap();
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_file_changes_neither_what_is_shown_nor_since_when() {
+    fn a_refused_file_keeps_the_rules_and_the_time_of_the_first_refusal() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rules.toml");
         let good = format!("shadow = true\n{RULE}");

@@ -1,4 +1,4 @@
-//! What all connections have at hand, and how a request is decided, whatever protocol it came by.
+//! The state that all connections share, and the decision on requests of every protocol.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,22 +33,22 @@ pub(super) struct Service {
     pub(super) rules: RulesFile,
     pub(super) credentials: Credentials,
     pub(super) settings: ServeArguments,
-    /// How long the store may take.
+    /// The longest time that the store may take for a response.
     pub(super) response_timeout: Duration,
     pub(super) grpc_health: GrpcHealth,
     pub(super) usage: Arc<Usage>,
     pub(super) metrics: Metrics,
     pub(super) prometheus: PrometheusHandle,
-    /// Whether it ends.
+    /// Whether the server is shutting down.
     pub(super) closing: watch::Sender<bool>,
     pub(super) store: StoreState,
 }
 
-/// Whether the store answers.
+/// Whether the store answers: `None` if it does.
 #[derive(Debug)]
 pub(super) struct StoreState(Mutex<Option<Away>>);
 
-/// That the store does not answer.
+/// Since when the store does not answer, and why.
 #[derive(Debug, Clone)]
 pub(super) struct Away {
     pub(super) since: Instant,
@@ -56,7 +56,7 @@ pub(super) struct Away {
 }
 
 impl StoreState {
-    /// As the client has found it.
+    /// The state of the store when the client was connected.
     pub(super) fn new(health: &Health) -> Self {
         let cause = health
             .servers
@@ -86,8 +86,8 @@ impl StoreState {
 }
 
 impl Service {
-    /// Whether requests are decided: not while the server ends, nor while the store is away and
-    /// they fail.
+    /// Whether requests are decided: not while the server is shutting down, nor while the store is
+    /// away and requests fail for that reason.
     pub(super) fn is_ready(&self) -> bool {
         !*self.closing.borrow() && (!self.fails_without_store() || self.store.away().is_none())
     }
@@ -97,7 +97,7 @@ impl Service {
         self.settings.failure_policy == FailurePolicy::Error
     }
 
-    /// Asks the store whether it is there.
+    /// Asks the store whether it answers, and logs a change.
     pub(super) async fn probe(&self) {
         let was_away = self.store.away().is_some();
         self.store.note(self.client.ping().await);
@@ -119,7 +119,7 @@ impl Service {
         }
     }
 
-    /// Reads the rules again, and if `and_credentials` says so, tokens and certificates.
+    /// Reads the rules again, and the tokens and certificates too if `and_credentials` is true.
     pub(super) fn reload(&self, and_credentials: bool) {
         if and_credentials {
             match self.credentials.reload(&self.settings) {
@@ -140,27 +140,27 @@ impl Service {
         }
     }
 
-    /// How long a request may wait for its turn whose client gives it so much time: an answer has
-    /// to be back by then.
+    /// The longest time that a request may wait for its turn in a leaky bucket. `deadline` is the
+    /// time that the client gives the request: half of it is left for the answer.
     pub(super) fn longest_turn(&self, deadline: Option<Duration>) -> Duration {
         let longest = self.settings.client_timeout + self.response_timeout;
         deadline.map_or(longest, |deadline| longest.min(deadline / 2))
     }
 
-    /// Decides a request of these parts together, and charges all or none.
+    /// Decides a request of these parts as one, and charges all or none.
     pub(super) async fn check(&self, parts: &[Part]) -> Result<Verdict> {
         let verdict = self.decide(parts).await;
         self.note(parts, &verdict);
         verdict
     }
 
-    /// What `check` would return.
+    /// Returns what `check` would return, without charging anything.
     pub(super) async fn peek(&self, parts: &[Part]) -> Result<Verdict> {
         self.rules.rules.peek_all(parts).await
     }
 
-    /// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while
-    /// it waits, so that nothing is kept if it is dropped.
+    /// Asks until the request is granted, or its next try would come after `wait`. No call is in
+    /// flight during its pauses, so a request that is dropped then keeps nothing.
     pub(super) async fn acquire(&self, mut part: Part, wait: Duration) -> Result<Verdict> {
         let until = Instant::now() + wait;
         let mut closing = self.closing.subscribe();
@@ -179,8 +179,8 @@ impl Service {
         verdict
     }
 
-    /// When the server ends, the store has its time to answer; a request that still waits for its
-    /// turn then has none.
+    /// Decides the parts. When the server shuts down, the store still gets time to answer, and
+    /// afterwards a request that waits for its turn fails with [`Error::Closed`].
     async fn decide(&self, parts: &[Part]) -> Result<Verdict> {
         let mut closing = self.closing.subscribe();
         let time_left = self
@@ -198,7 +198,8 @@ impl Service {
         }
     }
 
-    /// Gives permits back to the RRateLimiters whose rules apply, and returns to how many.
+    /// Gives permits back to the RRateLimiters whose rules apply, and returns the number of these
+    /// limiters.
     pub(super) async fn release(&self, part: &Part) -> Result<usize> {
         self.rules.rules.release(part).await
     }
@@ -229,7 +230,7 @@ impl Service {
         }
     }
 
-    /// Notes what each limiter has decided for its key.
+    /// Counts, for the status page, the decision of each limiter by rule and key.
     fn note_keys(&self, shown: &Shown, parts: &[Part], joint: &JointDecision) {
         for (place, part) in parts.iter().enumerate() {
             for (name, decision) in joint.of_part(place) {
@@ -249,27 +250,27 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|is_closing| *is_closing).await;
 }
 
-/// Whether a request asks for more than limiters ever grant at once, be it the limit of one, what
-/// one call can do, or more limits. That a server does not have the database of the URL, or refuses
-/// the name of a rule, is not its fault.
+/// Whether a request asks for more than is ever granted at once: more than a limit, than one call
+/// can carry, or by more rules than decide together. An error about the URL, such as a database
+/// that the server does not have, is not caused by the request.
 pub(super) fn costs_too_much(error: &Error) -> bool {
     match error {
         Error::InvalidArgument { argument, .. } => *argument != "url",
         Error::ExceedsLimit { .. } => true,
-        // More rules apply to it than decide together.
+        // More rules apply to the request than can decide together.
         Error::InvalidRule { .. } => true,
         _ => false,
     }
 }
 
-/// Whether a request failed because of what it holds, such as the name of a key where something
-/// else is stored.
+/// Whether a request failed because of its content, such as an entry that leads to a key where
+/// something else is stored.
 pub(super) fn is_caused_by_request(error: &Error) -> bool {
     costs_too_much(error) || error.kind() == ErrorKind::BadState
 }
 
-/// Why a request could not be decided that may be later, for clients: without the address of the
-/// store. `None` of other errors.
+/// Why a request could not be decided now, if a retry may succeed. The text is for clients, so it
+/// does not contain the address of the store.
 pub(super) fn unavailable(error: &Error) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::StoreUnavailable
@@ -281,8 +282,8 @@ pub(super) fn unavailable(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// The metrics of the rules file, as it was read first: none waits for the first reload, or the
-/// first request.
+/// Describes the metrics of the rules, and sets their first values, so that they exist before the
+/// first reload and the first request.
 pub(super) fn count_first_read() {
     describe_gauge!(
         RULES_VALID,
@@ -306,6 +307,8 @@ fn count_reload<T, E>(read: &std::result::Result<T, E>) {
     counter!(RULES_RELOADS, "result" => result).increment(1);
 }
 
+/// When a denied request can be tried again. `None` if it was not denied, or if a failure policy or
+/// a rule that blocks denied it.
 fn retry_at(verdict: &Result<Verdict>) -> Option<Instant> {
     let Ok(Verdict::Denied(joint)) = verdict else {
         return None;

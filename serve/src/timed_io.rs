@@ -1,5 +1,6 @@
-//! A connection that is cut if its client does not read, or sends nothing, for too long. hyper
-//! times the head of a request and pings of HTTP/2, but not a client that never reads its answers.
+//! A connection that fails if its client reads nothing, or sends nothing, for too long. hyper has
+//! timeouts for the head of a request and for pings of HTTP/2, but none for a client that never
+//! reads its answers.
 
 use std::future::Future;
 use std::io;
@@ -13,20 +14,23 @@ use tokio::time::{Instant, Sleep, sleep};
 
 pub(super) struct TimedIo {
     stream: TcpStream,
+    /// `None` if the client may be silent for any time.
     reading: Option<Stall>,
     writing: Stall,
 }
 
-/// How long nothing has moved in one direction.
+/// Times how long a connection transfers nothing in one direction.
 struct Stall {
+    /// The longest time without a transfer.
     longest: Duration,
     timer: Pin<Box<Sleep>>,
+    /// Whether the last poll was pending, so that the timer runs.
     is_running: bool,
 }
 
 impl TimedIo {
-    /// Without `longest_silence` a client may be silent for ever: HTTP/1 has a time for the head of
-    /// the next request.
+    /// Without `longest_silence`, a client may be silent forever. HTTP/1 does not need it, because
+    /// hyper limits the time for the head of the next request.
     pub(super) fn new(
         stream: TcpStream,
         longest_write: Duration,
@@ -49,6 +53,7 @@ impl Stall {
         }
     }
 
+    /// Returns `moved`, the result of a poll, or a timeout if it is pending for too long.
     fn or_timed_out<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -124,7 +129,7 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_millis(50);
 
-    /// A connection with such limits, and its client.
+    /// Returns a connection with these limits, and the client's end of it.
     async fn connected(longest_silence: Option<Duration>) -> (TimedIo, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap());
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_fails_after_a_silence_if_there_is_a_longest_one() {
+    async fn a_read_fails_if_the_client_is_silent_for_too_long() {
         let (mut timed, mut client) = connected(Some(LONGEST)).await;
         client.write_all(b"a").await.unwrap();
         assert_eq!(timed.read_u8().await.unwrap(), b'a');

@@ -1,4 +1,4 @@
-//! `serve --check` and `serve --try`: what the rules of a file say, without a server and a store.
+//! `serve --check` and `serve --try`: tries the rules of a file without a server and a store.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,19 +11,19 @@ use super::http::read_part;
 use super::rules::{RulesFile, Shown, ShownRule};
 use crate::Error;
 
-/// What the rules of a file say.
+/// The result of trying the rules of a file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Tried {
-    /// Whether the request is granted. True of rules without a request.
+    /// Whether the request is granted. True if only the rules were checked, without a request.
     pub is_granted: bool,
-    /// For people.
+    /// The result as a text for people.
     pub text: String,
-    /// The same for programs.
+    /// The result as JSON for programs.
     pub json: Value,
 }
 
-/// Reads the rules, and lists them with what may not be meant.
+/// Reads the rules, and lists them with warnings of what is probably not intended.
 pub(super) fn check(path: &Path) -> Result<Tried, Error> {
     let client = RedissonClient::in_memory();
     let file = RulesFile::open(&client, path.to_owned()).map_err(Error::Usage)?;
@@ -34,7 +34,7 @@ pub(super) fn check(path: &Path) -> Result<Tried, Error> {
         line(&mut text, rule, &rule.applies());
     }
     for warning in &warnings {
-        let _ = write!(text, "\nwarning: {warning}"); // a String takes everything
+        let _ = write!(text, "\nwarning: {warning}"); // writing to a String never fails
     }
     let names: Vec<&str> = shown.rules.iter().map(|it| &*it.config.name).collect();
     Ok(Tried {
@@ -44,7 +44,8 @@ pub(super) fn check(path: &Path) -> Result<Tried, Error> {
     })
 }
 
-/// Lists the rules that apply to a request, and what they would decide if nothing had been used.
+/// Lists the rules that apply to a request, and says how they would decide it if nothing had been
+/// used before.
 pub(super) async fn decide(path: &Path, request: &str) -> Result<Tried, Error> {
     let part = read_part(request)
         .map_err(|error| Error::Usage(format!("the request of --try: {error}")))?;
@@ -83,7 +84,7 @@ pub(super) async fn decide(path: &Path, request: &str) -> Result<Tried, Error> {
     })
 }
 
-/// `1 rule`, `2 rules`.
+/// The number of rules in words, such as `1 rule` or `2 rules`.
 pub(super) fn number_of_rules(shown: &Shown) -> String {
     match shown.rules.len() {
         1 => "1 rule".to_owned(),
@@ -94,7 +95,7 @@ pub(super) fn number_of_rules(shown: &Shown) -> String {
 fn line(text: &mut String, rule: &ShownRule, by: &str) {
     let name = rule.config.name.escape_debug();
     let shadow = if rule.config.shadow { " (shadow)" } else { "" };
-    // A String takes everything.
+    // Writing to a String never fails.
     let _ = write!(
         text,
         "\n  {name}{shadow}: {}: {}",

@@ -1,6 +1,6 @@
-//! What the status page shows of use: of all requests and of each rule over time, which keys ask
-//! most and are denied most, and how long answers take. All of it is bounded, however many keys
-//! there are.
+//! The usage that the status page shows: the requests over time, in all and by rule; the keys with
+//! the most requests and the most denials; and how long answers take. Its memory is bounded,
+//! however many keys there are.
 
 mod keys;
 mod series;
@@ -13,11 +13,12 @@ use redisson_rate_limiter::Event;
 use serde::Serialize;
 use sketches_ddsketch::DDSketch;
 
+pub(super) use self::keys::KeyCount;
 use self::keys::Keys;
-pub(super) use self::keys::Seen;
 use self::series::{Counts, Series};
 
-/// Keys and times are those of the last one to two of these.
+/// The number of ticks in a period, one minute. Keys and times are those of the current period and
+/// the one before.
 const TICKS_OF_RECENT: u64 = 60;
 
 pub(super) struct Usage {
@@ -41,11 +42,11 @@ struct Rule {
     denied: Keys,
 }
 
-/// How long the requests of this minute and of the one before took, in milliseconds.
+/// How long the requests of the current minute and of the one before took, in milliseconds.
 #[derive(Default)]
 struct Times {
-    now: DDSketch,
-    before: DDSketch,
+    current: DDSketch,
+    previous: DDSketch,
 }
 
 /// How the requests of the last minute have ended.
@@ -55,7 +56,7 @@ pub(super) struct Recent {
     counts: Counts,
     per_second: f64,
     unmatched_per_second: f64,
-    /// 99 of 100 were answered within so many milliseconds.
+    /// The time within which 99 of 100 requests were answered, in milliseconds.
     p99_ms: Option<f64>,
 }
 
@@ -65,12 +66,12 @@ pub(super) struct OfRule {
     total: Counts,
     recent: Counts,
     per_second: f64,
-    /// The last slot is the current one.
+    /// The counts of each five seconds; the last element is the current slot.
     series: Vec<Counts>,
     #[serde(skip)]
-    pub(super) asking: Vec<Seen>,
+    pub(super) asking: Vec<KeyCount>,
     #[serde(skip)]
-    pub(super) denied: Vec<Seen>,
+    pub(super) denied: Vec<KeyCount>,
 }
 
 impl Usage {
@@ -81,7 +82,7 @@ impl Usage {
         }
     }
 
-    /// Counts a request, and by the rules that decided it.
+    /// Counts the event of a request, in all and for each rule that decided it.
     pub(super) fn event(&self, event: &Event<'_>) {
         let Event::Request {
             limiters,
@@ -104,7 +105,7 @@ impl Usage {
         }
     }
 
-    /// Counts a request for a key.
+    /// Counts a request for a key of a rule.
     pub(super) fn note(&self, rule: &str, key: &str, is_granted: bool) {
         self.state().with_rule(rule, |rule| {
             if !is_granted {
@@ -114,19 +115,20 @@ impl Usage {
         });
     }
 
-    /// Counts a request that no rule matched, by what it came from.
-    pub(super) fn note_unmatched(&self, from: &str) {
+    /// Counts a request that no rule matched. `source` is its domain and the names of its entries.
+    pub(super) fn note_unmatched(&self, source: &str) {
         let mut state = self.state();
         state.requests.note(Counts::UNMATCHED);
-        state.unmatched.note(from);
+        state.unmatched.note(source);
     }
 
-    /// Forgets the rules that are no more.
+    /// Forgets the rules for which `is_there` returns false.
     pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
         self.state().rules.retain(|name, _| is_there(name));
     }
 
-    /// To be called once a second.
+    /// Moves the series on by a second, and begins a new minute when one is over. It must be called
+    /// once a second.
     pub(super) fn tick(&self) {
         let mut state = self.state();
         state.ticks += 1;
@@ -171,8 +173,8 @@ impl Usage {
         }
     }
 
-    /// Where the requests that no rule matched came from.
-    pub(super) fn unmatched(&self) -> Vec<Seen> {
+    /// The most frequent sources of requests that no rule matched.
+    pub(super) fn unmatched(&self) -> Vec<KeyCount> {
         self.state().unmatched.most()
     }
 
@@ -182,7 +184,8 @@ impl Usage {
 }
 
 impl State {
-    /// The name is copied for a new rule only.
+    /// Calls `note` with the counts of the rule, which are created if it has none. The name is
+    /// copied only then.
     fn with_rule(&mut self, name: &str, note: impl FnOnce(&mut Rule)) {
         match self.rules.get_mut(name) {
             Some(rule) => note(rule),
@@ -193,16 +196,16 @@ impl State {
 
 impl Times {
     fn note(&mut self, took: Duration) {
-        self.now.add(took.as_secs_f64() * 1_000.0);
+        self.current.add(took.as_secs_f64() * 1_000.0);
     }
 
     fn next(&mut self) {
-        self.before = std::mem::take(&mut self.now);
+        self.previous = std::mem::take(&mut self.current);
     }
 
     fn p99_ms(&self) -> Option<f64> {
-        let mut together = self.before.clone();
-        together.merge(&self.now).ok()?;
+        let mut together = self.previous.clone();
+        together.merge(&self.current).ok()?;
         together.quantile(0.99).ok().flatten()
     }
 }
@@ -214,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_are_no_more_are_forgotten() {
+    fn removed_rules_are_forgotten() {
         let usage = Usage::new();
         for name in ["old", "kept"] {
             let failed = Counts::of(RequestResult::TimedOut);
@@ -260,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_no_rule_matched_are_counted_by_where_they_came_from() {
+    fn requests_that_no_rule_matched_are_counted_by_their_source() {
         let usage = Usage::new();
         for from in ["domain=a", "domain=b", "domain=a"] {
             usage.note_unmatched(from);

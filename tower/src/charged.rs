@@ -9,13 +9,14 @@ use redisson_rate_limiter::{Decision, Ending, JointDecision, Limiter, Result, Ru
 use crate::fields::Limit;
 use crate::key::KeptKey;
 
-/// What a request was charged, in its extensions: a handler sees the decision, and can give the
-/// charge back or settle it. Clones are the same charge, which is given back or settled once.
+/// What a request was charged. The layer puts it into the request's extensions, so that a handler
+/// can read the decision, and can give the charge back or settle it. Clones are the same charge,
+/// which is given back or settled once.
 ///
-/// Of several layers around each other, a handler sees one `Charged` with what all have charged:
-/// its [`decision`](Self::decision) is that of the innermost layer, whose charge
-/// [`settle`](Self::settle) corrects, and [`by_limiter`](Self::by_limiter),
-/// [`refund`](Self::refund) and [`settle_each`](Self::settle_each) are about all of them.
+/// If several layers wrap a service, its handler gets one `Charged` with the charges of all.
+/// [`decision`](Self::decision) and [`settle`](Self::settle) are about the innermost layer;
+/// [`by_limiter`](Self::by_limiter), [`refund`](Self::refund) and
+/// [`settle_each`](Self::settle_each) are about all layers.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -43,10 +44,11 @@ use crate::key::KeptKey;
 #[derive(Clone)]
 pub struct Charged {
     by: By,
-    /// What a layer around this one has charged.
+    /// The charge of the layers around this one.
     outer: Option<Arc<Self>>,
 }
 
+/// What decided the request, and the decision.
 #[derive(Clone)]
 enum By {
     One {
@@ -69,7 +71,7 @@ impl Charged {
         })
     }
 
-    /// What rules have granted, or denied: then they have charged nothing.
+    /// The charge of rules that have decided. Rules that deny a request charge nothing.
     pub(crate) fn by_rules(rules: Arc<Rules>, decided: impl Into<RulesGrant>) -> Self {
         let granted = decided.into();
         Self::by(By::Rules { rules, granted })
@@ -79,7 +81,7 @@ impl Charged {
         Self { by, outer: None }
     }
 
-    /// This charge, and that of a layer around it.
+    /// Adds the charge of the layers around this one.
     pub(crate) fn inside(self, outer: Option<Self>) -> Self {
         Self {
             outer: outer.map(Arc::new),
@@ -92,12 +94,12 @@ impl Charged {
         Self::by(self.by.clone())
     }
 
-    /// The charges, that of the innermost layer first.
+    /// The charge of each layer, the innermost first.
     fn by_layer(&self) -> impl Iterator<Item = &By> {
         iter::successors(Some(self), |it| it.outer.as_deref()).map(|it| &it.by)
     }
 
-    /// The decision; of several limiters, the strictest one: see [`JointDecision::deciding`].
+    /// The decision; if several limiters decided, the strictest: see [`JointDecision::deciding`].
     /// `None` if all rules that apply are in [shadow mode](redisson_rate_limiter::Rule::in_shadow).
     ///
     /// ```
@@ -113,7 +115,7 @@ impl Charged {
         }
     }
 
-    /// Each limiter's name and its decision; of rules, each rule that applies and is enforced.
+    /// The name and decision of each limiter, and of each rule that applies and is enforced.
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;
@@ -134,8 +136,8 @@ impl Charged {
         })
     }
 
-    /// The names of the limiters that have charged the request, also of rules in shadow mode: their
-    /// costs are settled too.
+    /// The names of the limiters and rules that have charged the request. Rules in shadow mode are
+    /// among them, because their costs are settled too.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.by_layer().flat_map(|by| {
             let (one, several) = match by {
@@ -147,15 +149,16 @@ impl Charged {
         })
     }
 
-    /// Gives back what was charged, and returns how many permits: of each algorithm what
-    /// [`Limiter::refund`] says. What was [settled](Self::settle) stays.
+    /// Gives back what was charged, and returns the number of permits that came back:
+    /// [`Limiter::refund`] says how many each algorithm gives back. A charge that was
+    /// [settled](Self::settle) stays.
     ///
     /// # Errors
-    /// Those of [`RateLimiter::refund`](redisson_rate_limiter::RateLimiter::refund), once each
-    /// charge was tried.
+    /// The first error of [`RateLimiter::refund`](redisson_rate_limiter::RateLimiter::refund),
+    /// after every charge was tried.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have given it back.
+    /// A call dropped in flight may or may not have given the charge back.
     pub async fn refund(&self) -> Result<u64> {
         let (mut given_back, mut failure) = (0, None);
         for by in self.by_layer().cloned() {
@@ -167,7 +170,7 @@ impl Charged {
         failure.map_or(Ok(given_back), Err)
     }
 
-    /// Gives back in the background what this layer has charged to a request that is gone.
+    /// Gives back in the background what this layer has charged, for a request that was dropped.
     pub(crate) fn refund_in_background(self) {
         match self.by {
             By::One {
@@ -183,11 +186,11 @@ impl Charged {
         }
     }
 
-    /// Corrects the charge, once the cost is known: what was charged in excess is given back, as by
-    /// [`refund`](Self::refund), and what is missing is charged, as [`Limiter::settle`] does: the
-    /// request is done, so it cannot be denied any more. A charge that was settled or given back
-    /// before stays as it is. All limiters that decided have the same cost: see
-    /// [`settle_each`](Self::settle_each) for rules whose costs differ.
+    /// Corrects the charge when the cost is known. An excess is given back, as by
+    /// [`refund`](Self::refund). What is missing is charged, as by [`Limiter::settle`], and never
+    /// denied, because the request is done. A charge that was settled or given back before stays
+    /// as it is. All limiters that decided are settled with the same cost; for rules whose costs
+    /// differ, see [`settle_each`](Self::settle_each).
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;
@@ -197,16 +200,16 @@ impl Charged {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Limiter::settle`].
+    /// The errors of [`Limiter::settle`].
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have corrected it.
+    /// A call dropped in flight may or may not have corrected the charge.
     pub async fn settle(&self, cost: u32) -> Result<()> {
         self.by.clone().settle(|_| Some(cost)).await
     }
 
-    /// As [`settle`](Self::settle), with the cost of each limiter, by its name. `None` leaves its
-    /// charge as it is.
+    /// Corrects the charge of each limiter by the cost that `cost` returns for its name, as
+    /// [`settle`](Self::settle) does for one cost. `None` leaves a charge as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter_tower::Charged;
@@ -216,14 +219,14 @@ impl Charged {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Limiter::settle`], once each charge was tried.
+    /// The first error of [`Limiter::settle`], after every charge was tried.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have corrected them.
+    /// A call dropped in flight may or may not have corrected some of the charges.
     pub async fn settle_each(&self, cost: impl Fn(&str) -> Option<u32> + Send) -> Result<()> {
-        // Asked for before anything is awaited: what is called need not be `Sync`.
-        let costs = self.names();
-        let costs = costs.filter_map(|limiter| Some((limiter.to_owned(), cost(limiter)?)));
+        // All costs are computed before the first await, so that `cost` need not be `Sync`.
+        let names = self.names();
+        let costs = names.filter_map(|limiter| Some((limiter.to_owned(), cost(limiter)?)));
         let costs: HashMap<_, _> = costs.collect();
         let mut settled = Ok(());
         for by in self.by_layer().cloned() {
@@ -233,12 +236,13 @@ impl Charged {
         settled
     }
 
-    /// Whether the response says what stays charged.
+    /// Whether it depends on the response, success or failure, which charges stay.
     pub(crate) fn depends_on_ending(&self) -> bool {
         matches!(&self.by, By::Rules { granted, .. } if granted.depends_on_ending())
     }
 
-    /// Whether this layer's charge of the limiter of this name stays for a request that ends so.
+    /// Whether the charge of this layer's limiter or rule `limiter` stays if the request ends with
+    /// `ending`.
     pub(crate) fn counts(&self, limiter: &str, ending: Ending) -> bool {
         match &self.by {
             By::One { .. } => true,
@@ -246,7 +250,7 @@ impl Charged {
         }
     }
 
-    /// What the header fields state, the strictest first.
+    /// The limits of this layer that the header fields state, the strictest first.
     pub(crate) fn limits(&self) -> Limits<'_> {
         match &self.by {
             By::One {
@@ -303,7 +307,7 @@ impl By {
     }
 }
 
-/// Limits of a response, without an allocation where there is one.
+/// The limits that a response states. A single limit needs no allocation.
 pub(crate) enum Limits<'a> {
     One(Option<Limit<'a>>),
     Several(Vec<Limit<'a>>),

@@ -1,4 +1,4 @@
-//! Who decides a request: one limiter, or rules.
+//! The decision on a request, by one limiter or by rules.
 
 use std::fmt;
 use std::future::Future;
@@ -11,11 +11,11 @@ use redisson_rate_limiter::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::attributes::{Awaited, Found, Seen};
+use crate::attributes::{AsyncValues, AttributeSources, RequestAttributes};
 use crate::charged::Charged;
-use crate::key::{FindKey, KeptKey, Key, bounded, found};
+use crate::key::{FindKey, KeptKey, Key, bounded, non_empty_key};
 
-/// The decision on a request, and its head, which the decision has needed.
+/// The decision on a request. It comes with the head of the request, which was needed to decide.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would cost each request that is decided at once"
@@ -28,13 +28,13 @@ pub(crate) enum Deciding {
 pub(crate) type Later = BoxFuture<'static, (Parts, Answer)>;
 
 pub(crate) enum Answer {
-    /// Nobody limits it.
+    /// No limiter applies to the request.
     Free,
     Granted(Charged),
     Denied(Charged),
     Failed {
         error: Error,
-        /// The name of the limiter, if it is one and no rules.
+        /// The name of the limiter. `None` if rules decide: their errors name the rule.
         limiter: Option<String>,
     },
 }
@@ -43,13 +43,13 @@ pub(crate) mod sealed {
     use super::{Deciding, Duration, Parts};
 
     pub trait Decide: Send + Sync + 'static {
-        /// Decides a request. It waits for a grant for up to `wait`.
+        /// Decides a request, and waits for a grant for up to `wait`.
         #[allow(private_interfaces, reason = "the trait is sealed")]
         fn decide(&self, request: Parts, wait: Duration) -> Deciding;
     }
 }
 
-/// The key of a request that has none.
+/// The key that all requests without a key share.
 const UNKNOWN: &str = "unknown";
 
 type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
@@ -58,29 +58,29 @@ type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
 #[derive(Clone)]
 pub struct OneLimiter {
     limiter: Arc<dyn Limiter>,
-    key: KeyOf,
+    key: KeySource,
     pub(crate) cost: Option<Arc<Cost>>,
 }
 
 #[derive(Clone)]
-enum KeyOf {
+enum KeySource {
     Now(Arc<dyn Key>),
     Later(Arc<FindKey>),
 }
 
 impl OneLimiter {
     pub(crate) fn new(limiter: impl Limiter + 'static, key: impl Key) -> Self {
-        Self::by(limiter, KeyOf::Now(Arc::new(key)))
+        Self::by(limiter, KeySource::Now(Arc::new(key)))
     }
 
     pub(crate) fn with_async_key<F>(limiter: impl Limiter + 'static, key: F) -> Self
     where
         F: Fn(&Parts) -> BoxFuture<'_, Option<String>> + Send + Sync + 'static,
     {
-        Self::by(limiter, KeyOf::Later(Arc::new(key)))
+        Self::by(limiter, KeySource::Later(Arc::new(key)))
     }
 
-    fn by(limiter: impl Limiter + 'static, key: KeyOf) -> Self {
+    fn by(limiter: impl Limiter + 'static, key: KeySource) -> Self {
         Self {
             limiter: Arc::new(limiter),
             key,
@@ -98,19 +98,19 @@ impl sealed::Decide for OneLimiter {
         }
         let limiter = Arc::clone(&self.limiter);
         match &self.key {
-            KeyOf::Now(key) => {
-                let key = found(&**key, &request).map_or(UNKNOWN.into(), bounded);
+            KeySource::Now(key) => {
+                let key = non_empty_key(&**key, &request).map_or(UNKNOWN.into(), bounded);
                 let key = KeptKey::from(key);
-                decide(AskedOne { limiter, key, cost }, request, wait)
+                decide(LimiterWithKey { limiter, key, cost }, request, wait)
             }
-            KeyOf::Later(key) => {
+            KeySource::Later(key) => {
                 let key = Arc::clone(key);
                 Deciding::Later(Box::pin(async move {
                     let key = key(&request).await.filter(|it| !it.is_empty());
                     let key = key.map_or(UNKNOWN.into(), |it| bounded(it.into()));
                     let key = KeptKey::from(key);
-                    let asked = AskedOne { limiter, key, cost };
-                    let answer = decide_in_time(asked, &request, wait, None).await;
+                    let decider = LimiterWithKey { limiter, key, cost };
+                    let answer = decide_in_time(decider, &request, wait, None).await;
                     (request, answer)
                 }))
             }
@@ -130,14 +130,14 @@ impl fmt::Debug for OneLimiter {
 #[derive(Clone)]
 pub struct ByRules {
     rules: Arc<Rules>,
-    pub(crate) found: Arc<Found>,
+    pub(crate) sources: Arc<AttributeSources>,
 }
 
 impl ByRules {
     pub(crate) fn new(rules: Arc<Rules>) -> Self {
         Self {
             rules,
-            found: Arc::default(),
+            sources: Arc::default(),
         }
     }
 }
@@ -145,16 +145,16 @@ impl ByRules {
 impl sealed::Decide for ByRules {
     #[allow(private_interfaces, reason = "the trait is sealed")]
     fn decide(&self, request: Parts, wait: Duration) -> Deciding {
-        let mut asked = AskedRules {
+        let mut decider = RulesForRequest {
             by: self.clone(),
-            awaited: Awaited::new(),
+            async_values: AsyncValues::new(),
         };
-        if self.found.awaited.is_empty() {
-            return decide(asked, request, wait);
+        if self.sources.async_keys.is_empty() {
+            return decide(decider, request, wait);
         }
         Deciding::Later(Box::pin(async move {
-            asked.awaited = asked.by.found.awaited(&request).await;
-            let answer = decide_in_time(asked, &request, wait, None).await;
+            decider.async_values = decider.by.sources.find_async(&request).await;
+            let answer = decide_in_time(decider, &request, wait, None).await;
             (request, answer)
         }))
     }
@@ -166,16 +166,16 @@ impl fmt::Debug for ByRules {
     }
 }
 
-/// Who is asked about one request.
-trait Asked: Sized + Send + Sync + 'static {
+/// What decides one request: a limiter with the key, or rules with the attributes.
+trait Decider: Sized + Send + Sync + 'static {
     type Decided: Send;
 
-    /// The decision, if it needs no call and waits for nobody.
+    /// Decides at once, if that needs no call to the store and no wait for other requests.
     fn check_now(&self, request: &Parts) -> Option<Result<Self::Decided>>;
 
     fn check(&self, request: &Parts) -> impl Future<Output = Result<Self::Decided>> + Send;
 
-    /// The answer of the limiter that decides; `None` if none limits the request.
+    /// The strictest limiter's decision; `None` if no limiter applies to the request.
     fn deciding(decided: &Self::Decided) -> Option<&Decision>;
 
     fn answer(self, decided: Self::Decided) -> Answer;
@@ -183,23 +183,23 @@ trait Asked: Sized + Send + Sync + 'static {
     fn failed(&self, error: Error) -> Answer;
 }
 
-fn decide<A: Asked>(asked: A, request: Parts, wait: Duration) -> Deciding {
-    match asked.check_now(&request) {
-        Some(Err(error)) => Deciding::Now(request, asked.failed(error)),
+fn decide<A: Decider>(decider: A, request: Parts, wait: Duration) -> Deciding {
+    match decider.check_now(&request) {
+        Some(Err(error)) => Deciding::Now(request, decider.failed(error)),
         Some(Ok(decided)) if retry_in::<A>(&decided, wait).is_none() => {
-            Deciding::Now(request, asked.answer(decided))
+            Deciding::Now(request, decider.answer(decided))
         }
         first => Deciding::Later(Box::pin(async move {
-            let answer = decide_in_time(asked, &request, wait, first).await;
+            let answer = decide_in_time(decider, &request, wait, first).await;
             (request, answer)
         })),
     }
 }
 
-/// Asks until the request is granted, or would be only after `wait`. Nothing is in flight while it
-/// waits. `first` is the first decision, if it is made.
-async fn decide_in_time<A: Asked>(
-    asked: A,
+/// Asks until the request is granted, or its next try would come after `wait`. No call is in
+/// flight during its pauses. `first` is the result of the first try, if that was made already.
+async fn decide_in_time<A: Decider>(
+    decider: A,
     request: &Parts,
     wait: Duration,
     first: Option<Result<A::Decided>>,
@@ -207,30 +207,31 @@ async fn decide_in_time<A: Asked>(
     let start = Instant::now();
     let mut decided = match first {
         Some(first) => first,
-        None => asked.check(request).await,
+        None => decider.check(request).await,
     };
     loop {
         let decision = match decided {
             Ok(decision) => decision,
-            Err(error) => return asked.failed(error),
+            Err(error) => return decider.failed(error),
         };
-        // Times are compared, not points in time: a sum with the longest one overflows.
-        let left = wait.checked_sub(start.elapsed());
-        let Some(pause) = left.and_then(|left| retry_in::<A>(&decision, left)) else {
-            return asked.answer(decision);
+        // Durations are compared, because `start + wait` overflows if `wait` is Duration::MAX.
+        let time_left = wait.checked_sub(start.elapsed());
+        let Some(pause) = time_left.and_then(|time| retry_in::<A>(&decision, time)) else {
+            return decider.answer(decision);
         };
         drop(decision);
         sleep(pause).await;
-        decided = asked.check(request).await;
+        decided = decider.check(request).await;
     }
 }
 
-/// A limiter may say that a retry is worth it at once, as often as it is asked.
+/// The pause before a retry of a denial whose `retry_after` is shorter, such as zero: it keeps a
+/// limiter that always denies so from being asked in a busy loop.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// When to ask again. `None` if there is not as much time left, and if the request was granted, or
-/// was not denied by the limiter.
-fn retry_in<A: Asked>(decided: &A::Decided, left: Duration) -> Option<Duration> {
+/// The pause before the next try. `None` if the request was granted, if a failure policy or a rule
+/// that blocks denied it, or if the pause is longer than `time_left`.
+fn retry_in<A: Decider>(decided: &A::Decided, time_left: Duration) -> Option<Duration> {
     let decision = A::deciding(decided)?;
     if matches!(
         decision.source(),
@@ -239,17 +240,17 @@ fn retry_in<A: Asked>(decided: &A::Decided, left: Duration) -> Option<Duration> 
         return None;
     }
     let pause = decision.retry_after()?.max(SHORTEST_PAUSE);
-    (pause <= left).then_some(pause)
+    (pause <= time_left).then_some(pause)
 }
 
-/// One limiter, about one key.
-struct AskedOne {
+/// One limiter, and the key and cost of the request.
+struct LimiterWithKey {
     limiter: Arc<dyn Limiter>,
     key: KeptKey,
     cost: u32,
 }
 
-impl Asked for AskedOne {
+impl Decider for LimiterWithKey {
     type Decided = Decision;
 
     fn check_now(&self, _request: &Parts) -> Option<Result<Decision>> {
@@ -278,31 +279,31 @@ impl Asked for AskedOne {
     }
 }
 
-/// Rules, about one request.
-struct AskedRules {
+/// Rules, and the values of the request's attributes that were found asynchronously.
+struct RulesForRequest {
     by: ByRules,
-    awaited: Awaited,
+    async_values: AsyncValues,
 }
 
-impl AskedRules {
-    fn seen<'a>(&'a self, request: &'a Parts) -> Seen<'a> {
-        Seen {
+impl RulesForRequest {
+    fn attributes<'a>(&'a self, request: &'a Parts) -> RequestAttributes<'a> {
+        RequestAttributes {
             request,
-            found: &self.by.found,
-            awaited: &self.awaited,
+            sources: &self.by.sources,
+            async_values: &self.async_values,
         }
     }
 }
 
-impl Asked for AskedRules {
+impl Decider for RulesForRequest {
     type Decided = Verdict;
 
     fn check_now(&self, request: &Parts) -> Option<Result<Verdict>> {
-        self.by.rules.check_now(&self.seen(request))
+        self.by.rules.check_now(&self.attributes(request))
     }
 
     async fn check(&self, request: &Parts) -> Result<Verdict> {
-        self.by.rules.check(&self.seen(request)).await
+        self.by.rules.check(&self.attributes(request)).await
     }
 
     fn deciding(decided: &Verdict) -> Option<&Decision> {

@@ -1,4 +1,4 @@
-//! The header fields that tell clients of limits: what a server sends, and what a client reads.
+//! The header fields that state limits: a server writes them, and a client reads them.
 //!
 //! ```
 //! use http::HeaderMap;
@@ -59,29 +59,29 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fields {
-    /// As in `draft-ietf-httpapi-ratelimit-headers`, from its version 8 on (the newest is 11):
-    /// lists of all limits, by name. `t` is the time until something is available, which is zero
-    /// where something is left.
+    /// The fields of `draft-ietf-httpapi-ratelimit-headers` from version 8 on (the newest is 11):
+    /// lists of all limits, by name. `t` is the time until something is available: zero if
+    /// something is left.
     #[default]
     Ietf,
-    /// As in version 7 of that draft. `RateLimit` has one limit, the strictest, and
-    /// `RateLimit-Policy` all of them. `reset` is the time until the whole limit is available
-    /// again, but where nothing is left, until something is.
+    /// The fields of version 7 of `draft-ietf-httpapi-ratelimit-headers`. `RateLimit` has one
+    /// limit, the strictest, and `RateLimit-Policy` all limits. `reset` is the time until the
+    /// whole limit is available again, or, if nothing is left, until something is.
     Draft7,
     /// The fields that came before the draft. They have one limit, the strictest.
     /// `X-RateLimit-Reset` is the number of seconds until the whole limit is available again, not a
     /// point in time.
     XRateLimit,
-    /// The same, but `X-RateLimit-Reset` is a point in time, in seconds since the epoch by the
-    /// clock of this process.
+    /// The fields of [`XRateLimit`](Self::XRateLimit), but `X-RateLimit-Reset` is a point in time,
+    /// in seconds since 1970 by the clock of this process.
     XRateLimitAt,
     /// No field.
     None,
 }
 
 impl Fields {
-    /// The names of the fields that a response can have. A script in a browser of another origin
-    /// can read those that the server lists in `Access-Control-Expose-Headers`.
+    /// The names of the fields that a response can have, for `Access-Control-Expose-Headers`:
+    /// scripts from another origin can read only the fields that the server lists there.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::fields::Fields;

@@ -13,7 +13,7 @@ use tower_service::Service;
 use crate::charged::Charged;
 use crate::decide::Later;
 use crate::reject::Reject;
-use crate::settings::{Left, Settings};
+use crate::settings::{OnResponse, Settings};
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit) to a request.
@@ -22,7 +22,8 @@ pin_project! {
         S: Service<Request<B>>,
     {
         settings: Arc<Settings<D, R>>,
-        left: Option<Left>,
+        // What to do with the response. `None` before the decision and for unlimited requests.
+        on_response: Option<OnResponse>,
         #[pin]
         state: State<S, S::Future, S::Response, S::Error, B>,
     }
@@ -46,27 +47,30 @@ impl<S, D, R, B> ResponseFuture<S, D, R, B>
 where
     S: Service<Request<B>>,
 {
+    /// The future of a request that was passed to the service at once.
     pub(crate) fn passed(
         settings: Arc<Settings<D, R>>,
         response: S::Future,
-        left: Option<Left>,
+        on_response: Option<OnResponse>,
     ) -> Self {
         Self {
             settings,
-            left,
+            on_response,
             state: State::Running { response },
         }
     }
 
+    /// The future of a request that was rejected at once.
     pub(crate) fn rejected(settings: Arc<Settings<D, R>>, response: S::Response) -> Self {
         let response = Some(response);
         Self {
             settings,
-            left: None,
+            on_response: None,
             state: State::Rejected { response },
         }
     }
 
+    /// The future of a request whose decision takes time; `service` is called if it is granted.
     pub(crate) fn deciding(
         settings: Arc<Settings<D, R>>,
         decision: Later,
@@ -76,7 +80,7 @@ where
         let (service, body) = (Some(service), Some(body));
         Self {
             settings,
-            left: None,
+            on_response: None,
             state: State::Deciding {
                 decision,
                 service,
@@ -86,8 +90,8 @@ where
     }
 }
 
-/// The charge of a request that is granted and waits for the service to be ready. It is given back
-/// if the request goes no further.
+/// The charge of a granted request until the service is called. Dropping it gives the charge back
+/// in the background.
 struct Uncalled(Option<Charged>);
 
 impl Uncalled {
@@ -104,7 +108,7 @@ impl Drop for Uncalled {
     }
 }
 
-/// A future that is polled after it was ready, which no caller may do.
+/// The panic message if the future is polled after it was ready, which callers must not do.
 const POLLED_AGAIN: &str = "polled after it was ready";
 
 impl<S, D, R, ReqBody, ResBody> Future for ResponseFuture<S, D, R, ReqBody>
@@ -125,11 +129,11 @@ where
                 } => {
                     let (head, answer) = ready!(decision.as_mut().poll(context));
                     match this.settings.admit(head, answer) {
-                        Ok((head, left)) => {
+                        Ok((head, on_response)) => {
                             let charged = head.extensions.get::<Charged>();
-                            let charged = charged.filter(|_| left.is_some());
+                            let charged = charged.filter(|_| on_response.is_some());
                             let uncalled = Uncalled(charged.map(Charged::of_this_layer));
-                            *this.left = left;
+                            *this.on_response = on_response;
                             let body = body.take().expect(POLLED_AGAIN);
                             State::Admitted {
                                 service: service.take().expect(POLLED_AGAIN),
@@ -159,7 +163,7 @@ where
                 }
                 StateProjection::Running { response } => {
                     let response = ready!(response.poll(context));
-                    let Some(Left { written, charged }) = this.left.take() else {
+                    let Some(OnResponse { written, charged }) = this.on_response.take() else {
                         return Poll::Ready(response);
                     };
                     let response = response.map(|mut response| {
@@ -180,7 +184,7 @@ where
                     if costs.is_empty() {
                         return Poll::Ready(response);
                     }
-                    let unsettled = this.settings.unsettled.clone();
+                    let unsettled = this.settings.options.unsettled.clone();
                     let settling = Box::pin(async move {
                         let cost = |limiter: &str| costs.get(limiter).copied();
                         if let Err(error) = charged.settle_each(cost).await {

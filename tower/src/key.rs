@@ -1,4 +1,4 @@
-//! Which key a request counts for.
+//! The key that a request counts for.
 //!
 //! ```
 //! use redisson_rate_limiter_tower::key::{ClientAddress, Header, Key};
@@ -24,7 +24,7 @@ mod of_request;
 
 pub use address::{ClientAddress, InvalidNetwork};
 pub use find::{And, Hashed, Key, Or};
-pub(crate) use find::{FindKey, found};
+pub(crate) use find::{FindKey, non_empty_key};
 pub use hash::{bounded, hash};
 pub(crate) use kept::KeptKey;
 #[cfg(feature = "axum")]

@@ -14,13 +14,13 @@ use crate::fields::{Fields, Limit};
 use crate::key::{ClientAddress, Key};
 use crate::reject::ProblemJson;
 use crate::service::RateLimit;
-use crate::settings::{Settings, Warned, is_failure};
+use crate::settings::{Options, Settings};
 
 /// Limits the requests of a service.
 ///
-/// Its type can be written down: a `RateLimitLayer` has one limiter and rejects with
-/// [`ProblemJson`], a `RateLimitLayer<ByRules>` has rules, and a `RateLimitLayer<OneLimiter, Grpc>`
-/// rejects by [`Grpc`](crate::reject::Grpc).
+/// Its type can be named: `RateLimitLayer` has one limiter and rejects with [`ProblemJson`],
+/// `RateLimitLayer<ByRules>` has rules, and `RateLimitLayer<OneLimiter, Grpc>` rejects with
+/// [`Grpc`](crate::reject::Grpc).
 ///
 /// ```
 /// use http::{Request, Response};
@@ -50,11 +50,11 @@ pub struct RateLimitLayer<D = OneLimiter, R = ProblemJson> {
 }
 
 impl RateLimitLayer<OneLimiter> {
-    /// Requests count for their key in `limiter`: one of the core's
-    /// ([`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter),
+    /// Limits requests by one limiter, in which each request counts for its key. The limiter is a
+    /// [`KeyedRateLimiter`](redisson_rate_limiter::KeyedRateLimiter), a
     /// [`PolicyLimiter`](redisson_rate_limiter::PolicyLimiter), also with a policy that is chosen
-    /// at run time, or a [`RateLimiter`](redisson_rate_limiter::RateLimiter), with the key
-    /// [`Everyone`](crate::key::Everyone)), or your own.
+    /// at run time, a [`RateLimiter`](redisson_rate_limiter::RateLimiter) with the key
+    /// [`Everyone`](crate::key::Everyone), or your own.
     ///
     /// ```
     /// use redisson_rate_limiter::{AnyPolicy, Rate, RedissonClient, Result, TokenBucket};
@@ -79,8 +79,8 @@ impl RateLimitLayer<OneLimiter> {
         Self::deciding(OneLimiter::new(limiter, key))
     }
 
-    /// As [`new`](Self::new), with a key that takes time to find, such as that of a session in a
-    /// database.
+    /// Limits requests by one limiter and a key that is found asynchronously, such as the user of a
+    /// session in a database. Otherwise it is the same as [`new`](Self::new).
     ///
     /// ```
     /// use http::request::Parts;
@@ -108,12 +108,12 @@ impl RateLimitLayer<OneLimiter> {
 }
 
 impl RateLimitLayer<ByRules> {
-    /// Rules decide, all of those that apply to a request in one round trip. The rules can be
-    /// [replaced](Rules::replace) while requests come in.
+    /// Limits requests by rules. All rules that apply to a request decide in one round trip. The
+    /// rules can be [replaced](Rules::replace) while requests come in.
     ///
-    /// A request has the attributes `method`, `host` (without port), `path` (without query), with
-    /// the feature `axum` `route` as the router matched it, and `address`, that of the
-    /// [connection](Self::address). An application [adds its own](Self::attribute).
+    /// A request has the attributes `method`, `host` (without port), `path` (without query),
+    /// `address` (of the [client](Self::address)) and, with the feature `axum`, `route` (the
+    /// matched route). An application can [add its own](Self::attribute).
     ///
     /// ```
     /// use http::{Request, Response};
@@ -149,17 +149,7 @@ impl<D> RateLimitLayer<D> {
         let settings = Settings {
             decide,
             reject: ProblemJson,
-            fields: Fields::default(),
-            describe: None,
-            skip: None,
-            settle: None,
-            is_failure: Arc::new(is_failure),
-            wait: Duration::ZERO,
-            outage: Duration::from_secs(1),
-            jitter: Duration::ZERO,
-            warned: Warned::default(),
-            exceeded: Warned::default(),
-            unsettled: Warned::default(),
+            options: Options::default(),
         };
         Self { settings }
     }
@@ -184,11 +174,10 @@ impl<R> RateLimitLayer<OneLimiter, R> {
         self
     }
 
-    /// Corrects the charge by the response, where a request's cost is known only then: the
-    /// [cost](Self::cost) is an estimate, and the difference is given back or charged before the
-    /// response goes out, as by [`Charged::settle`](crate::Charged::settle). `None` leaves the
-    /// charge as it is. A cost that is known only when the response's body has been sent is for the
-    /// handler to settle.
+    /// Corrects the charge when the response is known: the [cost](Self::cost) is then an estimate,
+    /// and the difference to what `cost` returns is given back or charged before the response goes
+    /// out, as by [`Charged::settle`](crate::Charged::settle). `None` leaves the charge as it is.
+    /// If the cost is known only after the response's body was sent, let the handler settle it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -206,15 +195,14 @@ impl<R> RateLimitLayer<OneLimiter, R> {
         mut self,
         cost: impl Fn(&response::Parts) -> Option<u32> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.settle = Some(Arc::new(move |response, _| cost(response)));
+        self.settings.options.settle = Some(Arc::new(move |response, _| cost(response)));
         self
     }
 }
 
 impl<R> RateLimitLayer<ByRules, R> {
-    /// Adds an attribute of requests, such as the user that an earlier layer has authenticated.
-    /// It replaces one of this name. A request without the key lacks the
-    /// attribute.
+    /// Adds an attribute of requests, such as the user that an earlier layer has authenticated, or
+    /// replaces the attribute of this name. A request without the key lacks the attribute.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -233,14 +221,14 @@ impl<R> RateLimitLayer<ByRules, R> {
     /// ```
     #[must_use]
     pub fn attribute(mut self, name: &str, key: impl Key) -> Self {
-        let found = Arc::make_mut(&mut self.settings.decide.found);
-        found.own.retain(|(it, _)| **it != *name);
-        found.own.push((name.into(), Arc::new(key)));
+        let sources = Arc::make_mut(&mut self.settings.decide.sources);
+        sources.keys.retain(|(it, _)| **it != *name);
+        sources.keys.push((name.into(), Arc::new(key)));
         self
     }
 
-    /// Adds an attribute that takes time to find, such as the user of a session in a database. It
-    /// is found once for each request, before the rules decide.
+    /// Adds an attribute that is found asynchronously, such as the user of a session in a database.
+    /// It is found once for each request, before the rules decide.
     ///
     /// ```
     /// use http::request::Parts;
@@ -275,14 +263,14 @@ impl<R> RateLimitLayer<ByRules, R> {
     where
         F: Fn(&Parts) -> BoxFuture<'_, Option<String>> + Send + Sync + 'static,
     {
-        let found = Arc::make_mut(&mut self.settings.decide.found);
-        found.awaited.push((name.into(), Arc::new(find)));
+        let sources = Arc::make_mut(&mut self.settings.decide.sources);
+        sources.async_keys.push((name.into(), Arc::new(find)));
         self
     }
 
-    /// Sets how the attribute `address` is found: behind proxies, where their fields have it. The
-    /// default is [`ClientAddress::peer`]. It is the whole address; how many bits of one of IPv6
-    /// count, the rules say.
+    /// Sets how the attribute `address` is found, for a service behind proxies. The default is
+    /// [`ClientAddress::peer`]. The attribute is the whole address: the rules state how many bits
+    /// of an IPv6 address count.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -295,12 +283,13 @@ impl<R> RateLimitLayer<ByRules, R> {
     /// ```
     #[must_use]
     pub fn address(mut self, address: ClientAddress) -> Self {
-        Arc::make_mut(&mut self.settings.decide.found).address = address;
+        Arc::make_mut(&mut self.settings.decide.sources).address = address;
         self
     }
 
-    /// Corrects what each rule has charged by the response, as the `settle` of one
-    /// limiter does. `cost` also has the name of the rule, and `None` leaves its charge as it is.
+    /// Corrects the charge of each rule when the response is known: the rule's cost is then an
+    /// estimate, and the difference to what `cost` returns for the response and the rule's name is
+    /// given back or charged before the response goes out. `None` leaves the charge as it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -321,16 +310,16 @@ impl<R> RateLimitLayer<ByRules, R> {
         mut self,
         cost: impl Fn(&response::Parts, &str) -> Option<u32> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.settle = Some(Arc::new(cost));
+        self.settings.options.settle = Some(Arc::new(cost));
         self
     }
 
-    /// Sets which responses say that their requests have failed, for rules that
-    /// [count only](redisson_rate_limiter::Rule::count_only) failures or successes: what those have
-    /// charged for other requests is given back before the response goes out, as by
-    /// [`Rules::end`](redisson_rate_limiter::Rules::end). The default is each response with a status
-    /// from 400 on, and of gRPC with a field `grpc-status` other than `0`. A service that fails
-    /// without a response has failed. A request that is dropped before its response stays charged.
+    /// Sets which responses are failures, for rules that
+    /// [count only](redisson_rate_limiter::Rule::count_only) failures or successes: what these
+    /// rules have charged for other requests is given back before the response goes out, as by
+    /// [`Rules::end`](redisson_rate_limiter::Rules::end). By default, a response is a failure if
+    /// its status is 400 or more, or its field `grpc-status` is not `0`. An error of the service is
+    /// always a failure. A request that is dropped before its response stays charged.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -350,13 +339,13 @@ impl<R> RateLimitLayer<ByRules, R> {
         mut self,
         is_failure: impl Fn(&response::Parts) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.settings.is_failure = Arc::new(is_failure);
+        self.settings.options.is_failure = Arc::new(is_failure);
         self
     }
 }
 
 impl<D, R> RateLimitLayer<D, R> {
-    /// Lets requests through that are not to be limited, such as those of health checks.
+    /// Sets which requests are not limited, such as those of health checks.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -369,20 +358,23 @@ impl<D, R> RateLimitLayer<D, R> {
     /// ```
     #[must_use]
     pub fn skip(mut self, skip: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.skip = Some(Arc::new(skip));
+        self.settings.options.skip = Some(Arc::new(skip));
         self
     }
 
-    /// Waits for a grant for up to this time, instead of rejecting at once. A request that would
-    /// have to wait longer is rejected at once. It asks again when the denial says, in no order
-    /// with others; to wait in the order of arrival, call
-    /// [`acquire`](redisson_rate_limiter::RateLimiter::acquire) in the handler. Nothing is taken
-    /// while it waits for a grant, so a request that is dropped meanwhile keeps nothing. Nothing is
-    /// held of the service inside either, such as a place where their number is limited: it is
-    /// asked whether it is ready once the request is granted, and if it fails or the request is
-    /// dropped before it is, what was granted goes back. A
-    /// [`LeakyBucket`](redisson_rate_limiter::LeakyBucket) grants at once and then has the request
-    /// wait for its turn, whatever this time is: one that is dropped in that wait was charged.
+    /// Lets a denied request wait for a grant for up to `time`. A request that would have to wait
+    /// longer is rejected at once.
+    ///
+    /// A waiting request asks again after the time that its denial states, in no order with other
+    /// requests; to wait in the order of arrival, call
+    /// [`acquire`](redisson_rate_limiter::RateLimiter::acquire) in the handler. While it waits, it
+    /// is charged nothing, and it reserves nothing in the inner service, such as one of a limited
+    /// number of places. The inner service is polled for readiness after the grant; if it fails
+    /// then, or the request is dropped before it is ready, the charge is given back.
+    ///
+    /// A [`LeakyBucket`](redisson_rate_limiter::LeakyBucket) grants at once, and then the request
+    /// waits for its turn, for longer than `time` too. A request that is dropped in that wait stays
+    /// charged.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -395,7 +387,7 @@ impl<D, R> RateLimitLayer<D, R> {
     /// ```
     #[must_use]
     pub fn wait_up_to(mut self, time: Duration) -> Self {
-        self.settings.wait = time;
+        self.settings.options.wait = time;
         self
     }
 
@@ -413,12 +405,12 @@ impl<D, R> RateLimitLayer<D, R> {
     /// ```
     #[must_use]
     pub fn fields(mut self, fields: Fields) -> Self {
-        self.settings.fields = fields;
+        self.settings.options.fields = fields;
         self
     }
 
-    /// Adds to each limit what no limiter knows, before it is stated: what is
-    /// [counted](Limit::with_unit), and [whose](Limit::with_partition_key) limit it is.
+    /// Adds to each limit, before the header fields state it, what the limiter does not know:
+    /// what is [counted](Limit::with_unit), and [whose](Limit::with_partition_key) limit it is.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -434,13 +426,13 @@ impl<D, R> RateLimitLayer<D, R> {
         mut self,
         describe: impl for<'a> Fn(Limit<'a>) -> Limit<'a> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.describe = Some(Arc::new(describe));
+        self.settings.options.describe = Some(Arc::new(describe));
         self
     }
 
-    /// Sets the `Retry-After` of requests that are rejected because Redis is unavailable. The
-    /// default is one second. Whether they are rejected, the limiter's
-    /// [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) says.
+    /// Sets the least `Retry-After` of requests that are rejected because Redis is unavailable. The
+    /// default is one second. The limiter's [`FailurePolicy`](redisson_rate_limiter::FailurePolicy)
+    /// decides whether they are rejected.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -453,12 +445,12 @@ impl<D, R> RateLimitLayer<D, R> {
     /// ```
     #[must_use]
     pub fn retry_after_outage(mut self, time: Duration) -> Self {
-        self.settings.outage = time;
+        self.settings.options.outage = time;
         self
     }
 
-    /// Adds a random time, at most this one, to each `Retry-After`, so that clients that are
-    /// rejected together do not come back together. The default is none.
+    /// Adds a random time of up to `most` to each `Retry-After`, so that clients that are rejected
+    /// together do not come back together. The default is zero.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -471,7 +463,7 @@ impl<D, R> RateLimitLayer<D, R> {
     /// ```
     #[must_use]
     pub fn retry_after_jitter(mut self, most: Duration) -> Self {
-        self.settings.jitter = most;
+        self.settings.options.jitter = most;
         self
     }
 
@@ -501,35 +493,13 @@ impl<D, R> RateLimitLayer<D, R> {
     #[must_use]
     pub fn reject_with<T>(self, reject: T) -> RateLimitLayer<D, T> {
         let Settings {
-            decide,
-            reject: _,
-            fields,
-            describe,
-            skip,
-            settle,
-            is_failure,
-            wait,
-            outage,
-            jitter,
-            warned,
-            exceeded,
-            unsettled,
+            decide, options, ..
         } = self.settings;
         RateLimitLayer {
             settings: Settings {
                 decide,
                 reject,
-                fields,
-                describe,
-                skip,
-                settle,
-                is_failure,
-                wait,
-                outage,
-                jitter,
-                warned,
-                exceeded,
-                unsettled,
+                options,
             },
         }
     }

@@ -1,4 +1,4 @@
-//! What a request gets that does not reach the service.
+//! The responses to requests that are rejected.
 
 mod grpc;
 mod problem_json;
@@ -16,9 +16,9 @@ use crate::fields::Limit;
 pub use grpc::Grpc;
 pub use problem_json::ProblemJson;
 
-/// Builds the response to a request that was not let through: [`ProblemJson`], [`StatusOnly`],
-/// [`Grpc`], a function from `&Rejection` to `Response<B>`, or a type of your own. The layer then
-/// adds `Retry-After`, unless it is there, and the fields that state the limits.
+/// Builds the response to a rejected request. Implemented by [`ProblemJson`], [`StatusOnly`],
+/// [`Grpc`], functions from `&Rejection` to `Response<B>`, and types of your own. The layer then
+/// adds the fields that state the limits and, unless the response has one, `Retry-After`.
 ///
 /// ```
 /// use http::Response;
@@ -36,7 +36,7 @@ pub use problem_json::ProblemJson;
 /// }
 /// ```
 pub trait Reject<B> {
-    /// The response.
+    /// Returns the response to a request that was rejected for this reason.
     fn reject(&self, rejection: &Rejection<'_>) -> Response<B>;
 }
 
@@ -46,7 +46,7 @@ impl<B, F: Fn(&Rejection<'_>) -> Response<B>> Reject<B> for F {
     }
 }
 
-/// Why a request was not let through.
+/// Why a request was rejected.
 #[derive(Debug)]
 pub struct Rejection<'a> {
     cause: Cause<'a>,
@@ -58,12 +58,13 @@ enum Cause<'a> {
     Denied(&'a Charged),
     Failed {
         error: &'a Error,
-        /// The limit that the request exceeds, and its name.
+        /// The name of the limiter whose whole limit the request exceeds, and a denial that
+        /// states that limit.
         exceeded: Option<(&'a str, Decision)>,
     },
 }
 
-/// What kind of reason a rejection has.
+/// The kind of reason for a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -72,9 +73,9 @@ pub enum Reason {
     /// Redis is unavailable, and the [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) lets
     /// nothing through, or its local share is used up: 503.
     Unavailable,
-    /// A rule [blocks](redisson_rate_limiter::Plan::Block) its client: 403.
+    /// A rule [blocks](redisson_rate_limiter::Plan::Block) the request's client: 403.
     Blocked,
-    /// The limiter cannot be used as it is set up, such as one without a rate: 500.
+    /// The limiter is set up wrongly, for example without a rate: 500.
     Misconfigured,
 }
 
@@ -99,7 +100,8 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// By this one limiter, or by rules, whose errors name the rule.
+    /// A rejection because the decision failed. `limiter` is the name of the one limiter that was
+    /// asked; `None` for rules, whose errors name the rule.
     pub(crate) fn failed(error: &'a Error, limiter: Option<&'a str>) -> Self {
         let exceeded = match error {
             Error::ExceedsLimit { name, limit, .. } => Some((limiter.unwrap_or(name), *limit)),
@@ -117,7 +119,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// The limit that the request exceeds.
+    /// The whole limit, if the request costs more than that.
     pub(crate) fn exceeded(&self) -> Option<Limit<'a>> {
         match &self.cause {
             Cause::Failed {
@@ -128,8 +130,9 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// Sets when an unavailable service is worth a retry, and adds to each time.
-    pub(crate) fn retried(self, outage: Duration, jitter: Duration) -> Self {
+    /// Raises the time to retry to `outage` if Redis is unavailable, removes it for blocked
+    /// clients, and adds `jitter`.
+    pub(crate) fn with_retry_times(self, outage: Duration, jitter: Duration) -> Self {
         let time = match self.reason() {
             Reason::Unavailable => Some(self.retry_after.map_or(outage, |it| it.max(outage))),
             Reason::Blocked => None,
@@ -141,7 +144,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// What kind of reason it has.
+    /// The kind of reason for the rejection.
     #[must_use]
     pub fn reason(&self) -> Reason {
         match &self.cause {
@@ -152,7 +155,7 @@ impl<'a> Rejection<'a> {
             },
             Cause::Failed { error, .. } => match error.kind() {
                 ErrorKind::ExceedsLimit | ErrorKind::QueueFull => Reason::QuotaExceeded,
-                // The request says what it costs, and no limiter grants as much at once.
+                // No limiter grants a cost this large at once, whatever its limit.
                 _ if is_cost(error) => Reason::QuotaExceeded,
                 ErrorKind::StoreUnavailable
                 | ErrorKind::Indeterminate
@@ -175,16 +178,16 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// The time after which a retry may be granted. `None` if no retry will be: the request costs
-    /// more than the limit, or its sender is blocked.
+    /// The time after which a retry may be granted. `None` if no retry is granted, because the
+    /// request costs more than the limit or its client is blocked.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The limiters that denied the request, by name, and their decisions. Of a request that costs
-    /// more than a limit, that one: its decision knows the limit and nothing else, and its time to
-    /// retry is [`Duration::MAX`].
+    /// The names and decisions of the limiters that denied the request. If the request costs more
+    /// than a whole limit, this is that limiter, with a decision that states only the limit and
+    /// [`Duration::MAX`] as the time to retry.
     pub fn violated(&self) -> impl Iterator<Item = (&str, &Decision)> {
         let (charged, exceeded) = match &self.cause {
             Cause::Denied(charged) => (Some(charged), None),
@@ -192,11 +195,11 @@ impl<'a> Rejection<'a> {
         };
         let limiters = charged.into_iter().flat_map(|it| it.by_limiter());
         let limiters = limiters.chain(exceeded.map(|(name, decision)| (*name, decision)));
-        // One that would have granted the request says zero.
+        // A limiter that would have granted the request states a time to retry of zero.
         limiters.filter(|(_, decision)| decision.retry_after().is_some_and(|it| !it.is_zero()))
     }
 
-    /// The error, if there is no decision.
+    /// The error, if the decision failed.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         match self.cause {
@@ -206,7 +209,7 @@ impl<'a> Rejection<'a> {
     }
 }
 
-/// As in `denied by user, address` and `failed: Redis is unavailable`.
+/// Writes a text such as `denied by user, address` or `failed: Redis is unavailable`.
 impl fmt::Display for Rejection<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(error) = self.error() {
@@ -217,11 +220,12 @@ impl fmt::Display for Rejection<'_> {
     }
 }
 
+/// Whether a limiter refused the cost of the request as invalid.
 fn is_cost(error: &Error) -> bool {
     matches!(error, Error::InvalidArgument { argument, .. } if *argument == "cost")
 }
 
-/// An empty body.
+/// Rejects with the status and an empty body.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StatusOnly;
 

@@ -1,4 +1,4 @@
-//! The service.
+//! The service that limits requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::future::ResponseFuture;
 use crate::reject::{ProblemJson, Reject};
 use crate::settings::Settings;
 
-/// A service whose requests are limited: from [`RateLimitLayer`](crate::RateLimitLayer).
+/// A service whose requests are limited, made by a [`RateLimitLayer`](crate::RateLimitLayer).
 pub struct RateLimit<S, D = OneLimiter, R = ProblemJson> {
     inner: S,
     settings: Arc<Settings<D, R>>,
@@ -26,8 +26,8 @@ impl<S, D, R> RateLimit<S, D, R> {
 }
 
 impl<S: Clone, D, R> RateLimit<S, D, R> {
-    /// Gives up what the service has set aside for a request, such as one of a limited number of
-    /// places: the request is rejected, or waits and takes a place once it is granted.
+    /// Gives up what `poll_ready` has reserved in the inner service, such as one of a limited
+    /// number of places, because the request is rejected, or reserves it again after its grant.
     fn release(&mut self) {
         self.inner = self.inner.clone();
     }
@@ -65,15 +65,16 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let settings = Arc::clone(&self.settings);
         let (head, body) = request.into_parts();
-        if settings.skip.as_ref().is_some_and(|skip| skip(&head)) {
+        let skip = settings.options.skip.as_ref();
+        if skip.is_some_and(|skip| skip(&head)) {
             let request = Request::from_parts(head, body);
             return ResponseFuture::passed(settings, self.inner.call(request), None);
         }
-        match settings.decide.decide(head, settings.wait) {
+        match settings.decide.decide(head, settings.options.wait) {
             Deciding::Now(head, answer) => match settings.admit(head, answer) {
-                Ok((head, left)) => {
+                Ok((head, on_response)) => {
                     let request = Request::from_parts(head, body);
-                    ResponseFuture::passed(settings, self.inner.call(request), left)
+                    ResponseFuture::passed(settings, self.inner.call(request), on_response)
                 }
                 Err(response) => {
                     self.release();

@@ -1,4 +1,4 @@
-//! What a layer is told, and what it does with a decision.
+//! The settings of a layer, and what it does with a decision.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,8 +17,9 @@ use crate::decide::Answer;
 use crate::fields::{Fields, Limit, Written, retry_after};
 use crate::reject::{Reason, Reject, Rejection};
 
-type OfRequest<T> = Arc<dyn Fn(&Parts) -> T + Send + Sync>;
-/// What a limiter of this name should have charged.
+/// Whether a request is not limited.
+type Skip = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+/// The cost that the limiter of this name should have charged, or `None` to keep the charge.
 type Settle = Arc<dyn Fn(&response::Parts, &str) -> Option<u32> + Send + Sync>;
 /// Whether a response says that its request has failed.
 type IsFailure = Arc<dyn Fn(&response::Parts) -> bool + Send + Sync>;
@@ -28,67 +29,100 @@ type Describe = Arc<dyn for<'a> Fn(Limit<'a>) -> Limit<'a> + Send + Sync>;
 pub(crate) struct Settings<D, R> {
     pub(crate) decide: D,
     pub(crate) reject: R,
-    pub(crate) fields: Fields,
-    pub(crate) describe: Option<Describe>,
-    pub(crate) skip: Option<OfRequest<bool>>,
-    pub(crate) settle: Option<Settle>,
-    pub(crate) is_failure: IsFailure,
-    pub(crate) wait: Duration,
-    pub(crate) outage: Duration,
-    pub(crate) jitter: Duration,
-    pub(crate) warned: Warned,
-    pub(crate) exceeded: Warned,
-    pub(crate) unsettled: Warned,
+    pub(crate) options: Options,
 }
 
-/// What is left to do with the response to a request that was let through.
-pub(crate) struct Left {
+/// The settings that are the same whatever decides and however rejections are answered.
+#[derive(Clone)]
+pub(crate) struct Options {
+    /// The form of the header fields that state the limits.
+    pub(crate) fields: Fields,
+    /// Completes each limit before the header fields state it.
+    pub(crate) describe: Option<Describe>,
+    pub(crate) skip: Option<Skip>,
+    pub(crate) settle: Option<Settle>,
+    pub(crate) is_failure: IsFailure,
+    /// The longest time that a request waits for a grant.
+    pub(crate) wait: Duration,
+    /// The least `Retry-After` while Redis is unavailable.
+    pub(crate) outage: Duration,
+    /// The longest random time that is added to each `Retry-After`.
+    pub(crate) jitter: Duration,
+    /// The last warning that a limiter is set up wrongly.
+    pub(crate) misconfigured: LastWarning,
+    /// The last warning that a request costs more than the whole limit.
+    pub(crate) exceeded: LastWarning,
+    /// The last warning that a charge could not be settled.
+    pub(crate) unsettled: LastWarning,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            fields: Fields::default(),
+            describe: None,
+            skip: None,
+            settle: None,
+            is_failure: Arc::new(is_failure),
+            wait: Duration::ZERO,
+            outage: Duration::from_secs(1),
+            jitter: Duration::ZERO,
+            misconfigured: LastWarning::default(),
+            exceeded: LastWarning::default(),
+            unsettled: LastWarning::default(),
+        }
+    }
+}
+
+/// What to do with the response to a request that was granted.
+pub(crate) struct OnResponse {
+    /// The header fields to add.
     pub(crate) written: Written,
-    /// What the response settles.
+    /// The charge to settle, if it depends on the response.
     pub(crate) charged: Option<Box<Charged>>,
 }
 
 impl<D, R> Settings<D, R> {
-    /// The head that goes to the service, or the response of the request that does not.
+    /// Returns the head of a request that goes on to the service, or else the response to it.
     pub(crate) fn admit<B>(
         &self,
         mut head: Parts,
         answer: Answer,
-    ) -> Result<(Parts, Option<Left>), Response<B>>
+    ) -> Result<(Parts, Option<OnResponse>), Response<B>>
     where
         R: Reject<B>,
     {
         match answer {
             Answer::Free => Ok((head, None)),
             Answer::Granted(charged) => {
-                let left = Left {
-                    written: self.written(&charged),
-                    charged: (self.settle.is_some() || charged.depends_on_ending())
+                let on_response = OnResponse {
+                    written: self.write_limits(&charged),
+                    charged: (self.options.settle.is_some() || charged.depends_on_ending())
                         .then(|| charged.clone().into()),
                 };
                 let outer = head.extensions.remove();
                 head.extensions.insert(charged.inside(outer));
-                Ok((head, Some(left)))
+                Ok((head, Some(on_response)))
             }
             Answer::Denied(charged) => {
                 let mut response = self.rejection(&head, Rejection::denied(&charged));
-                self.written(&charged).add_to(response.headers_mut());
+                self.write_limits(&charged).add_to(response.headers_mut());
                 Err(response)
             }
             Answer::Failed { error, limiter } => {
                 let rejection = Rejection::failed(&error, limiter.as_deref());
-                let exceeded = rejection.exceeded().map(|limit| self.limit(limit));
+                let exceeded = rejection.exceeded().map(|limit| self.describe(limit));
                 let mut response = self.rejection(&head, rejection);
                 if let Some(limit) = exceeded {
-                    self.fields
-                        .add_policies_to(response.headers_mut(), &[limit]);
+                    let fields = self.options.fields;
+                    fields.add_policies_to(response.headers_mut(), &[limit]);
                 }
                 if let Some(limiter) = limiter.filter(|_| error.is_never_granted())
-                    && self.exceeded.is_due()
+                    && self.options.exceeded.is_due()
                 {
                     tracing::warn!(
                         limiter,
-                        "a request costs more than the limit: it is never granted"
+                        "a request costs more than the limit: such a request is never granted"
                     );
                 }
                 Err(response)
@@ -100,7 +134,8 @@ impl<D, R> Settings<D, R> {
     where
         R: Reject<B>,
     {
-        let rejection = rejection.retried(self.outage, random_up_to(self.jitter));
+        let jitter = random_up_to(self.options.jitter);
+        let rejection = rejection.with_retry_times(self.options.outage, jitter);
         let mut response = self.reject.reject(&rejection);
         tracing::debug!(
             http.request.method = %head.method,
@@ -111,8 +146,8 @@ impl<D, R> Settings<D, R> {
         let failed = rejection
             .error()
             .filter(|_| rejection.reason() == Reason::Misconfigured);
-        if let Some(error) = failed.filter(|_| self.warned.is_due()) {
-            // The text of an error may have a key in it.
+        if let Some(error) = failed.filter(|_| self.options.misconfigured.is_due()) {
+            // The event has only the kind of the error, because its text may contain a key.
             tracing::warn!(
                 http.response.status_code = response.status().as_u16(),
                 "error.type" = error.kind().as_str(),
@@ -128,19 +163,20 @@ impl<D, R> Settings<D, R> {
         response
     }
 
-    /// What the limiters should have charged a request with this response, by their names; `None`
-    /// if the service has failed without one.
+    /// The costs that a request with this response should have been charged, by the names of the
+    /// limiters; a limiter whose charge stays is left out. `response` is `None` if the service
+    /// returned an error.
     pub(crate) fn costs(
         &self,
         charged: &Charged,
         response: Option<&response::Parts>,
     ) -> HashMap<String, u32> {
         let ending = match response {
-            Some(response) if !(self.is_failure)(response) => Ending::Success,
+            Some(response) if !(self.options.is_failure)(response) => Ending::Success,
             _ => Ending::Failure,
         };
         let cost = |limiter: &str| match charged.counts(limiter, ending) {
-            true => self.settle.as_ref()?(response?, limiter),
+            true => self.options.settle.as_ref()?(response?, limiter),
             false => Some(0),
         };
         let names = charged.names();
@@ -148,35 +184,37 @@ impl<D, R> Settings<D, R> {
         costs.collect()
     }
 
-    /// The fields that state the limits.
-    fn written(&self, charged: &Charged) -> Written {
-        let limits = charged.limits();
-        if self.describe.is_none() {
-            return self.fields.write(limits.as_slice());
+    /// Writes the header fields that state the limits.
+    fn write_limits(&self, charged: &Charged) -> Written {
+        let (limits, fields) = (charged.limits(), self.options.fields);
+        if self.options.describe.is_none() {
+            return fields.write(limits.as_slice());
         }
-        let described = limits.as_slice().iter().cloned().map(|it| self.limit(it));
-        self.fields.write(&described.collect::<Vec<_>>())
+        let limits = limits.as_slice().iter().cloned();
+        let described = limits.map(|limit| self.describe(limit));
+        fields.write(&described.collect::<Vec<_>>())
     }
 
-    /// A limit as the application describes it.
-    fn limit<'a>(&self, limit: Limit<'a>) -> Limit<'a> {
-        match &self.describe {
+    /// Completes a limit with what the application knows about it.
+    fn describe<'a>(&self, limit: Limit<'a>) -> Limit<'a> {
+        match &self.options.describe {
             Some(describe) => describe(limit),
             None => limit,
         }
     }
 }
 
-/// When there was a warning last: one for all services of a layer.
+/// The time of the last warning of a kind, which all services of a layer share.
 #[derive(Clone, Default)]
-pub(crate) struct Warned(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct LastWarning(Arc<Mutex<Option<Instant>>>);
 
-impl Warned {
-    /// Tells that a charge stays as it was estimated.
+impl LastWarning {
+    /// Reports that a charge could not be settled: each one as an event of the level DEBUG, and as
+    /// a warning at most once a minute.
     pub(crate) fn not_settled(&self, error: &Error) {
         tracing::debug!(%error, "the charge of a request is not settled");
         if self.is_due() {
-            // The text of an error may have a key in it.
+            // The warning has only the kind of the error, because its text may contain a key.
             tracing::warn!(
                 "error.type" = error.kind().as_str(),
                 "charges are not settled, and stay as estimated: events of the level DEBUG have each error"
@@ -184,7 +222,7 @@ impl Warned {
         }
     }
 
-    /// Once a minute.
+    /// Whether the last warning was at least a minute ago. If so, records one now.
     fn is_due(&self) -> bool {
         const PAUSE: Duration = Duration::from_secs(60);
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,25 +238,26 @@ impl<D: fmt::Debug, R> fmt::Debug for Settings<D, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
             .field("decide", &self.decide)
-            .field("fields", &self.fields)
-            .field("wait", &self.wait)
+            .field("fields", &self.options.fields)
+            .field("wait", &self.options.wait)
             .finish_non_exhaustive()
     }
 }
 
-/// Whether a response has a status from 400 on, or of gRPC one other than OK.
-pub(crate) fn is_failure(response: &response::Parts) -> bool {
+/// Whether a response has a status from 400 on, or a status of gRPC other than OK.
+fn is_failure(response: &response::Parts) -> bool {
     let status = response.status;
     let of_grpc = response.headers.get("grpc-status");
     status.is_client_error() || status.is_server_error() || of_grpc.is_some_and(|it| it != "0")
 }
 
+/// A random time from zero to `most`.
 fn random_up_to(most: Duration) -> Duration {
     if most.is_zero() {
         return most;
     }
-    // Each hasher of the standard library has keys of its own.
+    // Each `RandomState` has random keys, so the hash of nothing is a random number.
     let random = RandomState::new().build_hasher().finish();
-    let part = (random >> 32) as u32;
-    most.mul_f64(f64::from(part) / f64::from(u32::MAX))
+    let upper_half = (random >> 32) as u32;
+    most.mul_f64(f64::from(upper_half) / f64::from(u32::MAX))
 }

@@ -1,11 +1,11 @@
-//! The signals of the operating system by which a service is ended, and reads its rules again.
+//! The signals of the operating system that end a service, and that make it read its rules again.
 //!
-//! Both are set up by the call itself: a signal that comes before the future is first polled is not
-//! lost.
+//! Each function installs its handlers before it returns, so a signal that comes before the future
+//! is first polled is not lost.
 
 use std::io;
 
-/// Waits until the service is to end: SIGTERM or SIGINT, and elsewhere than on Unix Ctrl-C. For a
+/// Waits for a signal to end the service: SIGTERM or SIGINT on Unix, elsewhere Ctrl-C. Meant for a
 /// graceful shutdown such as axum's.
 ///
 /// ```
@@ -28,8 +28,8 @@ use std::io;
 /// Outside of a tokio runtime.
 ///
 /// # Cancel safety
-/// A signal that came is lost with the future. The process no longer ends by these signals, also
-/// after the future is dropped.
+/// Dropping the future loses a signal that has already come. After the call, these signals no
+/// longer end the process, even when the future is dropped.
 #[cfg(unix)]
 pub fn end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -44,22 +44,22 @@ pub fn end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     })
 }
 
-/// Waits until the service is to end: for Ctrl-C. For a graceful shutdown such as axum's.
+/// Waits for Ctrl-C to end the service. Meant for a graceful shutdown such as axum's.
 ///
 /// # Errors
-/// Never, here.
+/// None on this system.
 #[cfg(not(unix))]
 pub fn end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     Ok(async {
-        // If the system refuses the handler, the process ends by the signal itself.
+        // If the system refuses the handler, the signal ends the process itself.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
     })
 }
 
-/// Calls `reload` at each SIGHUP, in a task of the current runtime, one call after the other. On
-/// Unix only.
+/// Calls `reload` at each SIGHUP, in a task of the current runtime, one call after the other.
+/// Exists on Unix only.
 ///
 /// ```no_run
 /// use redisson_rate_limiter::{RedissonClient, RulesConfig};

@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with limiters and their servers, and mending what can be.
+//! `doctor`: finds what is wrong with limiters and their servers, and mends what it can.
 
 mod finding;
 mod limiter;
@@ -80,33 +80,38 @@ fn code(text: &str) -> Result<Code, String> {
     Code::parse(text).ok_or_else(|| "no finding has this code".to_owned())
 }
 
-/// A finding, and what it is about.
-struct Told {
-    /// `orders`, or `orders, client a`.
-    of: String,
+/// A finding that is to be reported.
+struct Reported {
+    /// What the finding is about, such as `orders` or `orders, client a`.
+    subject: String,
+    /// The name of the limiter, or the address of the server.
     name: String,
     finding: Finding,
     is_fixed: bool,
 }
 
-/// A run.
+/// A run of `doctor`.
 struct Doctor<'a> {
     context: &'a Context,
     arguments: &'a DoctorArguments,
     output: Output,
     progress: Progress,
     plan: Option<Plan>,
+    /// Whether to fix without a question: by `--yes`, or by the answer "all".
     may_fix_all: bool,
+    /// The number of limiters that were examined.
     limiters: u64,
+    /// The number of findings.
     findings: u64,
+    /// The number of findings that were fixed.
     fixed: u64,
-    /// More than notes.
+    /// The number of findings that were not fixed and are more than notes.
     problems: u64,
-    /// The worst of what is left.
+    /// The worst severity of a finding that was not fixed.
     worst: Severity,
-    /// What a text says at the end, the worst first.
-    told: Vec<Told>,
-    /// Keys that the user of the connection may not read.
+    /// The findings in the order in which they were found. Empty if the output is JSON.
+    reported: Vec<Reported>,
+    /// The number of keys that the user of the connection may not read.
     unread: u64,
 }
 
@@ -134,7 +139,7 @@ pub(super) async fn doctor(
         fixed: 0,
         problems: 0,
         worst: Severity::Note,
-        told: Vec::new(),
+        reported: Vec::new(),
         unread: 0,
     };
     doctor.run().await
@@ -144,7 +149,7 @@ impl Doctor<'_> {
     async fn run(mut self) -> Result<Report, Failure> {
         if let Err(failure) = self.look().await {
             self.progress.clear();
-            self.report()?; // what was found until then
+            self.report()?; // the findings until the failure
             return Err(failure);
         }
         if let Some(plan) = self.plan.take() {
@@ -183,8 +188,8 @@ impl Doctor<'_> {
             let text = format!("{keys} may not be read by the user of this connection");
             self.print_permissions(&name, Finding::new(Code::NotChecked, text))?;
         }
-        let is_one = !is_pattern(&name);
-        if is_one && first.is_none() && self.unread == 0 {
+        let is_one_name = !is_pattern(&name);
+        if is_one_name && first.is_none() && self.unread == 0 {
             self.one(&name).await?;
         }
         let name = first.unwrap_or_else(|| name.replace(['*', '?', '[', ']'], ""));
@@ -196,7 +201,7 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Looks at each limiter that the pattern matches, and returns the name of the first.
+    /// Examines each limiter that the pattern matches, and returns the name of the first.
     async fn walk(&mut self, pattern: &str) -> Result<Option<String>, Failure> {
         let mut first = None;
         let mut places = Places::new(self.context, pattern)?;
@@ -216,8 +221,8 @@ impl Doctor<'_> {
         Ok(first)
     }
 
-    /// Looks at the key of this one name, under which no limiter was found: it was not looked for,
-    /// or there is none.
+    /// Examines the key of this name if the walk has found no limiter there: either the user may
+    /// not walk over the keys, or the key is missing or of another type.
     async fn one(&mut self, name: &str) -> Result<(), Failure> {
         let kind = match self.context.kind_of(name).await {
             // Missing permissions are reported later.
@@ -258,7 +263,7 @@ impl Doctor<'_> {
         Ok(())
     }
 
-    /// Whether a hash is a limiter's. One that may not be read is counted.
+    /// Whether a hash is a limiter's. A hash that may not be read is counted in `unread`.
     async fn is_limiter(&mut self, place: &Place) -> Result<bool, Failure> {
         match self.context.is_limiter(&place.name).await {
             Err(failure) if failure.is_not_permitted() => {
@@ -292,19 +297,19 @@ impl Doctor<'_> {
             plan.add(self.context, place, &findings).await?;
         }
         let fixes: Vec<_> = findings.iter().filter_map(|it| it.fix.clone()).collect();
-        let (mut are_fixed, mut undone) = (false, Vec::new());
+        let (mut are_fixed, mut not_done) = (false, Vec::new());
         if !fixes.is_empty() && self.arguments.fix && self.may_fix(place, &findings)? {
             for fix in &fixes {
                 if !mend::mend(self.context, place, fix, legacy).await? {
-                    undone.push(fix);
+                    not_done.push(fix);
                 }
             }
-            let is_gone = |fix: &Fix| matches!(fix, Fix::Remove(_)) && !undone.contains(&fix);
-            // Members that were removed or rewritten are in the sum now.
-            if !fixes.iter().any(is_gone)
+            let is_removed = |fix: &Fix| matches!(fix, Fix::Remove(_)) && !not_done.contains(&fix);
+            // The value comes last: it has to match the members that were removed or rewritten.
+            if !fixes.iter().any(is_removed)
                 && !mend::mend_value(self.context, place, &fixes, legacy).await?
             {
-                undone.extend(fixes.iter().filter(|fix| **fix == Fix::Value));
+                not_done.extend(fixes.iter().filter(|fix| **fix == Fix::Value));
             }
             are_fixed = true;
         }
@@ -314,18 +319,18 @@ impl Doctor<'_> {
             self.output.flush()?;
             unproven::ask_and_remove(self.context, place).await?
         };
-        let left = match are_fixed {
+        let found_again = match are_fixed {
             true => limiter::examine(self.context, place, options).await?,
             false => Vec::new(),
         };
-        let is_left = |it: &Finding| left.iter().any(|other| other.code == it.code);
+        let remains = |it: &Finding| found_again.iter().any(|other| other.code == it.code);
         let shown: Vec<_> = findings
             .drain(..)
             .map(|it| {
-                let is_done = it.fix.as_ref().is_some_and(|fix| !undone.contains(&fix));
+                let is_done = it.fix.as_ref().is_some_and(|fix| !not_done.contains(&fix));
                 let is_fixed = match it.code {
                     Code::NotProven => is_unproven_removed,
-                    _ => are_fixed && is_done && !is_left(&it),
+                    _ => are_fixed && is_done && !remains(&it),
                 };
                 (it, is_fixed)
             })
@@ -373,8 +378,8 @@ impl Doctor<'_> {
                 self.worst = self.worst.min(finding.severity);
             }
             if !self.output.is_json {
-                self.told.push(Told {
-                    of: format!("{}{client_of}", shown(name, 100)),
+                self.reported.push(Reported {
+                    subject: format!("{}{client_of}", shown(name, 100)),
                     name: name.to_owned(),
                     finding: finding.clone(),
                     is_fixed: *is_fixed,
@@ -395,37 +400,37 @@ impl Doctor<'_> {
         self.output.flush()
     }
 
-    /// What was found, the worst first.
+    /// Prints the findings, the worst first.
     fn report(&mut self) -> Result<(), Failure> {
-        let told = std::mem::take(&mut self.told);
+        let reported = std::mem::take(&mut self.reported);
         for severity in Severity::ALL {
-            let of_it: Vec<_> = told
+            let of_severity: Vec<_> = reported
                 .iter()
                 .filter(|it| it.finding.severity == severity)
                 .collect();
-            if of_it.is_empty() {
+            if of_severity.is_empty() {
                 continue;
             }
             if severity == Severity::Note && !self.arguments.notes {
-                let notes = number_of(of_it.len() as u64, "note");
+                let notes = number_of(of_severity.len() as u64, "note");
                 self.output
                     .text(format!("\n{notes}: --notes prints them"))?;
                 continue;
             }
-            let heading = format!("\n{}: {}", severity.heading(), of_it.len());
+            let heading = format!("\n{}: {}", severity.heading(), of_severity.len());
             let heading = self.output.terminal.paint(Color::Bold, &heading);
             self.output.text(heading)?;
-            for told in of_it {
-                self.tell(told)?;
+            for reported in of_severity {
+                self.print_finding(reported)?;
             }
         }
         self.output.flush()
     }
 
-    fn tell(&mut self, told: &Told) -> Result<(), Failure> {
+    fn print_finding(&mut self, reported: &Reported) -> Result<(), Failure> {
         let terminal = self.output.terminal;
-        let finding = &told.finding;
-        let (color, mark) = match (told.is_fixed, finding.severity.is_note()) {
+        let finding = &reported.finding;
+        let (color, mark) = match (reported.is_fixed, finding.severity.is_note()) {
             (true, _) => (Color::Good, "fixed"),
             (_, true) => (Color::Dim, "note"),
             _ => (Color::Bad, "found"),
@@ -433,15 +438,15 @@ impl Doctor<'_> {
         let text = format!(
             "  {mark} {}: {}: {}",
             finding.code.as_str(),
-            told.of,
+            reported.subject,
             finding.text
         );
         let mut lines = terminal.lines(&text, 8);
         lines[0] = lines[0].replacen(mark, &terminal.paint(color, mark), 1);
-        let remedy = match (told.is_fixed, &finding.change) {
+        let remedy = match (reported.is_fixed, &finding.change) {
             (true, Some(change)) => format!("        set {change}"),
             (true, None) => String::new(),
-            (false, _) => format!("        {}", finding.remedy(&told.name)),
+            (false, _) => format!("        {}", finding.remedy(&reported.name)),
         };
         if !remedy.is_empty() {
             let of_remedy = terminal.lines(&remedy, 8).into_iter();
@@ -453,7 +458,7 @@ impl Doctor<'_> {
     }
 
     fn summary(mut self) -> Result<Report, Failure> {
-        /// A limit does not hold.
+        /// The exit code if a limit does not hold.
         const BROKEN: u8 = 4;
         self.report()?;
         let worst = self.worst;

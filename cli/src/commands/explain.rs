@@ -1,5 +1,5 @@
-//! `explain`: why a limiter denies now, who holds its permits, when they come back, and what rate
-//! would have been enough.
+//! `explain`: why a limiter denies now, which processes hold its permits, when they come back, and
+//! what rate would have been enough.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::failure::Failure;
 use crate::inspect::grants::read;
 use crate::inspect::health::Health;
 use crate::inspect::sample::{Kind, sample};
-use crate::inspect::scan::said;
+use crate::inspect::scan::text_reply;
 use crate::inspect::settings::Settings;
 use crate::output::Output;
 use crate::report::{Report, millis, number_of};
 use crate::terminal::{Color, shown};
 
-/// How many clients of the server are named.
+/// The most clients of the server that are named.
 const MOST_CLIENTS: usize = 8;
 
 #[derive(Debug, Args)]
@@ -40,18 +40,21 @@ pub(crate) struct ExplainArguments {
     permits: u32,
 }
 
-/// What was found out.
+/// The facts about a limiter that `explain` prints.
 struct Explained {
     name: String,
     settings: Settings,
-    /// Of a rate for each client: which one was looked at.
+    /// The client whose permits were read, if the rate is for each client.
     client: Option<String>,
     health: Health,
-    /// `None` if no request can be granted.
+    /// The decision that the request would get; `None` if the limiter cannot grant it at all.
     peeked: Option<Decision>,
     noted: Noted,
+    /// The clients that are connected to the servers, in words.
     connected: Vec<String>,
+    /// Whether the limiter did not change while it was read.
     is_exact: bool,
+    /// The number of permits that the request asks for.
     permits: u32,
 }
 
@@ -67,8 +70,8 @@ pub(super) async fn explain(
         return Ok(Report::missing(name, json!({ "name": name, "rate": null })));
     }
     let client = settings.is_per_client().then(|| context.client.id());
-    let looked = sample(&context.client, name, client, i64::MAX).await?;
-    let health = match looked.map(|it| it.kind) {
+    let sampled = sample(&context.client, name, client, i64::MAX).await?;
+    let health = match sampled.map(|it| it.kind) {
         Some(Kind::Rate(it)) => it.health,
         _ => Health::Unchecked,
     };
@@ -194,7 +197,8 @@ impl Explained {
         lines
     }
 
-    /// As in `would be denied: 0 are left, and enough are back in 3s`.
+    /// What would become of the request and why, such as `would be denied: 0 are left, and enough
+    /// are back in 3s`.
     fn why(&self) -> String {
         match &self.peeked {
             Some(peeked) if peeked.is_granted() => "would be granted".to_owned(),
@@ -215,16 +219,16 @@ impl Explained {
         }
     }
 
-    /// In how many ms at most 1 permit, a tenth and half of the rate are back; `None` where fewer
-    /// are in use.
+    /// For 1 permit, a tenth and half of the rate: the number of permits, and the time in ms within
+    /// which as many come back. The time is `None` if fewer permits are in use.
     fn returns(&self) -> [(u64, Option<i64>); 3] {
         let (rate, interval) = self.settings.numbers().unwrap_or((1, 1));
         let rate = rate.unsigned_abs();
         [1, rate.div_ceil(10), rate.div_ceil(2)].map(|permits| {
-            let mut back = 0_u64;
+            let mut returned = 0_u64;
             let part = self.noted.parts.iter().position(|held| {
-                back = back.saturating_add(*held);
-                back >= permits
+                returned = returned.saturating_add(*held);
+                returned >= permits
             });
             let at = part.map(|part| {
                 let part = i64::try_from(part + 1).unwrap_or(i64::MAX);
@@ -239,12 +243,13 @@ impl Explained {
     }
 }
 
-/// The clients of the servers, with the library and the name that they gave, by their hosts; none
-/// where the user of the connection may not ask.
+/// The clients that are connected to the servers, in words: host, name and library, and the number
+/// of connections. Empty if the user of the connection may not list them.
 async fn connected(context: &Context) -> Vec<String> {
     let mut hosts: BTreeMap<String, u64> = BTreeMap::new();
     for server in context.client.servers().unwrap_or_default() {
-        let listed = said(&server, ["CLIENT", "LIST"]).await.unwrap_or_default();
+        let listed = text_reply(&server, ["CLIENT", "LIST"]).await;
+        let listed = listed.unwrap_or_default();
         for line in listed.lines() {
             let field = |name: &str| {
                 let mut fields = line.split(' ').filter_map(|it| it.split_once('='));

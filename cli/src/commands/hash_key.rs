@@ -1,6 +1,6 @@
-//! `hash-key`: a key in the form in which it is counted, for the `keys` of a rules file. A key may
-//! be a secret, so it is read and not given as an argument, which would be in the list of
-//! processes.
+//! `hash-key`: prints a key in the form in which it is counted, for the `keys` of a rules file. A
+//! key may be a secret, so it is read from the standard input: an argument would be visible in the
+//! list of processes.
 
 use std::fs;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ pub(super) fn hash_key(secret_file: Option<&Path>) -> Result<Report, Failure> {
     let mut key = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut key);
     read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
-    // As bytes that are not UTF-8 are counted.
+    // Bytes that are not UTF-8 are replaced, as in the keys of requests.
     let key = String::from_utf8_lossy(&key);
     let key = key.trim_end_matches(['\r', '\n']);
     if key.is_empty() {

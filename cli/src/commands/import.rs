@@ -1,10 +1,11 @@
-//! `import`: the configuration of envoyproxy/ratelimit as rules.
+//! `import`: converts a configuration of envoyproxy/ratelimit into rules.
 //!
-//! There, a descriptor walks down a tree of keys and values, at each level by the most specific
-//! entry, and the limit of the entry where it ends applies. Here, all rules apply that name the
-//! entries of the descriptor. So each limit of the tree is a rule, and where a more specific entry
-//! would have taken a descriptor elsewhere, a rule is there `instead_of` the other: that of the
-//! limit that it comes to, or one that allows where it comes to none.
+//! In envoyproxy/ratelimit, a descriptor follows a tree of keys and values, at each level the most
+//! specific entry, and only the limit of the last entry applies. In a rules file, all rules apply
+//! that name the entries of the descriptor. So each limit of the tree becomes a rule. If a more
+//! specific entry would have led a descriptor to another place in the tree, the rule of the limit
+//! at that place is `instead_of` the less specific rule; if there is no limit at that place, a rule
+//! that allows the request is.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write;
@@ -25,12 +26,12 @@ pub(super) fn import(file: &Path) -> Result<Report, Failure> {
     let json = json!({ "rules": rules, "notes": notes });
     let mut text = String::new();
     for note in &notes {
-        let _ = writeln!(text, "# Not as there: {note}"); // a String takes everything
+        let _ = writeln!(text, "# Not as there: {note}"); // writing to a String never fails
     }
     Ok(Report::new(format!("{text}{rules}").trim_end(), json))
 }
 
-/// The rules in TOML, and what is not as in the configuration.
+/// Returns the rules in TOML, and notes on how they differ from the configuration.
 fn rules_of(text: &str) -> Result<(String, Vec<String>), String> {
     let config: Config = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let mut import = Import::new(&config.domain);
@@ -38,7 +39,7 @@ fn rules_of(text: &str) -> Result<(String, Vec<String>), String> {
     import.replace_less_specific(&config.descriptors);
     import.note_orders();
     let rules = import.in_toml();
-    // Rules that are valid there may still be refused here.
+    // The library may refuse rules that envoyproxy/ratelimit accepts.
     RulesConfig::from_toml(&rules).map_err(|error| error.to_string())?;
     Ok((rules, import.notes.into_iter().collect()))
 }
@@ -103,20 +104,22 @@ impl Entry {
     }
 }
 
-/// What an entry of a descriptor must be, the less specific before the more specific.
+/// The condition on the value of a descriptor's entry, in ascending order of specificity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Value<'a> {
-    /// Anything, each value by itself.
+    /// Any value; each value is counted by itself.
     Any,
-    /// What begins so, each value by itself.
+    /// A value that matches this text, which ends with `*`; each value is counted by itself.
     Each(&'a str),
-    /// What begins so, all values together.
+    /// A value that matches this text, which ends with `*`; all are counted together.
     Together(&'a str),
+    /// Exactly this value.
     Is(&'a str),
 }
 
 impl Value<'_> {
-    /// Whether a descriptor that this takes could be taken by a less specific one.
+    /// Whether this condition is more specific than `other`, and values that fulfil it may fulfil
+    /// `other` too.
     fn replaces(self, other: Value<'_>) -> bool {
         let begins = |one: &str, other: &str| one.starts_with(other.trim_end_matches('*'));
         match (self, other) {
@@ -128,21 +131,26 @@ impl Value<'_> {
     }
 }
 
-/// A key, and what its entry must be.
+/// A key in the tree, and the condition on the value of its entry.
 type Step<'a> = (&'a str, Value<'a>);
 
 struct Rule<'a> {
     name: String,
+    /// The path in the tree that leads to the limit.
     steps: Vec<Step<'a>>,
+    /// The value of the field `limit` in TOML.
     limit: String,
     is_shadow: bool,
+    /// The names of the rules that do not apply if this one does.
     instead_of: BTreeSet<String>,
 }
 
 struct Import<'a> {
     domain: &'a str,
     rules: Vec<Rule<'a>>,
+    /// The names of all rules, which must differ.
     names: HashSet<String>,
+    /// How the rules differ from the configuration.
     notes: BTreeSet<String>,
 }
 
@@ -156,7 +164,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// Adds a rule for each limit of these entries, which are below those of `path`.
+    /// Adds a rule for each limit of these entries and those below them. `path` leads to them.
     fn add_limits(&mut self, all: &'a [Entry], path: &mut Vec<Step<'a>>) -> Result<(), String> {
         for entry in all {
             path.push((&entry.key, entry.value()));
@@ -232,7 +240,7 @@ impl<'a> Import<'a> {
         ))
     }
 
-    /// Says what is counted otherwise than there.
+    /// Notes which entries of a rule are counted in another way than by envoyproxy/ratelimit.
     fn note_counts(&mut self, rule: &Rule<'_>) {
         for (key, value) in &rule.steps {
             let is_counted = matches!(value, Value::Any | Value::Each(_));
@@ -242,7 +250,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// Lets more specific entries, of all levels, be there instead of less specific ones.
+    /// Makes the rules of more specific entries replace those of less specific ones, on all levels.
     fn replace_less_specific(&mut self, all: &'a [Entry]) {
         for place in 0..self.rules.len() {
             let steps = self.rules[place].steps.clone();
@@ -261,8 +269,8 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// Lets the rules below a more specific entry, which is at this level of the path, be there
-    /// instead of a rule.
+    /// Makes the rules below a more specific entry replace the rule at index `replaced`. `path` is
+    /// that rule's path with the more specific entry at `level`.
     fn replace(&mut self, replaced: usize, path: &[Step<'a>], level: usize) {
         let (name, is_shadow) = (
             self.rules[replaced].name.clone(),
@@ -274,7 +282,7 @@ impl<'a> Import<'a> {
             let begins = rule.steps.get(..=level) == Some(&path[..=level]);
             if begins && keys(&rule.steps) == keys(path) {
                 rule.instead_of.insert(name.clone());
-                // One in shadow mode replaces none that is enforced.
+                // A rule in shadow mode does not replace one that is enforced.
                 covers_all |= (is_shadow || !rule.is_shadow)
                     && rule.steps[level + 1..].iter().all(|it| it.1 == Value::Any);
             }
@@ -302,7 +310,8 @@ impl<'a> Import<'a> {
         });
     }
 
-    /// Says which descriptors a rule takes in another order than there.
+    /// Notes the keys that occur in several orders: a rule applies to entries in any order, but
+    /// envoyproxy/ratelimit distinguishes the orders.
     fn note_orders(&mut self) {
         let mut orders: BTreeMap<Vec<&str>, BTreeSet<Vec<&str>>> = BTreeMap::new();
         for rule in &self.rules {
@@ -324,7 +333,7 @@ impl<'a> Import<'a> {
         self.notes.insert(note);
     }
 
-    /// As its statistics are called there.
+    /// The name for a rule with these steps, which envoyproxy/ratelimit gives to its statistics.
     fn name_of(&self, steps: &[Step<'_>]) -> String {
         let mut name = self.domain.to_owned();
         for (key, value) in steps {
@@ -334,7 +343,7 @@ impl<'a> Import<'a> {
                     format!("_{value}")
                 }
             };
-            let _ = write!(name, ".{key}{value}"); // a String takes everything
+            let _ = write!(name, ".{key}{value}"); // writing to a String never fails
         }
         name
     }
@@ -342,7 +351,7 @@ impl<'a> Import<'a> {
     fn unique(&mut self, name: String) -> String {
         let others = (2..).map(|number| format!("{name} {number}"));
         let mut candidates = std::iter::once(name.clone()).chain(others);
-        // One of them is new: there are endlessly many.
+        // This always finds one, because there are infinitely many candidates.
         let unique = candidates
             .find(|it| !self.names.contains(it))
             .unwrap_or(name);
@@ -354,7 +363,7 @@ impl<'a> Import<'a> {
         let mut text = String::new();
         for rule in &self.rules {
             let separator = if text.is_empty() { "" } else { "\n" };
-            // A String takes everything.
+            // Writing to a String never fails.
             let _ = writeln!(text, "{separator}[[rules]]\nname = {}", quoted(&rule.name));
             let (when, by) = conditions(self.domain, &rule.steps);
             let _ = writeln!(text, "when = {{ {} }}", when.join(", "));
@@ -378,7 +387,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// The fields of `when`, and the names of `by`.
+/// The fields of a rule's `when`, and the names of its `by`.
 fn conditions(domain: &str, steps: &[Step<'_>]) -> (Vec<String>, Vec<String>) {
     let mut when = vec![format!("domain = {}", quoted(domain))];
     let mut by = Vec::new();
@@ -393,7 +402,7 @@ fn conditions(domain: &str, steps: &[Step<'_>]) -> (Vec<String>, Vec<String>) {
             when.push(format!("{} = {}", quoted(&name), quoted(text)));
         }
         if let Value::Any | Value::Each(_) = value {
-            // There each address counts by itself.
+            // In envoyproxy/ratelimit, each address counts by itself.
             let bits = if is_address(&name) { "/128" } else { "" };
             by.push(format!("{name}{bits}"));
         }
@@ -401,16 +410,17 @@ fn conditions(domain: &str, steps: &[Step<'_>]) -> (Vec<String>, Vec<String>) {
     (when, by)
 }
 
-/// What is read as an address or a path here.
+/// Whether rules read the value of this entry as an address.
 fn is_address(name: &str) -> bool {
     ["address", "remote_address"].contains(&name)
 }
 
+/// Whether rules read the value of this entry as a path.
 fn is_path(name: &str) -> bool {
     ["path", ":path"].contains(&name)
 }
 
-/// A basic string of TOML, which is written as one of JSON is.
+/// A basic string of TOML, which has the form of a string of JSON.
 fn quoted(text: &str) -> String {
     json!(text).to_string()
 }

@@ -66,7 +66,8 @@ async fn delete_rate(
             return Ok(Report::either(false, "kept", json));
         }
     }
-    // Without the limiter no client can take permits, and so make keys, while they are removed.
+    // The limiter goes first: without it no client can take permits, which would create its keys
+    // again while they are removed.
     let is_deleted = limiter.delete().await?;
     let rate = settings.numbers().map_or(i64::MAX, |(rate, _)| rate);
     let mut kept = Vec::new();
@@ -99,8 +100,8 @@ async fn delete_rate(
     Ok(Report::new(text, json))
 }
 
-/// Removes what a client of a limiter that is gone has left. Returns the keys that are another
-/// program's.
+/// Removes the keys of a client whose limiter was removed. Returns the keys that it keeps, because
+/// they are another program's.
 async fn remove_client(
     context: &Context,
     place: &Place,
@@ -111,14 +112,17 @@ async fn remove_client(
     let siblings = stored.keys.iter().zip(&stored.types).skip(1);
     let siblings = siblings.filter(|(_, found)| *found != "none");
     let keys: Vec<_> = siblings.map(|(key, _)| key.clone()).collect();
-    let is_one = tally.is_possible(stored) && stored.value().is_none_or(|value| value <= rate);
-    if keys.is_empty() || is_one && remove(context, place, &reading.seen(), Which::Both).await? {
+    let is_possible = tally.is_possible(stored) && stored.value().is_none_or(|value| value <= rate);
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    if is_possible && remove(context, place, &reading.expected(), Which::Both).await? {
         return Ok(Vec::new());
     }
     Ok(keys)
 }
 
-/// Fails if there is no limiter, and what would be its value and grants is another program's.
+/// Fails if the keys that would have the limiter's value and grants belong to another program.
 async fn refuse_siblings_of_others(context: &Context, name: &str) -> Result<(), Failure> {
     let place = Place {
         name: name.to_owned(),
@@ -135,7 +139,7 @@ async fn refuse_siblings_of_others(context: &Context, name: &str) -> Result<(), 
     Err(Failure::store(message))
 }
 
-/// Fails if the key is there, and is none that this algorithm counts in.
+/// Fails if the key exists, but is not one in which this algorithm counts.
 async fn refuse_uncounted(context: &Context, key: &str, algorithm: &str) -> Result<(), Failure> {
     let Some(kind) = context.kind_of(key).await? else {
         return Ok(());
@@ -150,7 +154,7 @@ async fn refuse_uncounted(context: &Context, key: &str, algorithm: &str) -> Resu
     Ok(())
 }
 
-/// Without a time, it does not expire any more.
+/// Sets the time to live of a limiter. Without a time, the limiter does not expire any more.
 pub(super) async fn expire(
     context: &Context,
     name: &str,
@@ -175,7 +179,7 @@ pub(super) async fn expire(
     })
 }
 
-/// Takes all permits, for every process.
+/// Takes all permits for a time, so that no process gets any.
 pub(super) async fn hold(
     context: &Context,
     name: &str,

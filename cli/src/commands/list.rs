@@ -20,7 +20,7 @@ use crate::output::Output;
 use crate::report::{Report, number_of};
 use crate::terminal::{Color, Terminal, compact};
 
-/// How many keys are looked at at the same time.
+/// The most keys that are sampled at the same time.
 const AT_ONCE: usize = 32;
 
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ pub(crate) enum Order {
 
 /// The share of the rate in use from which on a limiter is hot.
 pub(crate) const HOT: f64 = 0.8;
-/// Limiters with a rate for each client whose clients are looked for.
+/// The most limiters with a rate for each client whose clients are looked for.
 const MOST_PER_CLIENT: usize = 10_000;
 
 const COLUMNS: [Column; 6] = [
@@ -129,14 +129,14 @@ pub(super) async fn list(context: &Context, arguments: &ListArguments) -> Result
     }
     let found = list.finish(calls)?;
     let mut output = Output::new(context.is_json);
-    unread.tell(&mut output)?;
+    unread.report(&mut output)?;
     Ok(Report::printed(found))
 }
 
 struct List<'a> {
     arguments: &'a ListArguments,
     output: Output,
-    /// By the first names that are printed.
+    /// The layout, which is made from the first names that are printed.
     layout: Option<Layout<'static>>,
     totals: Totals,
     top: Option<Top>,
@@ -158,8 +158,8 @@ impl List<'_> {
     /// Returns whether there was anything to print.
     fn finish(mut self, calls: u64) -> Result<bool, Failure> {
         let summary = self.totals.in_words(calls);
-        // Where nothing is sorted it is known only at the end, which is what a person sees of a
-        // long list.
+        // The summary of an unsorted list is known only at the end, which is also where a person
+        // sees it, below a long list.
         let top = self.top.take();
         let is_sorted = top.is_some();
         if is_sorted {
@@ -303,7 +303,7 @@ fn cells(sample: &Sample, terminal: &Terminal) -> (char, [(String, Option<Color>
     )
 }
 
-/// In full where a program reads it.
+/// A number as a text: short on a terminal, and in full for programs.
 fn counted(number: u64, terminal: &Terminal) -> String {
     match terminal.is_terminal {
         true => compact(number),
@@ -311,7 +311,7 @@ fn counted(number: u64, terminal: &Terminal) -> String {
     }
 }
 
-/// Rounded down, so that only what is used up is 100%.
+/// A share in percent, rounded down, so that only a limiter that is used up has 100%.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.0}%", (share * 100.0).floor())
 }
@@ -324,8 +324,8 @@ fn color_of(share: f64) -> Color {
     }
 }
 
-/// Keys that cannot be read: the user of the connection may not, or a cluster has them in several
-/// slots.
+/// Keys that cannot be read, because the user of the connection may not, or because a cluster has
+/// them in several slots.
 #[derive(Default)]
 struct Unread {
     keys: u64,
@@ -338,14 +338,14 @@ impl Unread {
         self.last = Some(failure);
     }
 
-    /// On the standard error, as it is no limiter.
-    fn tell(self, output: &mut Output) -> Result<(), Failure> {
+    /// Reports the keys on the standard error, because they are not part of the list.
+    fn report(self, output: &mut Output) -> Result<(), Failure> {
         let Some(failure) = self.last else {
             return Ok(());
         };
         output.flush()?;
         let keys = number_of(self.keys, "key");
-        // The others were listed: it does not change the exit code.
+        // Only printed: the exit code is that of the list.
         failure
             .after(&format!("{keys} not looked at"))
             .print(output.is_json);
@@ -354,8 +354,8 @@ impl Unread {
 }
 
 async fn look_at(context: &Context, name: String) -> Result<Option<Sample>, Failure> {
-    // A limiter that counts periods has no key of its own name. These are its lengths, and beside
-    // them is its start.
+    // A sliding window counter has no key with its own name. It is found by the key with the
+    // lengths of its periods, and sampled by the key with its start.
     let Some(base) = name.strip_suffix("-periods").filter(|it| it.contains('{')) else {
         return sample(&context.client, &name, None, i64::MAX).await;
     };
@@ -368,8 +368,8 @@ async fn look_at(context: &Context, name: String) -> Result<Option<Sample>, Fail
     }))
 }
 
-/// A counter or a level that belongs to a limiter with another name: values of `RRateLimiter`, and
-/// the second keys of buckets.
+/// Whether a key belongs to a limiter with another name: the value of an `RRateLimiter`, or the
+/// second key of a bucket.
 fn is_part_of_another(sample: &Sample) -> bool {
     let ends = ["-st", "-lock", "-window", "-periods", ":audit", ":call"];
     let name = &sample.name;
@@ -381,7 +381,7 @@ fn is_part_of_another(sample: &Sample) -> bool {
             || is_counter_of_a_period(name))
 }
 
-/// `{name}-1763900000000`
+/// Whether the name ends with the start of a period in ms, such as `{name}-1763900000000`.
 fn is_counter_of_a_period(name: &str) -> bool {
     name.rsplit_once('-')
         .is_some_and(|(_, end)| end.len() >= 13 && end.bytes().all(|byte| byte.is_ascii_digit()))

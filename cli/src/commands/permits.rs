@@ -21,7 +21,7 @@ pub(crate) struct PermitArguments {
     pub(crate) permits: u32,
     #[command(flatten)]
     pub(crate) set_up: SetUpArguments,
-    // Last, as its heading stands before all that follow.
+    // The last field, because its heading applies to all arguments after it.
     #[command(flatten)]
     pub(crate) policy: PolicyArguments,
 }
@@ -82,14 +82,14 @@ pub(super) async fn available(context: &Context, name: &str) -> Result<Report, F
     let available = limiter.available_permits().await?;
     let json = json!({ "available": available });
     let report = Report::new(available.to_string(), json);
-    // The text is one number, for scripts.
+    // The text stays a single number for scripts, without the client.
     match is_per_client(context, &limiter).await {
         true => Ok(report.also("", "client", context.client.id().into())),
         false => Ok(report),
     }
 }
 
-/// Of a rate for each client it says which one this is.
+/// Adds the id of this client to a report, if the rate is for each client.
 async fn with_client(
     context: &Context,
     limiter: Option<&RateLimiter>,
@@ -105,7 +105,8 @@ async fn with_client(
     }
 }
 
-/// The permits are taken, or not, whatever comes of this question.
+/// Whether the rate is for each client; false if the settings cannot be read. That is no error,
+/// because the command has done its work already.
 async fn is_per_client(context: &Context, limiter: &RateLimiter) -> bool {
     let settings = context.settings(limiter.name()).await;
     settings.is_ok_and(|it| it.is_per_client())

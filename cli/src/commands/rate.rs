@@ -22,7 +22,7 @@ pub(crate) struct RateArguments {
     pub(crate) kind: RateKind,
 }
 
-/// What of a limiter that has a rate changes besides it.
+/// The arguments for what changes besides the rate of a limiter that has one.
 #[derive(Debug, Args)]
 pub(crate) struct ChangeArguments {
     /// All clients together have the rate, not each
@@ -49,8 +49,8 @@ pub(super) async fn set_if_missing(
     }
 }
 
-/// A limiter that is missing gets the rate. One that has a rate gets it after a question, and keeps
-/// what the arguments do not name.
+/// Sets the rate of a limiter. If it has a rate already, the command asks first, and settings that
+/// the arguments do not name stay.
 pub(super) async fn set(
     context: &Context,
     arguments: &RateArguments,
@@ -64,7 +64,7 @@ pub(super) async fn set(
         let rate = rate_of(&arguments.rate, &arguments.kind);
         return match limiter.try_set_rate(rate).await? {
             true => Ok(created(&limiter, rate)),
-            false => Ok(has_a_rate(&limiter)), // since a moment
+            false => Ok(has_a_rate(&limiter)), // another client has set it in between
         };
     }
     let planned = Change::plan(arguments, change, &before)?;
@@ -115,7 +115,7 @@ pub(super) async fn update(
     planned.apply(&limiter, &before).await
 }
 
-/// The settings as they are stored.
+/// Reports the settings as they are stored.
 pub(super) async fn config(context: &Context, name: &str) -> Result<Report, Failure> {
     let limiter = context.rate_limiter(name);
     context.refuse_other(limiter.name()).await?;
@@ -142,15 +142,17 @@ pub(super) async fn config(context: &Context, name: &str) -> Result<Report, Fail
     Ok(Report::new(text, json))
 }
 
-/// What becomes of a limiter that has a rate.
+/// The change of a limiter that has a rate.
 struct Change {
     rate: Rate,
+    /// Whether the permits in use are forgotten.
     resets: bool,
+    /// Whether the limiter does not expire any more.
     ends_keep_alive: bool,
 }
 
 impl Change {
-    /// What the arguments do not name stays as it is stored.
+    /// Plans the change. Settings that the arguments do not name stay as they are stored.
     fn plan(
         arguments: &RateArguments,
         change: &ChangeArguments,
@@ -182,14 +184,15 @@ impl Change {
 
     fn changes_nothing(&self, before: &Settings) -> bool {
         let mut after = Settings::from(self.rate);
-        // Redisson before 3.38 writes no such field.
+        // Redisson before 3.38 does not write the field `keepAliveTime`.
         if before.keep_alive.is_empty() && after.keep_alive == "0" {
             after.keep_alive.clear();
         }
         after == *before && !self.resets && !self.ends_keep_alive
     }
 
-    /// As in `orders: 5 per 1s -> 9 per 1s, the permits in use are forgotten`.
+    /// The change in words, such as `orders: 5 per 1s -> 9 per 1s, the permits in use are
+    /// forgotten`.
     fn in_words(&self, limiter: &RateLimiter, before: &Settings) -> String {
         let after = Settings::from(self.rate);
         let mut words = format!(

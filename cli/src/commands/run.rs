@@ -1,5 +1,5 @@
-//! `run`: the command takes this program's place once it has its permits, so that signals, the
-//! terminal and the exit code are its own.
+//! `run`: when the permits are granted, the command replaces this process (`exec`), so that it gets
+//! the signals and the terminal, and its exit code is returned.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -43,8 +43,9 @@ pub(crate) struct RunArguments {
     pub(crate) policy: PolicyArguments,
 }
 
-/// What shells return for a command that cannot be executed, and for one that cannot be found.
+/// The exit code of shells for a command that cannot be executed.
 const CANNOT_EXECUTE: u8 = 126;
+/// The exit code of shells for a command that cannot be found.
 const NOT_FOUND: u8 = 127;
 
 pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<Report, Failure> {
@@ -55,20 +56,20 @@ pub(super) async fn run(context: &Context, arguments: &RunArguments) -> Result<R
         let json = json!({ "granted": false });
         return Ok(Report::either(false, "denied: not run", json));
     }
-    // Returns only if it fails.
+    // `exec` returns only if it fails.
     let error = command(arguments).exec();
     Err(not_started(&limiter, arguments, &error).await)
 }
 
 pub(super) fn command(arguments: &RunArguments) -> Command {
     let mut words = arguments.command.iter();
-    // There is one: the argument is required.
+    // There is a first word, because the argument is required.
     let mut command = Command::new(words.next().cloned().unwrap_or_default());
     command.args(words);
     command
 }
 
-/// Why the command did not run. Nor did it use its permits.
+/// Gives back the permits of a command that could not be started, and returns the failure.
 pub(super) async fn not_started(
     limiter: &Limiter,
     arguments: &RunArguments,

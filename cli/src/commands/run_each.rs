@@ -1,8 +1,8 @@
-//! `run --each`: a command for each line of the standard input, each with permits of its own.
+//! `run --each`: runs a command for each line of the standard input, each with its own permits.
 //!
-//! At a signal no more commands start. Those that run get it too, and are waited for. Nor do more
-//! start once a command has died of a signal, as of a pipe that nobody reads, or has ended with
-//! 255, by which it asks for that.
+//! After a signal no more commands start; those that run get the signal too, and the program waits
+//! for them. No more start either after a signal has killed a command, such as SIGPIPE, or a
+//! command has ended with 255, by which it asks to stop.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
@@ -23,9 +23,12 @@ use crate::limiter::Limiter;
 use crate::report::Report;
 use crate::signals::{or_signal, wait_for};
 
-/// As xargs(1) ends where one of its commands fails, ends with 255, or dies of a signal.
+// The exit codes are those of xargs(1).
+/// The exit code if a command has failed.
 const A_COMMAND_FAILED: u8 = 123;
+/// The exit code if a command has ended with 255.
 const A_COMMAND_ASKED: u8 = 124;
+/// The exit code if a signal has killed a command.
 const A_COMMAND_DIED: u8 = 125;
 /// The exit code with which a command asks that no more start.
 const STOP: i32 = 255;
@@ -37,9 +40,10 @@ struct Progress {
     denied: u64,
     /// Why no more commands start.
     stopped: Option<Stopped>,
-    /// Whether a counter is shown, and whether also while commands run, which else write to the
-    /// same line.
+    /// Whether the counts are shown.
     is_shown: bool,
+    /// Whether the counts are shown while commands run too. They are not if the commands write to
+    /// the same terminal.
     is_apart: bool,
 }
 
@@ -115,7 +119,8 @@ async fn start_each(
     }
 }
 
-/// What `wait` returns; `None` if no more commands may start by then. What it took is given back.
+/// Returns the output of `wait`, or `None` if commands are stopped first: then `wait` is dropped,
+/// and the permits that it took are given back.
 async fn unless_stopped<T>(
     wait: impl Future<Output = T>,
     running: &mut JoinSet<io::Result<ExitStatus>>,
@@ -142,7 +147,7 @@ fn command(arguments: &RunArguments, line: OsString) -> Command {
         let word = with_line(word.as_bytes(), line, &mut is_placed);
         OsString::from_vec(word)
     });
-    // There is a program: the argument is required.
+    // There is a first word, because the argument is required.
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).stdin(Stdio::null());
     if !is_placed {
@@ -151,7 +156,8 @@ fn command(arguments: &RunArguments, line: OsString) -> Command {
     command
 }
 
-/// A word with the line in place of each `{}`. A `{}` in the line itself is text.
+/// Replaces each `{}` in a word by the line. A `{}` in the line itself stays. Sets `is_placed` if
+/// there was one to replace.
 fn with_line(mut word: &[u8], line: &[u8], is_placed: &mut bool) -> Vec<u8> {
     let mut whole = Vec::new();
     while let Some(at) = word.windows(2).position(|it| it == b"{}") {

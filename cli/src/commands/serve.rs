@@ -1,4 +1,5 @@
-//! `serve`: the server of a crate of its own, with the store of this command line.
+//! `serve`: starts the server of the crate `redisson-rate-limiter-serve` with the store that the
+//! command line names.
 
 use redisson_rate_limiter_serve::{Error, ServeArguments, Store, try_rules};
 

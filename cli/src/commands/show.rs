@@ -1,4 +1,4 @@
-//! `show`: what a limiter holds, and when it comes back.
+//! `show`: prints what a limiter holds, and when its permits come back.
 
 pub(crate) mod grants;
 mod print;
@@ -18,7 +18,7 @@ use crate::report::Report;
 
 pub(crate) use print::in_words;
 
-/// The most clients of a rate for each that are shown in full.
+/// The most clients that are shown in full, for a rate for each client.
 const MOST_CLIENTS: usize = 20;
 
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub(crate) struct ShowArguments {
     pub(crate) name: String,
 }
 
-/// The keys of all clients, or of one.
+/// What was read of the keys of all clients, or of those of one client.
 struct Shown {
     client: Option<String>,
     reading: Reading,
@@ -84,24 +84,26 @@ async fn read_one(context: &Context, name: &str, client: Option<String>) -> Resu
 }
 
 impl Shown {
-    /// By how much value and grants together exceed the rate; `None` if that cannot be said.
+    /// By how much the sum of value and grants exceeds the rate; negative if it is less. `None` if
+    /// that is not known.
     fn drift(&self) -> Option<i64> {
         let stored = &self.reading.stored;
         let (rate, _) = stored.settings.numbers()?;
         let held = i64::try_from(self.noted.permits).ok()?;
         match stored.value() {
             Some(value) => Some(value.saturating_add(held).saturating_sub(rate)),
-            // Untouched, or the value is lost.
+            // A missing value is right if no permits were ever taken; otherwise it is lost.
             None if stored.value.is_empty() && held == 0 => Some(0),
             None => None,
         }
     }
 
+    /// The number of grants, without fences and holds.
     fn grants(&self) -> u64 {
         self.reading.stored.grants.saturating_sub(self.noted.beside)
     }
 
-    /// What an acquire would find.
+    /// The permits that an acquire would find.
     fn available(&self) -> Option<i64> {
         let (rate, _) = self.reading.stored.settings.numbers()?;
         if self.noted.hold_ends.is_some() {

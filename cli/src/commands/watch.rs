@@ -1,4 +1,4 @@
-//! `watch`: limiters as they are used, live.
+//! `watch`: shows limiters live, as they are used.
 
 mod history;
 mod keys;
@@ -35,7 +35,7 @@ use crate::report::{Report, lasting, millis};
 use crate::signals::{HANGUP, or_signal};
 use crate::terminal::{Terminal, compact};
 
-/// A server is not sampled more often.
+/// The shortest time between two rounds of samples.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
@@ -87,8 +87,8 @@ pub(super) async fn watch(
         };
     }
     if context.is_json {
-        // No signal is caught, as nothing would see it while a reader that has stopped holds up the
-        // output.
+        // Signals keep their default effect: a write blocks while the reader does not read, and a
+        // caught signal would not end it.
         print_rounds(&mut history, sampler, arguments.every).await?;
         return Ok(Report::printed(true));
     }
@@ -107,7 +107,7 @@ pub(super) async fn watch(
     Ok(Report::printed(true).with_exit_code(exit_code))
 }
 
-/// A line for each round, for ever.
+/// Prints a line for each round, forever.
 async fn print_rounds(
     history: &mut History,
     mut sampler: Sampler<'_>,
@@ -123,7 +123,7 @@ async fn print_rounds(
     }
 }
 
-/// Until a person quits, or the terminal has hung up. Returns the exit code.
+/// Shows the picture until a person quits or the terminal hangs up. Returns the exit code.
 async fn show(
     history: History,
     sampler: &mut Sampler<'_>,
@@ -140,7 +140,7 @@ async fn show(
     let mut next = Instant::now();
     loop {
         let targets = locked(&history).targets();
-        // The picture answers while a server does not.
+        // Keys work even while a server does not answer.
         let at = next;
         let sampling = async {
             sleep_until(at).await;
@@ -163,7 +163,7 @@ async fn show(
             }
         };
         let mut history = locked(&history);
-        // While the view is paused it stays as it is, and a later round samples from there on.
+        // A paused view drops its rounds; the first round after it covers the time since the pause.
         if !history.view.is_paused {
             history.note(round);
         }
@@ -214,9 +214,9 @@ fn print(output: &mut Output, history: &History) -> Result<(), Failure> {
 }
 
 fn to_json(history: &History) -> Value {
-    let of = |(name, it): (&String, &Watched)| {
+    let limiter = |(name, it): (&String, &Watched)| {
         let sample = &it.latest;
-        // Counted once: a round that has not reached the limiter says nothing of them.
+        // `null` if the last round did not reach the limiter, so that no grant is counted twice.
         let granted = it.is_new.then_some(sample.new_permits);
         let per_second = it.is_new.then_some(it.per_second);
         json!({
@@ -227,7 +227,7 @@ fn to_json(history: &History) -> Value {
         })
     };
     json!({
-        "limiters": history.in_order().into_iter().map(of).collect::<Vec<_>>(),
+        "limiters": history.in_order().into_iter().map(limiter).collect::<Vec<_>>(),
         "calls_per_second": history.calls_per_second,
         "busy": history.busy,
         "error": history.error.as_ref().map(|(error, _)| error),

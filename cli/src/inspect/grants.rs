@@ -1,4 +1,4 @@
-//! A limiter as it is stored: settings, value, and its grants, a page at a time.
+//! Reads a limiter as it is stored: settings, value and grants, a page at a time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
@@ -17,28 +17,31 @@ use crate::terminal::shown;
 static GRANTS: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/grants.lua")));
 
-/// How many grants a call reads.
+/// The most grants that one call reads.
 pub(crate) const PAGE: usize = 500;
-/// How often a limiter that changes is read.
+/// The most passes over a limiter whose grants change meanwhile.
 const READINGS: u32 = 4;
 
-/// The three keys of one limiter, of all clients or of one, without the grants.
+/// The three keys of a limiter, those of all clients or those of one client, without the grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
+    /// The names of the keys with the settings, the value and the grants.
     pub(crate) keys: [String; 3],
-    /// Their types: `none` if there is no key.
+    /// The types of the keys; `none` if a key does not exist.
     pub(crate) types: [String; 3],
     pub(crate) settings: Settings,
-    /// How many other fields the hash has.
+    /// The number of fields of the hash that are not settings.
     pub(crate) other_fields: u64,
-    /// As it is stored; empty if missing.
+    /// The text of the value; empty if it is missing.
     pub(crate) value: String,
+    /// The number of grants.
     pub(crate) grants: u64,
-    /// In ms; -1 if it does not expire, -2 if there is no key.
+    /// The times to live of the keys in ms; -1 if a key does not expire, -2 if it does not exist.
     pub(crate) lives: [i64; 3],
 }
 
 impl Stored {
+    /// The value as a number; `None` if it is missing or not an integer.
     pub(crate) fn value(&self) -> Option<i64> {
         integer(&self.value)
     }
@@ -52,7 +55,7 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// By how many ms it was made after now.
+    /// How far in the future the grant was made, in ms; negative if in the past.
     pub(crate) fn ahead(&self, now: i64) -> i64 {
         self.score
             .saturating_sub(self.member.ahead())
@@ -60,20 +63,23 @@ impl Grant {
     }
 }
 
-/// What a reading has found out besides the grants.
+/// What a reading has found besides the grants.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) stored: Stored,
+    /// The member of the oldest grant; empty if there is none.
     pub(crate) first: Vec<u8>,
+    /// The member of the newest grant; empty if there is none.
     pub(crate) last: Vec<u8>,
-    /// Whether nothing changed while it was read.
+    /// Whether the limiter did not change while it was read.
     pub(crate) is_exact: bool,
 }
 
-/// What a step that removes or corrects compares, so that it changes nothing that has changed.
+/// The state that a script compares with the stored one before it removes keys: if they differ, the
+/// limiter has changed since it was read, and the script does nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
-    /// Empty if there is no limiter.
+pub(crate) struct Expected {
+    /// The field `type` of the settings; empty if there are none.
     pub(crate) rate_type: String,
     pub(crate) value: String,
     pub(crate) grants: u64,
@@ -82,8 +88,8 @@ pub(crate) struct Seen {
 }
 
 impl Reading {
-    pub(crate) fn seen(&self) -> Seen {
-        Seen {
+    pub(crate) fn expected(&self) -> Expected {
+        Expected {
             rate_type: self.stored.settings.rate_type.clone(),
             value: self.stored.value.clone(),
             grants: self.stored.grants,
@@ -93,32 +99,34 @@ impl Reading {
     }
 }
 
-/// Reads the limiter, and passes on each grant, the oldest first. One of several pages is read
-/// until two readings in a row find the same, a few times: between them it was so. A grant that
-/// goes and another that comes leave number and value as they were. `start` begins each reading. A
-/// terminal shows how far it is.
+/// Reads the limiter, and passes each grant to `note`, the oldest first. `start` makes the initial
+/// `T` of each pass from what is stored and the server's time in ms.
+///
+/// One page is read atomically. Several are read in passes, at most `READINGS`, until two in a row
+/// find the same grants and value: then they were so between the two. Comparing only the number of
+/// grants would not be enough, because one may go while another comes. Shows its progress.
 pub(crate) async fn read<T>(
     client: &RedissonClient,
     name: &str,
-    of: Option<&str>,
+    client_id: Option<&str>,
     start: impl Fn(&Stored, i64) -> T,
     mut note: impl FnMut(&mut T, Grant),
 ) -> Result<(Reading, T), Failure> {
-    let keys = keys_of(client, name, of);
-    let (mut readings, mut found_before) = (1, None);
+    let keys = keys_of(client, name, client_id);
+    let (mut readings, mut hash_before) = (1, None);
     let mut progress = Progress::new();
     loop {
         let (stored, now, mut page) = read_page(client, &keys, 0).await?;
         let mut noted = start(&stored, now);
         let first = page.first().map(|it| it.raw.clone()).unwrap_or_default();
         let (mut last, mut place) = (Vec::new(), 0);
-        let mut found = DefaultHasher::new();
-        stored.value.hash(&mut found);
+        let mut hasher = DefaultHasher::new();
+        stored.value.hash(&mut hasher);
         while !page.is_empty() {
             let is_last = page.len() < PAGE;
             place += page.len();
             for grant in page {
-                (&grant.raw, grant.score).hash(&mut found);
+                (&grant.raw, grant.score).hash(&mut hasher);
                 last.clone_from(&grant.raw);
                 note(&mut noted, grant);
             }
@@ -126,13 +134,13 @@ pub(crate) async fn read<T>(
                 break;
             }
             progress.show(|| {
-                let (of, grants) = (shown(name, 40), stored.grants);
-                format!("{of}: {place} of {grants} grants, pass {readings} of at most {READINGS}")
+                let (name, grants) = (shown(name, 40), stored.grants);
+                format!("{name}: {place} of {grants} grants, pass {readings} of at most {READINGS}")
             });
             (_, _, page) = read_page(client, &keys, place).await?;
         }
-        let found = Some(found.finish());
-        let is_exact = place <= PAGE || found == found_before;
+        let hash = Some(hasher.finish());
+        let is_exact = place <= PAGE || hash == hash_before;
         if is_exact || readings == READINGS {
             let reading = Reading {
                 stored,
@@ -142,10 +150,12 @@ pub(crate) async fn read<T>(
             };
             return Ok((reading, noted));
         }
-        (readings, found_before) = (readings + 1, found);
+        (readings, hash_before) = (readings + 1, hash);
     }
 }
 
+/// Reads the keys, and the page of grants that begins at the index `place`. Returns what is stored,
+/// the server's time in ms, and the grants.
 async fn read_page(
     client: &RedissonClient,
     keys: &[String; 3],

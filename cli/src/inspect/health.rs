@@ -1,50 +1,56 @@
-//! Whether a limiter is well, as far as one look at it says.
+//! The health of a limiter, as far as one bounded script call shows it.
 
 use super::settings::Settings;
 use std::time::Duration;
 
 use crate::report::{lasting, number_of};
 
-/// The worst first.
+/// The health of a limiter, the worst variant first. Numbers are permits unless stated otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// Settings or keys are such as no limiter has.
+    /// The settings or keys cannot be a limiter's, for this reason.
     Unreadable(String),
-    /// The value is above the rate: Redisson grants as much.
+    /// The value is above the rate by this number: Redisson grants that much.
     AboveRate(i64),
-    /// There are grants and no value: Redisson's next call grants all permits again.
+    /// The value is missing although grants hold this number: Redisson's next call grants all
+    /// permits again.
     ValueMissing(i64),
-    /// Members that are no grants: once they have expired, Redisson's calls fail.
+    /// This number of members are no grants: once they have expired, Redisson's calls fail.
     Malformed(u64),
+    /// The value and the grants add up to more than the rate, by this number.
     TooMany(i64),
+    /// The value and the grants add up to less than the rate, by this number.
     Lost(i64),
     /// The keep alive is shorter than the interval.
     Vanishes,
-    /// Somebody has set the rate to 0.
+    /// The rate is set to 0.
     Stopped,
-    /// Somebody has taken all permits for so many ms.
+    /// A hold takes all permits for this time, in ms.
     Held(i64),
-    /// More grants than one look reads.
+    /// There are more grants than one call reads.
     Unchecked,
     Well,
 }
 
-/// What one look at a limiter finds besides its settings.
+/// What one script call finds of a limiter besides its settings.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
-    /// As it is stored; empty if missing.
+pub(super) struct Observed {
+    /// The text of the value; empty if it is missing.
     pub(super) value: String,
+    /// The types of the keys with the value and with the grants.
     pub(super) types: [String; 2],
-    /// Permits of all grants; `None` if they are too many to read.
+    /// The permits of all grants; `None` if there are too many grants to read.
     pub(super) held: Option<i64>,
+    /// The number of grants.
     pub(super) grants: u64,
+    /// The number of members that are no grants.
     pub(super) malformed: u64,
-    /// How long a hold still takes all permits, in ms.
+    /// The time for which a hold still takes all permits, in ms.
     pub(super) held_for: Option<i64>,
 }
 
 impl Health {
-    pub(super) fn of(settings: &Settings, looked: &Looked) -> Self {
+    pub(super) fn of(settings: &Settings, observed: &Observed) -> Self {
         if settings.is_stopped() && matches!(settings.rate_type.as_str(), "0" | "1") {
             return Self::Stopped;
         }
@@ -52,26 +58,26 @@ impl Health {
             return Self::Unreadable(fault);
         }
         let Some((rate, _)) = settings.numbers() else {
-            return Self::Unchecked; // the faults say so
+            return Self::Unchecked; // never: unreadable numbers are among the faults
         };
         for (key, found, expected) in [
-            ("value", &looked.types[0], "string"),
-            ("grants", &looked.types[1], "zset"),
+            ("value", &observed.types[0], "string"),
+            ("grants", &observed.types[1], "zset"),
         ] {
             if found != "none" && found != expected {
                 return Self::Unreadable(format!("the key of its {key} is a {found}"));
             }
         }
-        let of_keys = match super::reply::integer(&looked.value) {
+        let of_keys = match super::reply::integer(&observed.value) {
             _ if settings.is_per_client() => Self::Well, // each client has keys of its own
-            None if looked.types[0] != "none" => {
-                Self::Unreadable(format!("the value is `{}`", looked.value.escape_debug()))
+            None if observed.types[0] != "none" => {
+                Self::Unreadable(format!("the value is `{}`", observed.value.escape_debug()))
             }
             Some(value) if value > rate => Self::AboveRate(value - rate),
-            None if looked.grants > 0 => Self::ValueMissing(looked.held.unwrap_or(0)),
-            _ if looked.malformed > 0 => Self::Malformed(looked.malformed),
+            None if observed.grants > 0 => Self::ValueMissing(observed.held.unwrap_or(0)),
+            _ if observed.malformed > 0 => Self::Malformed(observed.malformed),
             None => Self::Well,
-            Some(value) => match looked.held.map(|held| value.saturating_add(held) - rate) {
+            Some(value) => match observed.held.map(|held| value.saturating_add(held) - rate) {
                 Some(more @ 1..) => Self::TooMany(more),
                 Some(0) => Self::Well,
                 Some(less) => Self::Lost(-less),
@@ -80,7 +86,7 @@ impl Health {
         };
         match (of_keys, settings.short_keep_alive()) {
             (Self::Well | Self::Unchecked, Some(_)) => Self::Vanishes,
-            (Self::Well, None) => looked.held_for.map_or(Self::Well, Self::Held),
+            (Self::Well, None) => observed.held_for.map_or(Self::Well, Self::Held),
             (of_keys, _) => of_keys,
         }
     }
@@ -92,7 +98,7 @@ impl Health {
         )
     }
 
-    /// The worst has the least.
+    /// The place in the order of health: the worst has the lowest.
     pub(crate) fn rank(&self) -> u8 {
         match self {
             Self::Unreadable(_) => 0,
@@ -109,7 +115,7 @@ impl Health {
         }
     }
 
-    /// Of at most 11 letters.
+    /// The health in at most 11 letters, for a column of a table.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "unreadable",
@@ -126,7 +132,7 @@ impl Health {
         }
     }
 
-    /// The code of `doctor`'s finding.
+    /// The code of the finding that `doctor` reports for it.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "settings-unreadable",
@@ -142,7 +148,7 @@ impl Health {
         }
     }
 
-    /// What that means, in a sentence; `None` of what is well.
+    /// What the health means, in a sentence; `None` if the limiter is well or unchecked.
     pub(crate) fn text(&self) -> Option<String> {
         let permits = |number: &i64| number_of(number.unsigned_abs(), "permit");
         Some(match self {
@@ -183,7 +189,7 @@ mod tests {
             keep_alive,
         };
         let types = [if value.is_empty() { "none" } else { "string" }, "zset"];
-        let looked = Looked {
+        let observed = Observed {
             value: value.to_owned(),
             types: types.map(str::to_owned),
             held: Some(held),
@@ -191,11 +197,11 @@ mod tests {
             malformed,
             held_for: None,
         };
-        Health::of(&settings, &looked)
+        Health::of(&settings, &observed)
     }
 
     #[test]
-    fn what_is_wrong_with_a_limiter_is_told_by_its_numbers() {
+    fn the_health_of_a_limiter_follows_from_its_numbers() {
         let orders = ["10", "1000", "0", "0"];
         for (settings, value, held, malformed, expected) in [
             (orders, "7", 3, 0, Health::Well),

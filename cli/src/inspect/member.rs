@@ -1,17 +1,19 @@
-//! The member of a grant, of each client that writes some.
+//! The members of grants, in the form of each client that writes them.
 
 use std::fmt;
 
-/// Which client writes such members.
+/// The form of a member, named by the versions of the clients that write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Generation {
     /// Redisson from 3.21 on, and the Rust crate.
     Current,
     /// Redisson 3.17 to 3.20.
     Older,
-    /// What a refund or a release has left of a grant beside another one of its id.
+    /// The rest of a grant after a refund or a release gave back a part of it. Its id is longer, so
+    /// that it differs from another grant with the same id.
     Shrunk,
-    /// The Rust crate: permits that may be used later, whose score is that of their last use.
+    /// The Rust crate: leased permits, which may be used later. The score is the time of their last
+    /// possible use.
     Lease,
     /// Redisson 3.16.4 to 3.16: a length of eight bytes.
     LongLength,
@@ -58,13 +60,13 @@ pub(crate) struct Member {
     pub(crate) generation: Generation,
     /// The random bytes, or in the Rust crate the id of the call.
     pub(crate) id: Vec<u8>,
-    /// None of a malformed member.
+    /// The number of permits; 0 for a malformed member.
     pub(crate) permits: u32,
 }
 
 impl Member {
     pub(crate) fn read(member: &[u8]) -> Self {
-        let of = |generation, id: &[u8], permits: [u8; 4]| Self {
+        let member_of = |generation, id: &[u8], permits: [u8; 4]| Self {
             generation,
             id: id.to_vec(),
             permits: u32::from_le_bytes(permits),
@@ -77,21 +79,21 @@ impl Member {
                     24 => Generation::Lease,
                     _ => Generation::Shrunk,
                 };
-                of(generation, id, [*a, *b, *c, *d])
+                member_of(generation, id, [*a, *b, *c, *d])
             }
             [8, 0, 0, 0, 0, 0, 0, 0, id @ .., a, b, c, d] if id.len() == 8 => {
-                of(Generation::LongLength, id, [*a, *b, *c, *d])
+                member_of(Generation::LongLength, id, [*a, *b, *c, *d])
             }
             [float @ .., a, b, c, d] if float.len() == 4 => {
-                of(Generation::Float, float, [*a, *b, *c, *d])
+                member_of(Generation::Float, float, [*a, *b, *c, *d])
             }
-            _ => of(Generation::Malformed, member, [0; 4]),
+            _ => member_of(Generation::Malformed, member, [0; 4]),
         }
     }
 
-    /// On a limiter of this rate. Members of old versions have no mark, so what would hold more
-    /// than the rate, or nothing, is none. A negative number of permits, which Redisson does not
-    /// refuse, stands for billions: nothing is in use by it.
+    /// Corrects the member by the rate of its limiter. Members of old versions have no mark, so one
+    /// that would hold no permits or more than the rate is malformed. A negative number of permits,
+    /// which Redisson does not refuse, reads as billions and becomes 0.
     pub(crate) fn within(mut self, rate: i64) -> Self {
         let is_negative = self.permits.cast_signed() < 0 && !self.is_hold();
         if is_negative && i64::from(self.permits) > rate {
@@ -104,8 +106,8 @@ impl Member {
         self
     }
 
-    /// By how many ms the score is ahead of the time at which it was made: a lease says so behind
-    /// the id of its call.
+    /// How many ms the score is later than the time at which the grant was made. A lease states it
+    /// after the id of its call; for other grants it is 0.
     pub(crate) fn ahead(&self) -> i64 {
         match (self.generation, self.id.last_chunk()) {
             (Generation::Lease, Some(ahead)) => {
@@ -120,12 +122,12 @@ impl Member {
         self.generation == Generation::Lease && self.permits == 0
     }
 
-    /// Whether it takes all permits until its end: `hold` of the Rust crate.
+    /// Whether it takes all permits until its end, as `hold` of the Rust crate does.
     pub(crate) fn is_hold(&self) -> bool {
         self.generation == Generation::Lease && self.permits == u32::MAX
     }
 
-    /// What the scripts count: a member that they do not know holds nothing.
+    /// The permits that the library's scripts count: none for members that they cannot read.
     pub(crate) fn counted(&self) -> u64 {
         match self.generation {
             Generation::Current | Generation::Older | Generation::Shrunk | Generation::Lease => {
@@ -135,7 +137,7 @@ impl Member {
         }
     }
 
-    /// The same grant in the form that all versions from 3.17 on read.
+    /// The member of this grant in the form that all versions of Redisson from 3.17 on read.
     pub(crate) fn migrated(&self) -> Vec<u8> {
         let mut id = self.id.clone();
         id.resize(8, 0);

@@ -1,10 +1,10 @@
-//! What servers answer, as the values that it stands for.
+//! Converts the replies of servers.
 
 use redisson_rate_limiter::Reply;
 
 use crate::failure::Failure;
 
-/// The elements of a list; none if it is no list.
+/// The elements of a list; empty if the reply is not a list.
 pub(crate) fn list(reply: Reply) -> Vec<Reply> {
     match reply {
         Reply::Array(list) => list,
@@ -12,7 +12,7 @@ pub(crate) fn list(reply: Reply) -> Vec<Reply> {
     }
 }
 
-/// A text, or the digits of a number; empty if it is neither.
+/// The text, or the digits of a number; empty if the reply is neither.
 pub(crate) fn text(reply: &Reply) -> String {
     match reply {
         Reply::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -28,25 +28,26 @@ pub(crate) fn bytes(reply: Reply) -> Vec<u8> {
     }
 }
 
-/// A number in decimal digits.
+/// A number that is sent as such or as decimal digits.
 pub(crate) fn number<T: std::str::FromStr>(reply: &Reply) -> Option<T> {
     text(reply).parse().ok()
 }
 
-/// An integer in the one form that the scripts of the library read: of Redis, and up to 2^53.
+/// An integer of at most 2^53, in the form in which Redis writes it: the library's scripts read no
+/// other.
 pub(crate) fn integer(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
-    let is_one = number.unsigned_abs() <= 1 << 53 && number.to_string() == text;
-    is_one.then_some(number)
+    let is_canonical = number.unsigned_abs() <= 1 << 53 && number.to_string() == text;
+    is_canonical.then_some(number)
 }
 
-/// A score. Those of peers whose clock is wrong may be anything.
+/// A score in ms. If the clock of a client is wrong, it may be any number.
 pub(crate) fn score(text: &str) -> i64 {
     let number: f64 = text.parse().unwrap_or_default();
     number as i64 // saturates
 }
 
-/// A list of so many elements, which this program's own scripts return.
+/// The `N` elements of a list that one of this program's own scripts returned.
 pub(crate) fn exactly<const N: usize>(list: Vec<Reply>) -> Result<[Reply; N], Failure> {
     let found = list.len();
     list.try_into()

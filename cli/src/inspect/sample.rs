@@ -1,4 +1,4 @@
-//! One look at a key: what it is, and how much of a limiter is in use. One bounded script call.
+//! Samples a key with one bounded script call: what it is, and how much of a limiter is in use.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use redisson_rate_limiter::{RedissonClient, Reply};
 use serde_json::{Value, json};
 
-use super::health::{Health, Looked};
+use super::health::{Health, Observed};
 use super::reply::{exactly, list, number, score, text};
 use super::script::Script;
 use super::settings::Settings;
@@ -16,42 +16,44 @@ use crate::report::{lasting, millis};
 static SAMPLE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../lua/sample.lua")));
 
-/// A key that limits something.
+/// A limiter or the key of a policy, as it was sampled.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// None if it does not expire.
+    /// The time to live; `None` if the key does not expire.
     pub(crate) lives: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Rate(Box<RateSample>),
-    /// Another algorithm, by its name, and what its key holds if that is one number: tokens, or a
-    /// count.
+    /// Another algorithm: its name, and the number that its key holds (tokens or a count), if it
+    /// holds one.
     Policy(&'static str, Option<u64>),
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct RateSample {
     pub(crate) settings: Settings,
-    /// Those of the settings; 0 if they are unreadable.
+    /// The permits of the rate; 0 if the settings are unreadable.
     pub(crate) permits: u64,
+    /// The interval of the rate; zero if the settings are unreadable.
     pub(crate) interval: Duration,
     pub(crate) health: Health,
-    /// None of a rate for each client, of unreadable settings, and if more grants would have to be
-    /// read than one call may.
+    /// The permits that are available. `None` if the rate is for each client, if the settings are
+    /// unreadable, or if there are more grants than one call reads.
     pub(crate) available: Option<u64>,
+    /// The number of grants.
     pub(crate) grants: u64,
-    /// Until the oldest live grant comes back.
+    /// The time until the oldest live grant comes back.
     pub(crate) next_return: Option<Duration>,
-    /// Permits of grants since the time that was asked about: exact up to 100 grants, and else as
-    /// many each as the newest.
+    /// The permits that were granted in the period asked about. Exact up to 100 grants; beyond
+    /// that, an estimate by the average of the newest.
     pub(crate) new_permits: u64,
-    /// The server's clock, in ms.
+    /// The server's time, in ms.
     pub(crate) now: i64,
-    /// Of a rate for each client, if they were looked for.
+    /// The clients of a rate for each client, if they were looked for.
     pub(crate) clients: Option<Clients>,
 }
 
@@ -59,13 +61,13 @@ pub(crate) struct RateSample {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Clients {
     pub(crate) number: u64,
-    /// The one with the most permits in use, and how many those are.
+    /// The client with the most permits in use, and their number.
     pub(crate) fullest: Option<(String, u64)>,
 }
 
 impl Kind {
-    /// Whether it looks like a key of this algorithm. A level, a counter and an arrival time are a
-    /// number with a time to live.
+    /// Whether the key may be one of this algorithm. A bucket's level, a counter and an arrival
+    /// time look alike: each is a number with a time to live.
     pub(crate) fn may_be(&self, algorithm: &str) -> bool {
         match self {
             Self::Rate(_) => false,
@@ -79,7 +81,7 @@ impl Kind {
 }
 
 impl RateSample {
-    /// Of a rate for each client, those of the fullest.
+    /// The permits in use; for a rate for each client, those of the client with the most.
     pub(crate) fn in_use(&self) -> Option<u64> {
         if let Some((_, in_use)) = self.clients.as_ref().and_then(|it| it.fullest.as_ref()) {
             return Some(*in_use);
@@ -92,19 +94,20 @@ impl RateSample {
     }
 }
 
-/// The keys of a limiter by its name: of all clients, or of one.
-pub(crate) fn keys_of(client: &RedissonClient, name: &str, of: Option<&str>) -> [String; 3] {
+/// The keys of a limiter with the settings, the value and the grants: the latter two for all
+/// clients, or for the client `client_id`.
+pub(crate) fn keys_of(client: &RedissonClient, name: &str, client_id: Option<&str>) -> [String; 3] {
     let limiter = client.rate_limiter(name);
     let [name, value, _, permits, _] = limiter.keys();
-    let end = of.map_or_else(String::new, |id| format!(":{id}"));
+    let suffix = client_id.map_or_else(String::new, |id| format!(":{id}"));
     [
         name.to_owned(),
-        format!("{value}{end}"),
-        format!("{permits}{end}"),
+        format!("{value}{suffix}"),
+        format!("{permits}{suffix}"),
     ]
 }
 
-/// The key with the start of a bucket with this name.
+/// The second key of a bucket with this name, which has the time of its start.
 fn start_of(client: &RedissonClient, name: &str) -> String {
     const VALUE: &str = ":value";
     let limiter = client.rate_limiter(name);
@@ -112,22 +115,22 @@ fn start_of(client: &RedissonClient, name: &str) -> String {
     format!("{}-st", value.strip_suffix(VALUE).unwrap_or(value))
 }
 
-/// Looks at a key; none if it limits nothing. Permits are counted as new that were granted from
-/// `since` on until now, in ms of the server's clock, or since so many ms ago if it is negative.
+/// Samples a key. Returns `None` if it belongs to no limiter. `new_permits` counts the grants since
+/// the server's time `since`, in ms, or in the last `-since` ms if it is negative.
 pub(crate) async fn sample(
     client: &RedissonClient,
     name: &str,
-    of: Option<&str>,
+    client_id: Option<&str>,
     since: i64,
 ) -> Result<Option<Sample>, Failure> {
-    let keys = keys_of(client, name, of);
+    let keys = keys_of(client, name, client_id);
     let start = start_of(client, name);
     let keys: Vec<_> = { keys.iter().chain([&start]) }
         .map(|it| it.as_bytes())
         .collect();
     let since = since.to_string();
     let reply = SAMPLE.run(client, &keys, &[since.as_bytes()]).await?;
-    read(name, of.is_some(), list(reply))
+    read(name, client_id.is_some(), list(reply))
 }
 
 fn read(name: &str, is_of_client: bool, reply: Vec<Reply>) -> Result<Option<Sample>, Failure> {
@@ -167,7 +170,7 @@ fn read(name: &str, is_of_client: bool, reply: Vec<Reply>) -> Result<Option<Samp
     ] = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(|at| &reply[at]);
     let signed = |it: &Reply| number::<i64>(it).unwrap_or(-1);
     let (by_expired, by_live) = (signed(by_expired), signed(by_live));
-    let looked = Looked {
+    let observed = Observed {
         value: text(value),
         types: [16, 17].map(|at| text(&reply[at])),
         held: (by_expired >= 0 && by_live >= 0).then(|| by_expired.saturating_add(by_live)),
@@ -176,17 +179,17 @@ fn read(name: &str, is_of_client: bool, reply: Vec<Reply>) -> Result<Option<Samp
         held_for: number(&reply[18]),
     };
     let of_keys = match is_of_client {
-        // Its keys are looked at as if they were all clients'.
+        // The keys of one client follow the same rules as those of a rate for all clients.
         true => Settings {
             rate_type: "0".to_owned(),
             ..settings.clone()
         },
         false => settings.clone(),
     };
-    let health = Health::of(&of_keys, &looked);
+    let health = Health::of(&of_keys, &observed);
     let numbers = settings.numbers();
     let (permits, interval) = numbers.unwrap_or_default();
-    let available = match super::reply::integer(&looked.value) {
+    let available = match super::reply::integer(&observed.value) {
         Some(value) if by_expired >= 0 => Some(value.saturating_add(by_expired)),
         _ if by_live >= 0 => Some(permits.saturating_sub(by_live)),
         _ => None,
@@ -205,7 +208,7 @@ fn read(name: &str, is_of_client: bool, reply: Vec<Reply>) -> Result<Option<Samp
             interval: Duration::from_millis(interval.unsigned_abs()),
             health,
             available: available.filter(|_| is_known),
-            grants: looked.grants,
+            grants: observed.grants,
             new_permits: newest.saturating_mul(new).checked_div(read).unwrap_or(0),
             now,
             clients: None,
@@ -262,7 +265,7 @@ impl Sample {
         }
     }
 
-    /// How long it lives, in a word.
+    /// The time to live as a text; `-` if the key does not expire.
     pub(crate) fn life(&self) -> String {
         self.lives.map_or_else(|| "-".to_owned(), lasting)
     }

@@ -1,4 +1,4 @@
-//! Finding keys without blocking a server: SCAN on each primary, a page at a time.
+//! Finds keys without blocking a server, by SCAN on each primary, a page at a time.
 
 use std::collections::BTreeSet;
 
@@ -8,25 +8,28 @@ use redisson_rate_limiter::{RedissonClient, Server};
 use super::reply::{bytes, list, text};
 use crate::failure::Failure;
 
-/// How many keys are asked for at the same time.
+/// The most calls of TYPE at the same time.
 const AT_ONCE: usize = 32;
 
-/// How many keys a server looks at in one call: less than a millisecond of its time.
+/// The number of keys that a server looks at in one call, which takes less than a millisecond of
+/// its time.
 const PAGE: &str = "500";
 
-/// The pages of all primaries, one at a time.
+/// A walk over the keys of all primaries, one page at a time.
 pub(crate) struct Scan {
+    /// The servers that are left. The walk is at the last one.
     servers: Vec<Server>,
     cursor: Vec<u8>,
     pattern: Vec<u8>,
     of_type: Option<&'static str>,
-    /// Whether SCAN takes a type: from Redis 6.0 on. Otherwise each key is asked for its own.
+    /// Whether SCAN has the option TYPE, as from Redis 6.0 on. Otherwise TYPE is called for each
+    /// key.
     takes_type: bool,
     pub(crate) calls: u64,
 }
 
 impl Scan {
-    /// Keys that the pattern matches, of this type if one is given.
+    /// Starts a walk over the keys that match the pattern, and have this type if one is given.
     pub(crate) fn new(
         client: &RedissonClient,
         pattern: &str,
@@ -42,15 +45,15 @@ impl Scan {
         })
     }
 
-    /// The walk over the servers that are left, if any, without the one that it is at.
+    /// Gives up the current server. Returns the walk over the servers that are left, if any.
     pub(crate) fn without_this_server(mut self) -> Option<Self> {
         self.servers.pop();
         self.cursor = b"0".to_vec();
         (!self.servers.is_empty()).then_some(self)
     }
 
-    /// The keys of the next page, which may have none; `None` at the end. A key may be in several
-    /// pages if a server's table of keys grows or shrinks meanwhile.
+    /// Returns the keys of the next page, which may be empty, or `None` at the end. A key may be in
+    /// several pages if a server's table of keys grows or shrinks meanwhile.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Failure> {
         let Some(server) = self.servers.last() else {
             return Ok(None);
@@ -90,7 +93,7 @@ impl Scan {
     }
 }
 
-/// The keys of this type.
+/// Keeps the keys of this type.
 async fn only(
     server: &Server,
     of_type: &str,
@@ -104,7 +107,7 @@ async fn only(
     kept.try_filter_map(async |key| Ok(key)).try_collect().await
 }
 
-/// The pattern that matches this text only.
+/// The pattern that matches only this text.
 pub(crate) fn literally(text: &str) -> String {
     let special = |it: char| matches!(it, '*' | '?' | '[' | ']' | '\\' | '^');
     let mut pattern = String::new();
@@ -117,15 +120,15 @@ pub(crate) fn literally(text: &str) -> String {
     pattern
 }
 
-/// Whether it may match several names.
+/// Whether a text is a pattern, which may match several names.
 pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// The first `most` ids of the clients that a limiter has keys of, and how many more there are, in
-/// bounded memory: of more than `most`, the number is that of the values or of the permits,
-/// whichever are more. Each is looked for on all servers, because the names of a limiter that
-/// should not be on a cluster may be anywhere.
+/// Finds the clients that a limiter has keys of. Returns the first `most` ids and the number of
+/// further clients. To bound the memory, only the first ids are kept, so the further clients are
+/// counted by the keys with values or by those with grants, whichever are more. All servers are
+/// scanned, because a name that a cluster refuses may have its keys in any slot.
 pub(crate) async fn clients_of(
     client: &RedissonClient,
     name: &str,
@@ -161,8 +164,8 @@ pub(crate) async fn clients_of(
     Ok((first, more))
 }
 
-/// What a call on a server says in a text.
-pub(crate) async fn said<const N: usize>(
+/// Calls a server, and returns its reply as a text.
+pub(crate) async fn text_reply<const N: usize>(
     server: &Server,
     words: [&str; N],
 ) -> Result<String, Failure> {

@@ -1,4 +1,5 @@
-//! The scripts of this program: each has its purpose, keys, arguments and bounds in its header.
+//! Runs the scripts of this program. The header of each script states its purpose, keys, arguments
+//! and bounds.
 
 use redisson_rate_limiter::{RedissonClient, Reply};
 use sha1_smol::Sha1;

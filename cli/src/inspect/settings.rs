@@ -1,5 +1,5 @@
-//! The settings of a limiter as they are stored. What is set is validated; what is stored is shown,
-//! whatever it is.
+//! The settings of a limiter as they are stored. They are not validated: whatever is stored is
+//! shown.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::reply::{integer, text};
 /// The fields that a limiter's hash has, in the order in which the scripts read them.
 pub(crate) const FIELDS: [&str; 4] = ["rate", "interval", "type", "keepAliveTime"];
 
-/// The texts of these fields; empty where one is missing.
+/// The texts of the fields of a limiter's hash; empty if a field is missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) rate: String,
@@ -31,13 +31,14 @@ impl Settings {
         }
     }
 
-    /// Whether a hash with these fields is a limiter's: another program's may have one of them.
+    /// Whether a hash with these fields is a limiter's: it has at least two of rate, interval and
+    /// type, because another program's hash may have one of them.
     pub(crate) fn are_a_limiters(&self) -> bool {
         let fields = [&self.rate, &self.interval, &self.rate_type];
         fields.iter().filter(|it| !it.is_empty()).count() >= 2
     }
 
-    /// Rate and interval in ms, if a limiter can count with them.
+    /// The rate and the interval in ms, if both are integers of at least 1.
     pub(crate) fn numbers(&self) -> Option<(i64, i64)> {
         let (rate, interval) = (integer(&self.rate)?, integer(&self.interval)?);
         (rate >= 1 && interval >= 1).then_some((rate, interval))
@@ -47,7 +48,7 @@ impl Settings {
         self.rate_type == "1"
     }
 
-    /// In ms; `None` if it is missing, 0 or unreadable.
+    /// The keep alive in ms; `None` if it is missing, 0 or unreadable.
     pub(crate) fn keep_alive(&self) -> Option<i64> {
         integer(&self.keep_alive).filter(|it| *it > 0)
     }
@@ -58,7 +59,7 @@ impl Settings {
         self.keep_alive().filter(|it| *it < interval)
     }
 
-    /// Why no limiter can have these settings.
+    /// The reasons why a limiter cannot work with these settings.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.numbers().is_none() {
@@ -82,12 +83,13 @@ impl Settings {
         faults
     }
 
-    /// Whether somebody has set the rate to 0, which Redisson permits.
+    /// Whether the rate is set to 0, which Redisson permits.
     pub(crate) fn is_stopped(&self) -> bool {
         self.rate == "0" && integer(&self.interval).is_some_and(|it| it >= 1)
     }
 
-    /// As in `5 per 10m per client, keep alive 1h`. A number that is none stands in quotes.
+    /// The settings in words, such as `5 per 10m per client, keep alive 1h`. A text that is no
+    /// number stands in quotes.
     pub(crate) fn in_words(&self) -> String {
         let rate = integer(&self.rate).map_or_else(|| quoted(&self.rate), |it| it.to_string());
         let mut words = format!("{rate} per {}", time_in_words(&self.interval));
@@ -102,13 +104,14 @@ impl Settings {
         words
     }
 
-    /// As in `5/10m`.
+    /// The rate as an argument, such as `5/10m`.
     pub(crate) fn as_argument(&self) -> String {
         let rate = integer(&self.rate).map_or_else(|| quoted(&self.rate), |it| it.to_string());
         format!("{rate}/{}", time_in_words(&self.interval))
     }
 
-    /// The fields of a rate in configuration files. A number that is none is its text.
+    /// The settings as JSON, with the fields of a rate in configuration files. A field that is no
+    /// number becomes a string.
     pub(crate) fn to_json(&self) -> Value {
         let mut json = Map::new();
         json.insert("permits".to_owned(), number(&self.rate));
@@ -126,7 +129,7 @@ impl Settings {
     }
 }
 
-/// As they would be stored.
+/// The settings as the rate would be stored.
 impl From<Rate> for Settings {
     fn from(rate: Rate) -> Self {
         let millis = |it: Duration| it.as_millis().to_string();
@@ -144,7 +147,7 @@ impl From<Rate> for Settings {
     }
 }
 
-/// A number as it is stored, or the text that stands in its place; `null` if there is none.
+/// A stored number as JSON; a string if it is no number, and `null` if it is missing.
 pub(crate) fn number(text: &str) -> Value {
     match text.parse::<i64>() {
         Ok(number) if number.to_string() == text => number.into(),

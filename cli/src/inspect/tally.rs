@@ -1,4 +1,4 @@
-//! What the grants of a limiter add up to, and whether its keys can only be a limiter's.
+//! The sums of a limiter's grants, and the proof that its keys are a limiter's.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,34 @@ use super::grants::{Grant, Reading, Stored, read};
 use super::member::Generation;
 use crate::failure::Failure;
 
-/// The keys that are looked at: a limiter's, or those of one client of it.
+/// The keys of a limiter, or those of one of its clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) client: Option<String>,
 }
 
+/// The sums of a limiter's grants. Times are those of the server, in ms.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) now: i64,
+    /// The permits of all grants, without those of Redisson before 3.17.
     pub(crate) permits: i64,
+    /// The permits of grants that have not expired, without those of Redisson before 3.17.
     pub(crate) live: i64,
-    /// What grants before 3.17 hold, which are not among the others.
+    /// The permits of grants by Redisson before 3.17.
     pub(crate) legacy: i64,
-    /// The score of the oldest of them.
+    /// The score of the oldest grant by Redisson before 3.17.
     pub(crate) oldest_legacy: i64,
+    /// The number of readable grants that hold nothing.
     pub(crate) without_permits: u64,
+    /// The number of members of each form, and their permits.
     pub(crate) by_generation: BTreeMap<Generation, (u64, i64)>,
+    /// The score of the newest grant.
     pub(crate) newest: i64,
-    /// By how many ms a grant was made after now.
+    /// How far in the future the latest grant was made, in ms; 0 if none was.
     pub(crate) ahead: i64,
-    /// A score between those of the expired grants and of the live ones.
+    /// Grants have expired if their score is at most this.
     pub(crate) horizon: i64,
 }
 
@@ -37,8 +43,8 @@ pub(crate) async fn read_tally(
     client: &RedissonClient,
     place: &Place,
 ) -> Result<(Reading, Tally), Failure> {
-    let of = place.client.as_deref();
-    read(client, &place.name, of, Tally::new, Tally::note).await
+    let client_id = place.client.as_deref();
+    read(client, &place.name, client_id, Tally::new, Tally::note).await
 }
 
 impl Tally {
@@ -81,7 +87,7 @@ impl Tally {
         self.without_permits += u64::from(is_read && held == 0 && !member.is_fence());
     }
 
-    /// In how many ms the first grant before 3.17 expires; negative if it has.
+    /// The time in ms until the first grant by Redisson before 3.17 expires; negative if it has.
     pub(crate) fn legacy_until(&self) -> i64 {
         self.oldest_legacy.saturating_sub(self.horizon)
     }
@@ -90,8 +96,9 @@ impl Tally {
         self.by_generation.contains_key(&generation)
     }
 
-    /// Whether the value and the grants can only be a limiter's: there is a grant in a form that
-    /// nothing else has, and nothing beside it. Any program may write a number.
+    /// Whether the value and the grants are certainly a limiter's: there is a grant in a form that
+    /// no other program writes, and nothing that contradicts it. The value alone proves nothing,
+    /// because any program may write a number.
     pub(crate) fn is_proven(&self, stored: &Stored) -> bool {
         use Generation::{Current, Lease, Older};
         let has_grant = [Current, Older, Lease].into_iter().any(|it| self.has(it));

@@ -1,4 +1,4 @@
-//! What the status page shows, as JSON.
+//! The data of the status page, as JSON.
 
 use redisson_rate_limiter::BreakerState;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) fn status(service: &Service) -> Value {
     })
 }
 
-/// What an operator has to know first, the worst on top.
+/// What an operator has to know first, the most serious alert on top.
 fn alerts(service: &Service) -> Value {
     let mut alerts = Vec::new();
     if *service.closing.borrow() {

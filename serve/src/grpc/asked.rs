@@ -1,4 +1,4 @@
-//! The descriptors of a request, as the parts that rules decide.
+//! Turns the descriptors of a request into the parts that rules decide.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,24 +7,25 @@ use std::time::Duration;
 use super::messages::{Entry, RateLimitDescriptor, RateLimitRequest};
 use crate::part::Part;
 
-/// A message of the largest size could have many thousands, each of which is held against each
-/// rule. Envoy sends a few.
+/// The most descriptors of a request. Envoy sends a few; a message of the largest size could have
+/// many thousands, and each is compared with each rule.
 const MOST_DESCRIPTORS: usize = 64;
+/// The most entries of a descriptor.
 const MOST_ENTRIES: usize = 64;
 
-/// The descriptors of a request as parts. Those that are the same are one, which costs as much as
-/// all of them.
+/// The descriptors of a request as parts. Equal descriptors become one part with their total cost.
 #[derive(Default)]
 pub(super) struct Asked {
+    /// The parts that are charged.
     pub(super) charged: Vec<Part>,
-    /// Those that are only looked at: they add no hits, or would give some back.
+    /// The parts that are only peeked at, because their descriptors add no hits or negative ones.
     pub(super) free: Vec<Part>,
-    /// Of each descriptor: whether it is free, and its place among those.
+    /// Where the part of each descriptor is: whether in `free` or in `charged`, and its index.
     pub(super) places: Vec<(bool, usize)>,
 }
 
 impl Asked {
-    /// `None` if there are more descriptors or entries than are decided.
+    /// Returns `None` if there are too many descriptors or entries to decide.
     pub(super) fn new(request: RateLimitRequest, longest_turn: Duration) -> Option<Self> {
         let descriptors = request.descriptors;
         let has_too_many = |it: &RateLimitDescriptor| it.entries.len() > MOST_ENTRIES;
@@ -60,7 +61,7 @@ impl Asked {
                 parts.push(part(entries, 0));
                 parts.len() - 1
             });
-            // A descriptor that is only looked at asks for one hit.
+            // A part that is only peeked at is asked about one hit.
             parts[at].cost = match is_free {
                 true => 1,
                 false => parts[at].cost.saturating_add(cost),
@@ -68,10 +69,10 @@ impl Asked {
             asked.places.push((is_free, at));
         }
         if asked.places.is_empty() {
-            // A rule for all requests is for this one too.
+            // Rules for all requests apply to a request without descriptors too.
             asked.charged.push(part(Vec::new(), default));
         }
-        // A rule for all requests is charged if the request is charged at all.
+        // Rules for all requests apply to one part only: a charged one, if there is any.
         let first = asked.charged.first_mut().or(asked.free.first_mut());
         if let Some(first) = first {
             first.is_first = true;
@@ -80,7 +81,7 @@ impl Asked {
     }
 }
 
-/// The text, with a sign in place of what is not UTF-8.
+/// Decodes a text; U+FFFD replaces what is not UTF-8.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())

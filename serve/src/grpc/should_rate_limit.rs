@@ -1,9 +1,9 @@
-//! `ShouldRateLimit`: all descriptors of a request, and all rules for them, are decided together,
-//! and charged all or none.
+//! `ShouldRateLimit`: all descriptors of a request, and all rules for them, are decided together;
+//! either all are charged or none.
 //!
-//! Envoy lets a request in at an error, and its clients choose most of what a request holds. So
-//! whatever that is, it is decided: what cannot be decided is over the limit. Errors are those of
-//! the store, which no client has caused.
+//! Envoy lets a request in when it gets an error, and its clients choose most of the content of a
+//! request. So no content causes an error: a request that cannot be decided is over the limit.
+//! Only failures of the store are errors.
 
 use std::slice;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/Shou
 #[derive(Clone)]
 pub(super) struct ShouldRateLimit {
     pub(super) service: Arc<Service>,
-    /// How long a request may wait for a turn that a leaky bucket gives it.
+    /// The longest time that a request may wait for its turn in a leaky bucket.
     pub(super) longest_turn: Duration,
 }
 
-/// The codec of the protocol, for which a message that cannot be read is none.
+/// The codec of the protocol. A message that cannot be decoded becomes `None` instead of an error.
 pub(super) struct Lenient;
 
 impl Codec for Lenient {
@@ -85,7 +85,7 @@ impl UnaryService<Option<RateLimitRequest>> for ShouldRateLimit {
     }
 }
 
-/// The answer to a request that is not read, or that has too many descriptors.
+/// The answer to a request that cannot be decoded or has too many descriptors.
 fn over_limit() -> RateLimitResponse {
     RateLimitResponse {
         overall_code: Code::OverLimit.into(),
@@ -94,30 +94,26 @@ fn over_limit() -> RateLimitResponse {
 }
 
 async fn answer(service: &Service, asked: Asked) -> Result<RateLimitResponse, Status> {
-    // Descriptors without hits are only looked at, before anything is charged.
-    let looked_at = match service.peek(&asked.free).await {
-        Ok(verdict) => Decided::seen(&asked.free, verdict),
+    // Descriptors without hits are only peeked at, before any other is charged.
+    let peeked = match service.peek(&asked.free).await {
+        Ok(verdict) => Decided::peeked(&asked.free, verdict),
         Err(error) => Decided::failed(service, &asked.free, &error).await?,
     };
-    let charged = match looked_at.is_denied {
+    let charged = match peeked.is_denied {
         true => Decided::default(),
         false => match service.check(&asked.charged).await {
             Ok(verdict) => Decided::charged(&asked.charged, verdict),
             Err(error) => Decided::failed(service, &asked.charged, &error).await?,
         },
     };
-    let is_denied = looked_at.is_denied || charged.is_denied;
+    let is_denied = peeked.is_denied || charged.is_denied;
     let code = if is_denied { Code::OverLimit } else { Code::Ok };
     let statuses = asked.places.iter().map(|(is_free, place)| {
-        let decided = if *is_free { &looked_at } else { &charged };
+        let decided = if *is_free { &peeked } else { &charged };
         decided.statuses.get(*place).cloned().unwrap_or_else(ok)
     });
     let statuses = statuses.collect();
-    let deciding = if looked_at.is_denied {
-        looked_at
-    } else {
-        charged
-    };
+    let deciding = if peeked.is_denied { peeked } else { charged };
     Ok(RateLimitResponse {
         overall_code: code.into(),
         statuses,
@@ -125,7 +121,7 @@ async fn answer(service: &Service, asked: Asked) -> Result<RateLimitResponse, St
     })
 }
 
-/// What some of the descriptors got: a status for each of them.
+/// The outcome for some of the parts: a status for each of them.
 #[derive(Default)]
 struct Decided {
     is_denied: bool,
@@ -138,8 +134,9 @@ impl Decided {
         Self::new(parts, verdict, |_| 0)
     }
 
-    /// Of a look, which says what would be left of each limit if it were charged.
-    fn seen(parts: &[Part], verdict: Verdict) -> Self {
+    /// The outcome of a peek. A granted peek states what would be left after the charge, so the
+    /// part's cost is added to get what is left now.
+    fn peeked(parts: &[Part], verdict: Verdict) -> Self {
         Self::new(parts, verdict, |part| part.cost)
     }
 
@@ -160,15 +157,15 @@ impl Decided {
         }
     }
 
-    /// If a descriptor cannot be decided, such as one that asks for more than is ever granted at
-    /// once, nothing is charged, and each is looked at by itself: of one that cannot, the rule is
-    /// told, and of another what is left. If they cannot be decided together only, none that has a
-    /// rule can.
+    /// The outcome if the parts could not be decided, for example because one asks for more than
+    /// is ever granted at once. Nothing is charged, and each part is peeked at alone: one that
+    /// cannot be decided is over the limit of its rule, and any other reports what is left. If each
+    /// can be decided alone, but not all together, every part with a rule is over its limit.
     async fn failed(service: &Service, parts: &[Part], error: &Error) -> Result<Self, Status> {
         if !is_caused_by_request(error) {
             return Err(status(error));
         }
-        let each = parts.iter().map(|part| look_alone(service, part));
+        let each = parts.iter().map(|part| peek_alone(service, part));
         let mut statuses = try_join_all(each).await?;
         if statuses.iter().all(|it| it.code() == Code::Ok) {
             let limited = statuses.iter_mut().filter(|it| it.current_limit.is_some());
@@ -182,18 +179,19 @@ impl Decided {
     }
 }
 
-async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, Status> {
+/// The status of a part that is peeked at without the others.
+async fn peek_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, Status> {
     let refusing = match service.peek(slice::from_ref(part)).await {
         Err(Error::ExceedsLimit { name: rule, .. }) => Some(rule),
         Err(error) if is_caused_by_request(&error) => None,
         Err(error) => return Err(status(&error)),
         Ok(verdict) => {
-            let seen = Decided::seen(slice::from_ref(part), verdict);
-            return Ok(seen.statuses.into_iter().next().unwrap_or_else(ok));
+            let peeked = Decided::peeked(slice::from_ref(part), verdict);
+            return Ok(peeked.statuses.into_iter().next().unwrap_or_else(ok));
         }
     };
-    // What is left of the limit is asked with a request that it could grant. If no limit refuses it
-    // alone, the strictest one is reported.
+    // A peek with cost 1 finds out what is left, because the limit could grant that. If no one
+    // limit has refused the part, the strictest limit is reported.
     let one = Part {
         cost: 1,
         ..part.clone()
@@ -217,7 +215,7 @@ async fn look_alone(service: &Service, part: &Part) -> Result<DescriptorStatus, 
     })
 }
 
-/// Without limit.
+/// The status of a descriptor to which no limit applies.
 fn ok() -> DescriptorStatus {
     DescriptorStatus {
         code: Code::Ok.into(),
@@ -225,7 +223,7 @@ fn ok() -> DescriptorStatus {
     }
 }
 
-/// Of the strictest rule for a descriptor; without limit if there is none.
+/// The status of the strictest rule for the part at `place`; `ok` if there is none.
 fn strictest(joint: &JointDecision, place: usize, uncharged: u64) -> DescriptorStatus {
     let strictest = joint.of_part(place).max_by_key(|(_, decision)| {
         let retry_after = decision.retry_after().unwrap_or_default();
@@ -234,6 +232,7 @@ fn strictest(joint: &JointDecision, place: usize, uncharged: u64) -> DescriptorS
     strictest.map_or_else(ok, |(name, decision)| of_rule(name, decision, uncharged))
 }
 
+/// The status of one rule. `uncharged` is added to what the decision states as left.
 fn of_rule(name: &str, decision: &Decision, uncharged: u64) -> DescriptorStatus {
     let code = if denies(decision) {
         Code::OverLimit
@@ -250,8 +249,8 @@ fn of_rule(name: &str, decision: &Decision, uncharged: u64) -> DescriptorStatus 
     }
 }
 
-/// `None` where the failure policy decided. The unit is unknown if the window is not one of those
-/// that the protocol has.
+/// The limit that a decision states; `None` if the failure policy decided. The unit is unknown if
+/// the protocol has none for the window.
 fn current_limit(name: &str, decision: &Decision) -> Option<RateLimit> {
     const DAY: u128 = 86_400_000;
     let unit = match decision.window().as_millis() {
@@ -274,12 +273,12 @@ fn current_limit(name: &str, decision: &Decision) -> Option<RateLimit> {
 fn duration(time: Duration) -> messages::Duration {
     messages::Duration {
         seconds: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        // Below a thousand millions.
+        // Less than a billion, so it fits an i32.
         nanos: time.subsec_nanos().cast_signed(),
     }
 }
 
-/// The header fields that the proxy adds to the answer of a request.
+/// The header fields that the proxy adds to its client's response.
 fn headers(joint: &JointDecision) -> Vec<HeaderValue> {
     let mut headers = HeaderMap::new();
     state_limits(&mut headers, joint);

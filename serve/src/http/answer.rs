@@ -1,4 +1,4 @@
-//! Answers: JSON, and `application/problem+json` (RFC 9457) for all that is not granted.
+//! Answers: JSON, and `application/problem+json` (RFC 9457) for requests that are not granted.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::service::{costs_too_much, unavailable};
 #[serde(deny_unknown_fields)]
 pub(super) struct Granted {
     granted: bool,
-    /// Whether the store was away, and the failure policy decided.
+    /// Whether the failure policy has decided, because the store was away.
     by_failure_policy: bool,
-    /// Empty if no rule applies. The strictest comes first.
+    /// The limits that apply, the strictest first. Empty if no rule applies.
     limits: Vec<Limit>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Denied {
     detail: Option<String>,
     #[serde(rename = "violated-policies")]
     violated_policies: Vec<String>,
-    /// None if the request is never granted.
+    /// The limits that apply, the strictest first. Empty if the request is never granted.
     limits: Vec<Limit>,
 }
 
@@ -47,22 +47,22 @@ pub(super) struct Denied {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Limit {
-    /// Of the rule.
+    /// The name of the rule.
     name: String,
-    /// Whether this limit would have granted it by itself.
+    /// Whether this limit alone would have granted the request.
     granted: bool,
     limit: u64,
     window_ms: u64,
     remaining: u64,
-    /// The time until more is there; 0 where something is left.
+    /// The time until something is available; 0 if something is left.
     available_in_ms: u64,
-    /// The time until the whole limit is there again.
+    /// The time until the whole limit is available again.
     reset_ms: u64,
     #[schema(required)]
     retry_after_ms: Option<u64>,
 }
 
-/// To how many limiters permits were given back.
+/// The number of limiters to which permits were given back.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Released {
@@ -80,7 +80,7 @@ pub(super) struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     detail: Option<String>,
-    /// False where the failure policy has denied it.
+    /// False if the failure policy has denied the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     granted: Option<bool>,
@@ -92,11 +92,11 @@ pub(crate) struct Answer(Response);
 
 const PROBLEM: &str = "application/problem+json";
 
-/// In seconds: a store that is away is asked again about as often.
+/// The `Retry-After` while the store is away, in seconds: the store is probed about as often.
 pub(super) const RETRY: HeaderValue = HeaderValue::from_static("1");
 
 impl Answer {
-    /// A request that was granted, by these limits if any apply.
+    /// The answer to a granted request. `joint` has the limits that apply, if any.
     pub(super) fn granted(joint: Option<&JointDecision>) -> Self {
         let body = Granted {
             granted: true,
@@ -110,12 +110,12 @@ impl Answer {
         Self::json(StatusCode::OK, "application/json", body)
     }
 
-    /// A request that was granted, to a client that reads no body.
+    /// The answer to a granted request, without a body.
     pub(super) fn no_content(joint: Option<&JointDecision>) -> Self {
         Self(StatusCode::NO_CONTENT.into_response()).stating(joint)
     }
 
-    /// A request that was denied.
+    /// The answer to a denied request.
     pub(super) fn denied(joint: &JointDecision) -> Self {
         let (name, decision) = joint.deciding();
         if decision.source() == DecisionSource::Rule {
@@ -162,7 +162,7 @@ impl Answer {
         Self::problem(StatusCode::INTERNAL_SERVER_ERROR, &detail)
     }
 
-    /// A request that was not decided.
+    /// The answer to a request that was not decided.
     pub(crate) fn problem(status: StatusCode, detail: &str) -> Self {
         Self::of(&Problem {
             kind: "about:blank",
@@ -179,7 +179,7 @@ impl Answer {
         self
     }
 
-    /// For nginx, which answers 500 to what is neither granted nor forbidden.
+    /// Turns a 429 into a 403, because nginx answers 500 to any status other than 2xx, 401 and 403.
     pub(super) fn or_forbidden(mut self) -> Self {
         let status = self.0.status_mut();
         if *status == StatusCode::TOO_MANY_REQUESTS {
@@ -188,7 +188,7 @@ impl Answer {
         self
     }
 
-    /// With a time to retry, unless there is one already.
+    /// Adds a `Retry-After`, unless there is one already.
     fn with_retry(mut self) -> Self {
         self.0.headers_mut().entry(RETRY_AFTER).or_insert(RETRY);
         self
@@ -201,7 +201,7 @@ impl Answer {
     }
 
     fn json(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Self {
-        // None of the bodies has a key that is no text, which is all that could fail.
+        // Serialization fails only for maps with keys other than strings, which no body has.
         let body = serde_json::to_vec(body).unwrap_or_default();
         let mut response = content(content_type, body);
         *response.status_mut() = status;
@@ -237,7 +237,8 @@ impl Denied {
     }
 }
 
-/// The rule that asks for too much to be granted, and its limit, if that is why.
+/// The rule whose limit the request exceeds, and the limit, if the error states it. `None` if no
+/// rule is the cause.
 fn exceeded(error: &Error) -> Option<(&str, Option<u64>)> {
     match error {
         Error::ExceedsLimit { name, limit, .. } => Some((name, Some(*limit))),

@@ -15,7 +15,7 @@ use crate::service::Service;
 
 /// Takes permits if they are there
 ///
-/// Returns at once, but for the turn that a leaky bucket gives.
+/// Returns at once, or when the turn that a leaky bucket gives has come.
 #[utoipa::path(
     post,
     path = "/v1/check",
@@ -28,8 +28,8 @@ pub(super) async fn check(State(service): State<Arc<Service>>, AtOnce(part): AtO
 
 /// Waits for permits
 ///
-/// Asks again when the rules say, until it is granted, or would be only after the timeout. Nothing
-/// is kept if the client disconnects.
+/// Asks again after the time that each denial states, until the request is granted or the next try
+/// would come after the timeout. Nothing is kept if the client disconnects.
 #[utoipa::path(
     post,
     path = "/v1/acquire",
@@ -45,7 +45,7 @@ pub(super) async fn acquire(State(service): State<Arc<Service>>, asked: Asked) -
     decided(&service.acquire(part, wait).await)
 }
 
-/// What check would return
+/// Returns what check would return
 ///
 /// Charges nothing. Rules in shadow mode are not asked.
 #[utoipa::path(
@@ -60,8 +60,8 @@ pub(super) async fn peek(State(service): State<Arc<Service>>, AtOnce(part): AtOn
 
 /// Gives permits back
 ///
-/// To the limiters of Redisson's kind whose rules apply, those that were taken first. Other
-/// algorithms take nothing back.
+/// The permits go to the RRateLimiters whose rules apply: those that were taken first come back.
+/// Other algorithms take nothing back.
 #[utoipa::path(
     post,
     path = "/v1/release",

@@ -1,5 +1,5 @@
-//! The body of a request, in JSON, read so that what a client of the service has written into it is
-//! decided too.
+//! Reads the body of a request, in JSON. The values may be whatever a client of the service has
+//! sent: text that is not Unicode and huge numbers are decided too, and no errors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,10 +20,10 @@ use super::answer::Answer;
 use crate::part::Part;
 use crate::service::Service;
 
-/// Entries that a request may have.
+/// The most entries of a request.
 const MOST_ENTRIES: usize = 64;
 
-/// What rules are asked for.
+/// A request, which the rules decide.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Request)]
@@ -31,7 +31,7 @@ pub(super) struct Asked {
     #[serde(default)]
     #[schema(value_type = String, default = "")]
     pub(super) domain: Text,
-    /// At most 64.
+    /// The entries of the request, at most 64.
     #[schema(
         value_type = BTreeMap<String, String>,
         example = json!({"user": "alice", "path": "/orders"})
@@ -40,13 +40,14 @@ pub(super) struct Asked {
     #[serde(default = "Cost::one")]
     #[schema(value_type = u64, minimum = 1, default = 1)]
     pub(super) cost: Cost,
-    /// Of `/v1/acquire`, which needs it. At most the server's `--max-wait`, which it is cut to.
+    /// The longest time to wait: required for `/v1/acquire`, and refused elsewhere. A time longer
+    /// than the server's `--max-wait` is cut to that.
     #[serde(default)]
     #[schema(value_type = u64, required = false)]
     pub(super) timeout_ms: Option<Whole>,
 }
 
-/// Reads the body in time and within bounds.
+/// Reads the body within the client timeout and the largest size.
 impl FromRequest<Arc<Service>> for Asked {
     type Rejection = Answer;
 
@@ -54,12 +55,13 @@ impl FromRequest<Arc<Service>> for Asked {
         let content_type = request.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|it| it.to_str().ok());
         let content_type = content_type.and_then(|it| it.split(';').next());
-        // A page of another origin cannot send this without being asked first whether it may.
+        // A browser sends this type for a page of another origin only after a CORS preflight,
+        // which this server does not answer.
         if !content_type.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json")) {
             let detail = "the body must be application/json";
             return Err(Answer::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
         }
-        // A layer of the router has a time for each piece, and not for all of them.
+        // tower-http's layer would limit the time for each piece of the body, not for the whole.
         let body = Bytes::from_request(request, service);
         let body = match timeout(service.settings.client_timeout, body).await {
             Err(_) => {
@@ -86,7 +88,7 @@ impl FromRequest<Arc<Service>> for Asked {
     }
 }
 
-/// What is decided at once, so that it has no time to wait.
+/// The part of a request that must not have `timeout_ms`, because it is decided at once.
 pub(super) struct AtOnce(pub(super) Part);
 
 impl FromRequest<Arc<Service>> for AtOnce {
@@ -102,7 +104,7 @@ impl FromRequest<Arc<Service>> for AtOnce {
     }
 }
 
-/// What a request in JSON asks rules for.
+/// Reads the part that the rules decide from a request in JSON.
 pub(crate) fn read_part(text: &str) -> serde_json::Result<Part> {
     let asked: Asked = serde_json::from_str(text)?;
     Ok(asked.into_part(Duration::MAX))
@@ -122,15 +124,15 @@ impl Asked {
     }
 }
 
-/// A text, with a sign in place of what is not Unicode, such as half of a surrogate pair.
+/// A text; U+FFFD replaces what is not Unicode, such as half of a surrogate pair.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text(pub(super) String);
 
-/// Entries whose names differ.
+/// The entries of a request. A name that occurs twice is an error.
 #[derive(Debug, Default)]
 pub(super) struct Entries(pub(super) BTreeMap<Text, Text>);
 
-/// A whole number, of which one that is larger than all others is that one.
+/// A whole number. One that is too large becomes `u64::MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Whole(pub(super) u64);
 
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_unicode_has_a_sign_in_its_place() {
+    fn a_replacement_character_stands_for_what_is_not_unicode() {
         let body = b"{\"domain\": \"a\xff\", \"entries\": {\"us\\udc00er\": \"\\ud800alice\"}}";
         let asked: Asked = serde_json::from_slice(body).unwrap();
         assert_eq!(asked.domain.0, "a\u{fffd}");
@@ -273,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn a_body_that_could_be_read_in_two_ways_is_refused() {
         for body in [
             r#"{"entries": {"user": "alice", "user": "bob"}}"#,
             r#"{"entries": {"user": "alice", "\u0075ser": "bob"}}"#,

@@ -1,6 +1,6 @@
-//! nginx's `auth_request`: `/v1/auth-request/DOMAIN?ENTRY=HEADER&…`. The query, which the
-//! configuration of nginx has, says which entries the request has, and which header fields hold
-//! their values, so that no client can name an entry.
+//! nginx's `auth_request`: `/v1/auth-request/DOMAIN?ENTRY=HEADER&…`. The query, written in the
+//! configuration of nginx, names the entries of the request and the header fields with their
+//! values, so that no client can name an entry.
 //!
 //! nginx passes a request on at 204, rejects it at 403, and answers 500 to anything else.
 
@@ -61,7 +61,7 @@ const PATH: &str = "/v1/auth-request";
     )
 )]
 pub(super) async fn answer(State(service): State<Arc<Service>>, request: Request) -> Answer {
-    // As it is: what is not UTF-8 is decided too.
+    // Decoded here and not by axum, which would refuse a path that is not UTF-8.
     let domain = request.uri().path().strip_prefix(PATH);
     let domain = domain.unwrap_or_default();
     let domain = percent_decode_str(domain.strip_prefix('/').unwrap_or(domain)).decode_utf8_lossy();
@@ -84,8 +84,8 @@ pub(super) async fn answer(State(service): State<Arc<Service>>, request: Request
     }
 }
 
-/// The entries that the query names. A header field that is there several times is the client's
-/// work.
+/// Reads the entries that the query names. A header field that occurs several times is an error,
+/// because a client must have added one.
 fn entries(request: &Request) -> Result<Vec<(String, String)>, String> {
     let query = request.uri().query().unwrap_or_default();
     let mut entries = Vec::new();

@@ -1,4 +1,4 @@
-//! The document of the API, made of its types, and the probes.
+//! The OpenAPI document, which is generated from the types of the API, and the probes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -44,7 +44,7 @@ impl Modify for Token {
     }
 }
 
-/// What rules decide.
+/// The decisions of the rules.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "the document has it")]
 pub(super) enum Decided {
@@ -79,21 +79,21 @@ pub(super) enum Decided {
         )
     )]
     Denied(Denied),
-    /// A rule blocks it.
+    /// A rule blocks the request.
     #[response(status = 403, content_type = "application/problem+json")]
     Blocked(Problem),
 }
 
-/// What was given back.
+/// The answer to a release.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "the document has it")]
 pub(super) enum Given {
-    /// To how many limiters they were given back.
+    /// The permits were given back.
     #[response(status = 200)]
     Released(Released),
 }
 
-/// Why a body is not decided.
+/// The reasons why a body is refused.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "the document has it")]
 pub(super) enum Wrong {
@@ -111,14 +111,14 @@ pub(super) enum Wrong {
     OtherType(Problem),
 }
 
-/// Why no request would be decided.
+/// The reasons why requests are not decided.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "the document has it")]
 pub(super) enum Undecided {
-    /// A rule cannot be used as it is, or its keys hold something else.
+    /// A rule is invalid, or something else is stored in its keys.
     #[response(status = 500, content_type = "application/problem+json")]
     Unusable(Problem),
-    /// The store is away, or the server ends.
+    /// The store is away, or the server is shutting down.
     #[response(
         status = 503,
         content_type = "application/problem+json",
@@ -137,7 +137,7 @@ pub(super) enum Undecided {
 #[expect(dead_code, reason = "the document has it")]
 pub(super) struct Unauthorized(Problem);
 
-/// Another method.
+/// The path does not have this method.
 #[derive(IntoResponses)]
 #[response(
     status = 405,
@@ -152,7 +152,7 @@ pub(super) struct OtherMethod(Problem);
 #[response(status = 431)]
 pub(super) struct LargeHead;
 
-/// What is denied, or blocked.
+/// A request that is denied or blocked.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "the document has it")]
@@ -195,7 +195,7 @@ pub(super) async fn healthz() -> Response {
 
 /// Whether requests are decided
 ///
-/// Not while the server ends, nor while the store is away and requests fail.
+/// They are not while the server is shutting down, or while the store is away and requests fail.
 #[utoipa::path(
     get,
     path = "/readyz",

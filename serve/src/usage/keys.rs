@@ -1,67 +1,70 @@
-//! The keys that are counted most, of any number of keys, in bounded memory.
+//! Finds the most frequent of any number of keys in bounded memory.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
-/// A key that has this part of the requests is among those counted.
+/// The most keys that are counted. A key with more than one in 128 of the requests is always among
+/// them.
 const MOST_KEYS: usize = 128;
+/// The most keys that the status page shows.
 const SHOWN_KEYS: usize = 10;
 
 /// The counts of the current minute, and of the one before.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    now: Top,
-    before: Top,
+    current: Top,
+    previous: Top,
 }
 
-/// The algorithm "space saving": a new key takes the place and the rank of the least.
+/// The algorithm "space saving": when all places are taken, a new key takes the place and the rank
+/// of the key with the lowest rank.
 #[derive(Debug, Default)]
 struct Top(HashMap<String, Count>);
 
 #[derive(Debug, Clone, Copy)]
 struct Count {
-    /// How often it was seen since it has this place.
+    /// How often the key was counted since it took its place.
     seen: u64,
-    /// How often it was seen, and the rank of the key that had its place before.
+    /// `seen` plus the rank of the key that had the place before.
     rank: u64,
 }
 
-/// A key, and how often it asked, or was denied.
+/// A key and the number of its requests, or of those that were denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Seen {
+pub(crate) struct KeyCount {
     pub(super) key: String,
     pub(super) requests: u64,
 }
 
 impl Keys {
     pub(super) fn note(&mut self, key: &str) {
-        self.now.note(key);
+        self.current.note(key);
     }
 
     /// Begins a new minute.
     pub(super) fn next(&mut self) {
-        self.before = std::mem::take(&mut self.now);
+        self.previous = std::mem::take(&mut self.current);
     }
 
-    pub(super) fn most(&self) -> Vec<Seen> {
+    pub(super) fn most(&self) -> Vec<KeyCount> {
         let mut together: HashMap<&str, u64> = HashMap::new();
-        for (key, count) in self.before.0.iter().chain(&self.now.0) {
+        for (key, count) in self.previous.0.iter().chain(&self.current.0) {
             *together.entry(key).or_default() += count.seen;
         }
-        let mut seen: Vec<_> = together
+        let mut counts: Vec<_> = together
             .into_iter()
-            .map(|(key, requests)| Seen {
+            .map(|(key, requests)| KeyCount {
                 key: key.to_owned(),
                 requests,
             })
             .collect();
-        seen.sort_by(|one, other| {
+        counts.sort_by(|one, other| {
             let by_requests = other.requests.cmp(&one.requests);
             by_requests.then_with(|| one.key.cmp(&other.key))
         });
-        seen.truncate(SHOWN_KEYS);
-        seen
+        counts.truncate(SHOWN_KEYS);
+        counts
     }
 }
 
@@ -102,12 +105,12 @@ mod tests {
             }
         }
         let most = keys.most();
-        let hot = Seen {
+        let hot = KeyCount {
             key: "hot".to_owned(),
             requests: 2_000,
         };
         assert_eq!(most[0], hot);
         assert_eq!(most.len(), SHOWN_KEYS);
-        assert!(keys.now.0.len() <= MOST_KEYS);
+        assert!(keys.current.0.len() <= MOST_KEYS);
     }
 }

@@ -5,18 +5,21 @@ use std::collections::VecDeque;
 use redisson_rate_limiter::RequestResult;
 use serde::Serialize;
 
-/// A slot is so many ticks, which come once a second.
+/// The number of ticks in a slot; a tick is a second.
 const TICKS: u32 = 5;
+/// The most slots that a series keeps.
 const SLOTS: usize = 60;
 const SLOTS_OF_A_MINUTE: usize = 12;
-/// A rate is that of so many slots, not of the one that is not over.
+/// The number of complete slots over which a rate is measured.
 const SLOTS_OF_A_RATE: usize = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Series {
+    /// The counts since the server started.
     total: Counts,
+    /// The ticks of the current slot.
     ticks: u32,
-    /// The last one is the current one.
+    /// The counts of each slot; the last element is the current slot.
     slots: VecDeque<Counts>,
 }
 
@@ -29,7 +32,7 @@ pub(super) struct Counts {
     pub(super) unmatched: u64,
 }
 
-/// Requests a second.
+/// The rates of requests, in requests a second.
 #[derive(Debug, PartialEq)]
 pub(super) struct PerSecond {
     pub(super) decided: f64,
@@ -72,11 +75,11 @@ impl Series {
     }
 
     pub(super) fn per_second(&self) -> PerSecond {
-        let over = self.slots.len().saturating_sub(1).min(SLOTS_OF_A_RATE);
-        let (counts, seconds) = if over == 0 {
+        let complete = self.slots.len().saturating_sub(1).min(SLOTS_OF_A_RATE);
+        let (counts, seconds) = if complete == 0 {
             (self.sum(0, 1), self.ticks.max(1))
         } else {
-            (self.sum(1, over), TICKS * over as u32)
+            (self.sum(1, complete), TICKS * complete as u32)
         };
         let decided = counts.granted + counts.denied + counts.failed;
         let rate = |count: u64| count as f64 / f64::from(seconds);
@@ -86,7 +89,7 @@ impl Series {
         }
     }
 
-    /// Of `slots` slots, without the last `skipped`.
+    /// The sum of the `slots` slots that come before the last `skipped` ones.
     fn sum(&self, skipped: usize, slots: usize) -> Counts {
         let mut sum = Counts::default();
         for counts in self.slots.iter().rev().skip(skipped).take(slots) {
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_that_of_the_last_ten_seconds_that_are_over() {
+    fn the_rate_is_measured_over_the_last_two_complete_slots() {
         let mut series = Series::default();
         assert_eq!(series.per_second().decided, 0.0);
         series.note(failed());

@@ -1,4 +1,4 @@
-//! One limit, as the fields state it.
+//! One limit, as header fields state it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use redisson_rate_limiter::Decision;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limit<'a> {
-    /// Its name; empty in fields that have none.
+    /// The name of the limit; empty if it was read from fields that state no name.
     pub name: Cow<'a, str>,
-    /// The most that a client has: `q`.
+    /// The most that a client can use in a window: `q`.
     pub limit: Option<u64>,
-    /// The time in which all of it comes back: `w`.
+    /// The time in which the whole limit comes back: `w`.
     pub window: Option<Duration>,
-    /// What is left: `r`.
+    /// What is left of the limit: `r`.
     pub remaining: u64,
-    /// The time until something is available, zero where something is left: `t`.
+    /// The time until something is available: `t`. Zero if something is left.
     pub available_in: Option<Duration>,
-    /// The time until all of it is available again.
+    /// The time until the whole limit is available again.
     pub reset: Option<Duration>,
-    /// What is counted: `qu`. Requests, unless it is set; the draft also has `content-bytes` and
+    /// What is counted: `qu`. `None` means requests; the draft also has `content-bytes` and
     /// `concurrent-requests`.
     pub unit: Option<Cow<'a, str>>,
-    /// Whose limit it is: `pk`. It is sent to the client, so it must not hold a secret or the name
-    /// of another client.
+    /// Whose limit it is, such as a user's: `pk`. The client gets this value, so it must contain
+    /// no secret and nothing about other clients.
     pub partition_key: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> Limit<'a> {
-    /// The limit of the limiter `name` after a decision. `None` if the decision does not know the
+    /// The limit of the limiter `name` after a decision. `None` if the decision does not state the
     /// limit, because a [`FailurePolicy`](redisson_rate_limiter::FailurePolicy) made it.
     ///
     /// ```
@@ -89,7 +89,7 @@ impl<'a> Limit<'a> {
     }
 }
 
-/// Whole seconds, rounded up.
+/// The time in whole seconds, rounded up.
 pub(super) fn seconds_up(time: Duration) -> u64 {
     let is_more = time.subsec_nanos() > 0;
     time.as_secs().saturating_add(u64::from(is_more))

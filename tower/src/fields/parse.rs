@@ -10,8 +10,9 @@ use sfv::{BareItem, Dictionary, Item, List, ListEntry, Parameters, Parser};
 use super::retry_after::{parse_retry_after, whole_number_up};
 use super::{Limit, RATELIMIT, RATELIMIT_POLICY, X_LIMIT, X_REMAINING, X_RESET};
 
+/// The forms that state limit, remaining and reset in a field each.
 const TRIOS: [[HeaderName; 3]; 2] = [
-    // Of the drafts before version 7.
+    // The fields of the drafts before version 7.
     [
         HeaderName::from_static("ratelimit-limit"),
         HeaderName::from_static("ratelimit-remaining"),
@@ -20,17 +21,17 @@ const TRIOS: [[HeaderName; 3]; 2] = [
     [X_LIMIT, X_REMAINING, X_RESET],
 ];
 
-/// A number of seconds from which on `X-RateLimit-Reset` is a point in time, as some servers have
-/// it: 2001.
+/// From this number on, `X-RateLimit-Reset` is a point in time in seconds since 1970, as some
+/// servers send it: the number is a point in 2001, and as a duration it would be 31 years.
 const POINT_IN_TIME: u64 = 1_000_000_000;
-/// The same in ms.
+/// From this number on, `X-RateLimit-Reset` is a point in time in milliseconds since 1970.
 const POINT_IN_MILLIS: u64 = 1000 * POINT_IN_TIME;
 
-/// The limits that a response states, in any of the forms that [`Fields`](super::Fields) has, or by
-/// the fields `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of the draft's first
-/// versions. Empty if it states none, or malformed ones, which the draft wants ignored.
+/// Reads the limits that a response states, in any form of [`Fields`](super::Fields), or by the
+/// fields `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset` of the draft's first
+/// versions. Malformed fields are ignored, as the draft asks, so the result may be empty.
 /// `X-RateLimit-Reset` may be a number of seconds, or a point in time in seconds or milliseconds
-/// since 1970, which `now` is compared with. A fraction is rounded up.
+/// since 1970, which is compared with `now`. A fraction of a second is rounded up.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -60,11 +61,11 @@ pub fn parse(headers: &HeaderMap, now: SystemTime) -> Vec<Limit<'static>> {
         .collect()
 }
 
-/// How long a client is to wait before its next request: what `Retry-After` says, or else the
-/// longest time until more is available of the limits that have nothing left. `None` if it need not
-/// wait.
+/// How long a client is to wait before its next request: the time in `Retry-After`, or else the
+/// longest time until each limit with nothing left has something again. `None` if the client need
+/// not wait.
 ///
-/// A server may state any time: bound what you wait for.
+/// A server may state any time, so bound the time that you wait.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -90,7 +91,7 @@ pub fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         .max()
 }
 
-/// The lines of a field as one.
+/// Joins the lines of a field to one value. `None` if the field is missing or not ASCII.
 fn combined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let lines = headers.get_all(name).iter().map(|it| it.to_str().ok());
     let lines: Vec<_> = lines.collect::<Option<_>>()?;
@@ -157,7 +158,8 @@ fn limit_of_trio(
     let [limit, remaining, reset] = trio.each_ref().map(|name| combined(headers, name));
     let first = |field: &str| integers(field)?.first().map(|it| it.0);
     let quota = limit.as_deref().and_then(first);
-    // Version 6 of the draft has the windows in a field of their own.
+    // The drafts up to version 5 state the windows in `RateLimit-Limit`, version 6 in
+    // `RateLimit-Policy`.
     let policies = || combined(headers, &RATELIMIT_POLICY);
     let window = |quota| {
         let with_limit = window_of(limit.as_deref()?, quota);
@@ -175,7 +177,7 @@ fn limit_of_trio(
     })
 }
 
-/// The time until `X-RateLimit-Reset`.
+/// The time from `now` until `reset`, a duration or a point in time.
 fn until_reset(reset: u64, now: SystemTime) -> Duration {
     let since_1970 = match reset {
         POINT_IN_MILLIS.. => Duration::from_millis(reset),
@@ -188,7 +190,7 @@ fn until_reset(reset: u64, now: SystemTime) -> Duration {
     })
 }
 
-/// The window of a quota in a list such as `100;w=60, 1000;w=3600`.
+/// The window that a list such as `100;w=60, 1000;w=3600` states for `quota`.
 fn window_of(policies: &str, quota: u64) -> Option<Duration> {
     let policies = integers(policies)?;
     let windows = policies.iter().filter(|it| it.0 == quota);

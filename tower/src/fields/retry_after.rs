@@ -19,8 +19,8 @@ pub fn retry_after(time: Duration) -> HeaderValue {
     HeaderValue::from(seconds_up(time))
 }
 
-/// The time that `Retry-After` states: seconds, of which a fraction is rounded up, or the time from
-/// `now` until a date. Zero if the date has passed, `None` if it is neither.
+/// Reads the time that `Retry-After` states: a number of seconds, rounded up, or a date, of which
+/// it returns the time from `now`: zero if the date has passed. `None` if the value is neither.
 ///
 /// ```
 /// use http::HeaderValue;
@@ -44,14 +44,15 @@ pub fn parse_retry_after(value: &HeaderValue, now: SystemTime) -> Option<Duratio
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// A number such as `30` or `1.5`, rounded up. More than a u64 holds is the most that it holds.
+/// Parses a number such as `30` or `1.5` and rounds it up. A number that does not fit becomes
+/// `u64::MAX`.
 pub(super) fn whole_number_up(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let are_digits = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
     if !are_digits(whole) || !are_digits(fraction) {
         return None;
     }
-    let is_more = fraction.bytes().any(|it| it != b'0');
+    let has_fraction = fraction.bytes().any(|it| it != b'0');
     let whole: u64 = whole.parse().unwrap_or(u64::MAX);
-    Some(whole.saturating_add(u64::from(is_more)))
+    Some(whole.saturating_add(u64::from(has_fraction)))
 }

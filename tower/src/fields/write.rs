@@ -16,14 +16,14 @@ const PK: &KeyRef = KeyRef::constant("pk");
 const R: &KeyRef = KeyRef::constant("r");
 const T: &KeyRef = KeyRef::constant("t");
 
-/// Room for one limit.
-const ROOM: usize = 64;
+/// The initial capacity of a field's buffer for each limit, in bytes.
+const BYTES_PER_LIMIT: usize = 64;
 
 impl Fields {
-    /// Adds the fields that state these limits, the strictest of which comes first. Several
-    /// [`Ietf`](Self::Ietf) fields in one response are one list, as the draft has it, so these are
-    /// added to those that are there. Of the other forms a response has one, and one that is there
-    /// stays.
+    /// Adds the fields that state these limits to `headers`. The strictest limit must come first.
+    /// Fields of [`Ietf`](Self::Ietf) are added to those that `headers` has, because the draft
+    /// reads several lines as one list. Fields of the other forms are left out if `headers` has
+    /// one already.
     ///
     /// A number is at most 999,999,999,999,999, as in every structured field. A window under a
     /// second is left out, because the field has whole seconds; `t` is at most `w`, and `r` at most
@@ -57,8 +57,8 @@ impl Fields {
         self.write(limits).add_to(headers);
     }
 
-    /// Adds the fields that state these limits alone, and nothing of what is left: for a request
-    /// that costs more than a limit ever has.
+    /// Adds the fields that state the limits, and not those that state what is left of them: for
+    /// a request that costs more than the whole limit.
     ///
     /// ```
     /// use http::HeaderMap;
@@ -85,7 +85,7 @@ impl Fields {
         Written { fields, values }.add_to(headers);
     }
 
-    /// The values of the fields that state these limits.
+    /// Writes the values of the fields that state the limits and what is left of them.
     pub(crate) fn write(self, limits: &[Limit<'_>]) -> Written {
         let values = match (self, limits.first()) {
             (Self::None, _) | (_, None) => [None, None, None],
@@ -102,9 +102,11 @@ impl Fields {
     }
 }
 
-/// The fields of one response: a value of each, in the order of [their names](Fields::names).
+/// The fields of one response.
 pub(crate) struct Written {
     fields: Fields,
+    /// The values in the order of [`Fields::names`], without `Retry-After`. `None` leaves the
+    /// field out.
     values: [Option<HeaderValue>; 3],
 }
 
@@ -127,7 +129,7 @@ impl Written {
 }
 
 fn ietf_policies(limits: &[Limit<'_>]) -> Option<HeaderValue> {
-    let mut buffer = String::with_capacity(ROOM * limits.len());
+    let mut buffer = String::with_capacity(BYTES_PER_LIMIT * limits.len());
     let mut policies = ListSerializer::with_buffer(&mut buffer);
     for limit in limits {
         let Some(quota) = limit.limit else { continue };
@@ -149,7 +151,7 @@ fn ietf_policies(limits: &[Limit<'_>]) -> Option<HeaderValue> {
 }
 
 fn ietf_limits(limits: &[Limit<'_>]) -> Option<HeaderValue> {
-    let mut buffer = String::with_capacity(ROOM * limits.len());
+    let mut buffer = String::with_capacity(BYTES_PER_LIMIT * limits.len());
     let mut list = ListSerializer::with_buffer(&mut buffer);
     for limit in limits {
         let mut written = list.bare_item(&*string(&limit.name));
@@ -167,7 +169,7 @@ fn ietf_limits(limits: &[Limit<'_>]) -> Option<HeaderValue> {
 }
 
 fn draft7_policies(limits: &[Limit<'_>]) -> Option<HeaderValue> {
-    let mut buffer = String::with_capacity(ROOM * limits.len());
+    let mut buffer = String::with_capacity(BYTES_PER_LIMIT * limits.len());
     let mut policies = ListSerializer::with_buffer(&mut buffer);
     for limit in limits {
         let Some(quota) = limit.limit else { continue };
@@ -186,7 +188,7 @@ fn draft7(limit: &Limit<'_>) -> Option<HeaderValue> {
         ("remaining", Some(remaining(limit))),
         ("reset", reset(limit)),
     ];
-    let mut field = String::with_capacity(ROOM);
+    let mut field = String::with_capacity(BYTES_PER_LIMIT);
     for (name, number) in numbers {
         let Some(number) = number else { continue };
         let separator = if field.is_empty() { "" } else { ", " };
@@ -198,26 +200,28 @@ fn draft7(limit: &Limit<'_>) -> Option<HeaderValue> {
     value(field)
 }
 
-/// The fields that begin with `X-`; the reset counts from `now`.
+/// The values of the fields that begin with `X-`. `now` is added to the reset: zero for a
+/// duration, the time since 1970 for a point in time.
 fn x(limit: &Limit<'_>, now: Duration) -> [Option<HeaderValue>; 3] {
     let reset = limit.reset.map(|reset| now.saturating_add(reset));
     [limit.limit, Some(remaining(limit)), reset.map(seconds_up)]
         .map(|number| value(number?.to_string()))
 }
 
-/// `w`: whole seconds, so that a window is rounded up, and one under a second cannot be stated.
+/// The parameter `w`, in seconds, rounded up. `None` for a window under a second, which whole
+/// seconds cannot state.
 fn window(limit: &Limit<'_>) -> Option<u64> {
     let window = limit.window.filter(|it| *it >= Duration::from_secs(1))?;
     Some(seconds_up(window))
 }
 
-/// `t`
+/// The parameter `t`, in seconds.
 fn time(limit: &Limit<'_>) -> Option<u64> {
     Some(within_window(limit, limit.available_in.or(limit.reset)?))
 }
 
-/// `reset` of version 7: until all is available, but where nothing is left, until something is, for
-/// which a client waits.
+/// The `reset` of version 7, in seconds: the time until the whole limit is available, or, if
+/// nothing is left, until something is, because clients wait for that time.
 fn reset(limit: &Limit<'_>) -> Option<u64> {
     match limit.reset {
         Some(reset) if limit.remaining > 0 => Some(within_window(limit, reset)),
@@ -230,7 +234,7 @@ fn within_window(limit: &Limit<'_>, time: Duration) -> u64 {
     window(limit).map_or(time, |window| time.min(window))
 }
 
-/// `r`, at most `q`, also where a limiter of another kind says more.
+/// The parameter `r`: at most `q`, even if an application's own limiter states more.
 fn remaining(limit: &Limit<'_>) -> u64 {
     limit
         .limit
@@ -241,7 +245,7 @@ fn integer(number: u64) -> Integer {
     Integer::try_from(number).unwrap_or(Integer::MAX)
 }
 
-/// A name that a structured field can hold.
+/// Makes a string of a structured field: each character that it cannot hold becomes `_`.
 fn string(name: &str) -> Cow<'_, StringRef> {
     if let Ok(name) = StringRef::from_str(name) {
         return Cow::Borrowed(name);
@@ -251,13 +255,13 @@ fn string(name: &str) -> Cow<'_, StringRef> {
         .chars()
         .map(|it| if printable(it) { it } else { '_' })
         .collect();
-    // All of its characters are allowed.
+    // The conversion cannot fail: all characters are printable ASCII.
     sfv::String::from_string(name).map_or(Cow::Borrowed(StringRef::constant("_")), Cow::Owned)
 }
 
-/// The text, which is printable ASCII, as a value.
+/// Makes a header value of a text that is printable ASCII.
 fn value(mut text: String) -> Option<HeaderValue> {
-    // A value shares a buffer with room left by one more allocation.
+    // With spare capacity, sharing the value would need one more allocation.
     text.shrink_to_fit();
     HeaderValue::try_from(text).ok()
 }

@@ -15,16 +15,16 @@ use super::of_request::field_name;
 
 /// The client's address: an IPv4 address, or the network of an IPv6 address.
 ///
-/// A client can write any address into `X-Forwarded-For` and `Forwarded`; each proxy then adds the
-/// address that it was asked from at the end. So the list is read from its right end, and only as
-/// far as proxies that are trusted have written it: what a client has forged stands further left
-/// and is never read.
+/// A client can write any address into `X-Forwarded-For` and `Forwarded`; each proxy then adds, at
+/// the end, the address that the request came from. So the list is read from its right end, and
+/// only the entries that trusted proxies have written: what a client has forged stands further
+/// left and is never read.
 ///
-/// The address of the connection is found in the request's extensions: a [`SocketAddr`] or
+/// The address of the connection is taken from the request's extensions: a [`SocketAddr`] or
 /// [`IpAddr`], with the feature `axum` also a `ConnectInfo<SocketAddr>`, which axum adds if the
-/// service is made by `into_make_service_with_connect_info::<SocketAddr>()`; or [where you
-/// say](Self::with_peer). If it is missing, requests without an address share one key, `unknown`,
-/// and an event of `tracing` says so, once.
+/// service is made by `into_make_service_with_connect_info::<SocketAddr>()`. For other places, see
+/// [`with_peer`](Self::with_peer). Requests without an address share one key, `unknown`, and an
+/// event of `tracing` says so, once.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::key::{ClientAddress, Key};
@@ -52,14 +52,18 @@ use super::of_request::field_name;
 pub struct ClientAddress {
     trusted: Trusted,
     forwarded: Forwarded,
+    /// The number of bits of an IPv6 address that count.
     ipv6_prefix: u8,
+    /// Finds the address of the connection.
     peer: fn(&Parts) -> Option<IpAddr>,
 }
 
-/// Whose word about the one before it is believed.
+/// Which proxies are trusted to name the address that a request came from.
 #[derive(Debug, Clone)]
 enum Trusted {
+    /// This number of the nearest proxies, whatever their addresses.
     Proxies(usize),
+    /// Every proxy with an address in one of these networks.
     Networks(Vec<IpNet>),
 }
 
@@ -76,9 +80,9 @@ impl ClientAddress {
         Self::behind_proxies(0)
     }
 
-    /// The address that the first of `count` proxies was asked from. Requests must not reach the
-    /// service by fewer proxies, or the client chooses its address. Where they can, use
-    /// [`behind_networks`](Self::behind_networks).
+    /// The address from which the request reached the first of `count` proxies. Every request must
+    /// pass that many proxies: with fewer, the client chooses its address. If some requests pass
+    /// fewer, use [`behind_networks`](Self::behind_networks).
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::ClientAddress;
@@ -95,8 +99,8 @@ impl ClientAddress {
         }
     }
 
-    /// The first address from the right that lies in none of these networks, such as `10.0.0.0/8`
-    /// and `fd00::/8`, or that is a single address.
+    /// The first address from the right that is not in one of the networks of trusted proxies. A
+    /// network is a text such as `10.0.0.0/8` or `fd00::/8`, or a single address.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::ClientAddress;
@@ -121,8 +125,9 @@ impl ClientAddress {
         })
     }
 
-    /// Reads the field `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of them is
-    /// read: a proxy that writes the one passes on what clients have written into the other.
+    /// Reads the field `Forwarded` (RFC 7239) instead of `X-Forwarded-For`. Only one of the two is
+    /// read, because a proxy that writes one passes on whatever clients have written into the
+    /// other.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{ClientAddress, Key};
@@ -144,13 +149,13 @@ impl ClientAddress {
         }
     }
 
-    /// Reads the address from this field, in any case, instead of `X-Forwarded-For`: one that the
-    /// nearest trusted proxy sets, such as `CF-Connecting-IP`, `True-Client-IP` or `X-Real-IP`. A
-    /// request that comes from elsewhere can set it too, so name [whom to
-    /// trust](Self::behind_networks).
+    /// Reads the address from the field `name` instead of `X-Forwarded-For`, such as
+    /// `CF-Connecting-IP`, `True-Client-IP` or `X-Real-IP`. The nearest trusted proxy must set this
+    /// field. Requests that do not come through that proxy can set it too, so name the proxies'
+    /// [networks](Self::behind_networks). The case of `name` does not matter.
     ///
     /// # Panics
-    /// If it cannot be a field's name.
+    /// If `name` cannot be the name of a header field.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{ClientAddress, Key};
@@ -175,8 +180,8 @@ impl ClientAddress {
         }
     }
 
-    /// How many bits of an IPv6 address count, at most 128. The default is 64: a client usually has
-    /// a network of that size, and could use a new address for each request.
+    /// Sets how many bits of an IPv6 address count, at most 128. The default is 64, because a
+    /// client usually has a network of that size and could use a new address for each request.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::ClientAddress;
@@ -191,7 +196,8 @@ impl ClientAddress {
         }
     }
 
-    /// Where the address of the connection is found, for a server that keeps it elsewhere.
+    /// Sets how the address of the connection is found, for servers that do not put it into the
+    /// request's extensions as described [above](Self).
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::ClientAddress;
@@ -208,11 +214,11 @@ impl ClientAddress {
         Self { peer, ..self }
     }
 
-    /// The client's address. An entry that is no address, such as `unknown`, ends what can be
-    /// followed: the client is then the proxy that wrote it.
+    /// The client's address. If the entry of a trusted proxy is no address, such as `unknown`, it
+    /// is the address of that proxy.
     fn address(&self, request: &Parts) -> Option<IpAddr> {
         let mut client = (self.peer)(request).map(|it| it.to_canonical());
-        let mut before = self.forwarded.nearest_first(&request.headers);
+        let mut entries = self.forwarded.nearest_first(&request.headers);
         let is_trusted = |networks: &[IpNet], client: Option<IpAddr>| {
             client.is_some_and(|it| networks.iter().any(|network| network.contains(&it)))
         };
@@ -221,7 +227,7 @@ impl ClientAddress {
             Trusted::Proxies(count) => followed < *count,
             Trusted::Networks(networks) => is_trusted(networks, client),
         } {
-            let Some(Some(address)) = before.next() else {
+            let Some(Some(address)) = entries.next() else {
                 break;
             };
             client = Some(address);
@@ -231,7 +237,7 @@ impl ClientAddress {
     }
 }
 
-/// The one at the other end of the connection.
+/// The address at the other end of the connection.
 impl Default for ClientAddress {
     fn default() -> Self {
         Self::peer()
@@ -239,7 +245,7 @@ impl Default for ClientAddress {
 }
 
 impl ClientAddress {
-    /// The whole address, as rules have it: they say how many bits of it count.
+    /// The whole address, or `unknown`, for rules: they state themselves how many bits count.
     pub(crate) fn whole(&self, request: &Parts) -> Cow<'static, str> {
         match self.address(request) {
             Some(address) => Cow::Owned(address.to_string()),
@@ -264,14 +270,14 @@ impl Key for ClientAddress {
     }
 }
 
-/// A network of IPv4 addresses in the form of IPv6, such as `::ffff:10.0.0.0/104`, as one of IPv4:
-/// addresses are compared so.
+/// Converts a network of IPv4 addresses in the form of IPv6, such as `::ffff:10.0.0.0/104`, to one
+/// of IPv4, because the addresses that are compared with it are converted too.
 fn canonical(network: IpNet) -> IpNet {
     let IpAddr::V4(address) = network.addr().to_canonical() else {
         return network;
     };
     let bits = network.prefix_len();
-    // Its own are 32 bits, and those before them 96.
+    // An IPv4 address is the last 32 bits of its IPv6 form, after a prefix of 96 bits.
     let bits = match network {
         IpNet::V4(_) => Some(bits),
         IpNet::V6(_) => bits.checked_sub(96),
@@ -292,10 +298,10 @@ fn peer_of(request: &Parts) -> Option<IpAddr> {
     socket().or_else(|| extensions.get::<IpAddr>().copied())
 }
 
-/// One key for all requests without an address.
+/// Returns the key that all requests without an address share, and warns of it once.
 fn missing_address() -> Cow<'static, str> {
-    static IS_TOLD: AtomicBool = AtomicBool::new(false);
-    if !IS_TOLD.swap(true, Ordering::Relaxed) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             "requests have no peer address in their extensions, so all of them share one limit; \
              with axum, use into_make_service_with_connect_info::<SocketAddr>()"

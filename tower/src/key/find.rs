@@ -1,4 +1,4 @@
-//! What finds the key of a request, and what is made of other keys.
+//! The trait of the types that find a request's key, and the keys that are made of other keys.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,18 +10,18 @@ use sha2::Sha256;
 
 use super::hash::{hash_with, keyed};
 
-/// Which key a request counts for: a type of this module, a function from [`Parts`] to
-/// `Option<String>`, or a type of your own.
+/// Finds the key that a request counts for. Implemented by the types of this module, by functions
+/// from [`Parts`] to `Option<String>`, and by types of your own.
 ///
-/// `None` is a request without a key, such as one without the header, and so is an empty key. In a
-/// [layer](crate::RateLimitLayer) all of them share one key, `unknown`, so that nobody escapes the
-/// limit by leaving something out. As an [attribute](crate::RateLimitLayer::attribute) for rules it
-/// is missing.
+/// `None` and an empty key mean that the request has no key, for example because a header is
+/// missing. In a [layer](crate::RateLimitLayer) all requests without a key share one, `unknown`, so
+/// that nobody escapes the limit by leaving something out. If the key is an
+/// [attribute](crate::RateLimitLayer::attribute) for rules, the request lacks the attribute.
 ///
 /// A key of more than 256 bytes is replaced by its hash, so that no request makes a large key in
 /// Redis.
 pub trait Key: Send + Sync + 'static {
-    /// The key of this request.
+    /// Returns the key of the request, or `None` if it has none.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{Header, Key};
@@ -33,9 +33,9 @@ pub trait Key: Send + Sync + 'static {
     /// ```
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>>;
 
-    /// This key, hashed, for one that is a secret, such as an API key: what operators see in Redis
-    /// and in logs does not give it away. The hash is HMAC-SHA-256 with `secret`, of which all
-    /// processes that share the limit need the same.
+    /// Hashes this key, for a key that is a secret, such as an API key: then neither Redis nor logs
+    /// contain it. The hash is HMAC-SHA-256 with `secret`, which must be the same in all processes
+    /// that share the limit.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{Header, Key};
@@ -55,7 +55,7 @@ pub trait Key: Send + Sync + 'static {
         }
     }
 
-    /// This key, or `other` of a request that has none.
+    /// This key, or `other` for requests without this key.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{Everyone, Header, Key};
@@ -98,16 +98,18 @@ where
     }
 }
 
-/// The key of a request. One that is empty is none: limiters refuse it, and all who leave something
-/// out would share it.
-pub(crate) fn found<'a>(key: &'a (impl Key + ?Sized), request: &'a Parts) -> Option<Cow<'a, str>> {
+/// The key of a request. `None` also for an empty key, which limiters refuse.
+pub(crate) fn non_empty_key<'a>(
+    key: &'a (impl Key + ?Sized),
+    request: &'a Parts,
+) -> Option<Cow<'a, str>> {
     key.key(request).filter(|it| !it.is_empty())
 }
 
-/// Finds a key and takes time, such as to ask a database.
+/// Finds the key of a request asynchronously, for example in a database.
 pub(crate) type FindKey = dyn Fn(&Parts) -> BoxFuture<'_, Option<String>> + Send + Sync;
 
-/// A key that is hashed: from [`Key::hashed`].
+/// A hashed key: see [`Key::hashed`].
 #[derive(Clone)]
 pub struct Hashed<K> {
     key: K,
@@ -116,36 +118,39 @@ pub struct Hashed<K> {
 
 impl<K: Key> Key for Hashed<K> {
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
-        let key = found(&self.key, request)?;
+        let key = non_empty_key(&self.key, request)?;
         Some(Cow::Owned(hash_with(self.hmac.clone(), &key)))
     }
 }
 
-/// Shows neither the secret nor what is derived from it.
+/// Shows neither the secret nor the HMAC state that is derived from it.
 impl<K: fmt::Debug> fmt::Debug for Hashed<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Hashed").field(&self.key).finish()
     }
 }
 
-/// One key, or another one of a request without it: from [`Key::or`].
+/// One key, or another for requests without the first: see [`Key::or`].
 #[derive(Debug, Clone)]
 pub struct Or<A, B>(A, B);
 
 impl<A: Key, B: Key> Key for Or<A, B> {
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
-        found(&self.0, request).or_else(|| found(&self.1, request))
+        non_empty_key(&self.0, request).or_else(|| non_empty_key(&self.1, request))
     }
 }
 
-/// The combination of two keys: from [`Key::and`].
+/// The combination of two keys: see [`Key::and`].
 #[derive(Debug, Clone)]
 pub struct And<A, B>(A, B);
 
 impl<A: Key, B: Key> Key for And<A, B> {
     fn key<'a>(&'a self, request: &'a Parts) -> Option<Cow<'a, str>> {
         let escaped = |key: Cow<'_, str>| key.replace('%', "%25").replace(':', "%3A");
-        let (first, second) = (found(&self.0, request)?, found(&self.1, request)?);
+        let (first, second) = (
+            non_empty_key(&self.0, request)?,
+            non_empty_key(&self.1, request)?,
+        );
         Some(Cow::Owned(format!(
             "{}:{}",
             escaped(first),

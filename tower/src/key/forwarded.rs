@@ -1,4 +1,4 @@
-//! The fields in which proxies say whom they were asked by.
+//! The fields in which proxies name the address that a request came from.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,11 +16,11 @@ pub(super) enum Forwarded {
 }
 
 impl Forwarded {
-    /// The entries from the right, that of the nearest proxy first; `None` for one that is no
-    /// address.
+    /// The entries of the field from the right: that of the nearest proxy comes first. `None` is
+    /// an entry that is no address.
     ///
-    /// They are split at every comma, also in quotes: no address contains one, and a quote that a
-    /// client has left open must not hide what a proxy wrote behind it.
+    /// The field is split at every comma, also within quotes: no address contains a comma, and a
+    /// quote that a client left open must not hide what a proxy wrote after it.
     pub(super) fn nearest_first(
         &self,
         headers: &HeaderMap,
@@ -44,9 +44,9 @@ impl Forwarded {
 
 /// The value of `for` in an element such as `for="[2001:db8::1]:4711";proto=https`.
 ///
-/// A proxy may also write the host that its client has chosen, as HAProxy does:
-/// `host="a;for=192.0.2.1;b";for=203.0.113.9`. Of an element that has several `for`, or a part of
-/// what was quoted, none is known to be the proxy's.
+/// `None` if it is uncertain which `for` the proxy has written: if the element has several, or if
+/// a quote contains a semicolon. A client can choose the host, which some proxies, such as HAProxy,
+/// write too: `host="a;for=192.0.2.1;b";for=203.0.113.9`.
 fn parameter_for(element: &str) -> Option<&str> {
     if !element.split(';').all(has_paired_quotes) {
         return None;
@@ -70,7 +70,7 @@ fn has_paired_quotes(text: &str) -> bool {
     is_paired
 }
 
-/// An address, also with a port or in brackets.
+/// Parses an address, also with a port or in brackets.
 fn address(text: &str) -> Option<IpAddr> {
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
     let with_port = || text.parse().ok().map(|it: SocketAddr| it.ip());

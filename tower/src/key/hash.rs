@@ -1,4 +1,4 @@
-//! Hashes in the place of keys.
+//! Hashes that replace secret and long keys.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -6,11 +6,11 @@ use std::fmt::Write;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// A longer key is replaced by its hash.
+/// The length of the longest key that is used as it is, in bytes.
 const LONGEST: usize = 256;
 
-/// What [`Key::hashed`](super::Key::hashed) makes of a key, such as to write it into a file of
-/// rules: the first 16 bytes of HMAC-SHA-256 with the secret, as hexadecimal digits.
+/// Hashes a key as [`Key::hashed`](super::Key::hashed) does, for example for a file of rules: the
+/// first 16 bytes of HMAC-SHA-256 with the secret, as hexadecimal digits.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::key::hash;
@@ -23,21 +23,21 @@ pub fn hash(key: &str, secret: impl AsRef<[u8]>) -> String {
 }
 
 pub(super) fn keyed(secret: &[u8]) -> Hmac<Sha256> {
-    // HMAC takes a secret of any length.
     let Ok(hmac) = Hmac::new_from_slice(secret) else {
         unreachable!("HMAC refuses no secret")
     };
     hmac
 }
 
-/// Half of it is enough: no two keys have the same by chance, and none can be made to.
+/// The first half of the HMAC, in hexadecimal: 128 bits are enough that no two keys collide by
+/// chance, and nobody without the secret can find keys that do.
 pub(super) fn hash_with(hmac: Hmac<Sha256>, key: &str) -> String {
     let hash = hmac.chain_update(key).finalize();
     hex(&hash.into_bytes()[..16])
 }
 
-/// The key, or its hash if it has more than 256 bytes: for a key that anyone may choose. The hash
-/// is `sha256-` and the 64 hexadecimal digits of SHA-256, in lower case.
+/// Bounds the length of a key that anyone may choose: returns the key, or its hash if it has more
+/// than 256 bytes. The hash is `sha256-` and the 64 hexadecimal digits of SHA-256, in lower case.
 ///
 /// ```
 /// use redisson_rate_limiter_tower::key::bounded;
@@ -56,7 +56,7 @@ pub fn bounded(key: Cow<'_, str>) -> Cow<'_, str> {
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        let _ = write!(text, "{byte:02x}"); // writing to a String never fails
     }
     text
 }

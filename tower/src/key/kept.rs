@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::str;
 
-/// Most keys are no longer: an address, a UUID, a hash.
+/// The most bytes of a short key: most keys, such as addresses, UUIDs and hashes, are short.
 const SHORT: usize = 46;
 
-/// A key that is kept with its decision. A short one needs no memory of its own.
+/// A key that is kept with its decision. A short key needs no allocation.
 #[derive(Clone)]
 pub(crate) enum KeptKey {
     Short { bytes: [u8; SHORT], length: u8 },

@@ -1,4 +1,4 @@
-//! Keys that a request has as they are.
+//! Keys that are taken from a request unchanged.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use http::request::Parts;
 
 use super::Key;
 
-/// One key for all requests: for a [`RateLimiter`](redisson_rate_limiter::RateLimiter), which is
-/// one for all anyway.
+/// One key for all requests: for a [`RateLimiter`](redisson_rate_limiter::RateLimiter), which
+/// limits all requests together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Everyone;
 
@@ -18,19 +18,19 @@ impl Key for Everyone {
     }
 }
 
-/// The value of a header field; its first one, if there are several.
+/// The value of a header field; the first value, if there are several.
 ///
-/// Anybody can write anything into a header, and has a new key with each value: use one that is
-/// verified, such as the user that an earlier layer has authenticated, and [`hashed`](Key::hashed)
-/// for a secret.
+/// A client can write anything into a header, and so get a new key with each request. Use a value
+/// that is verified, such as the user that an earlier layer has authenticated, and
+/// [`hashed`](Key::hashed) for a secret.
 #[derive(Debug, Clone)]
 pub struct Header(HeaderName);
 
 impl Header {
-    /// The field of this name, in any case.
+    /// The field `name`, whose case does not matter.
     ///
     /// # Panics
-    /// If it cannot be a field's name.
+    /// If `name` cannot be the name of a header field.
     ///
     /// ```
     /// use redisson_rate_limiter_tower::key::{Header, Key};
@@ -55,7 +55,7 @@ impl Key for Header {
     }
 }
 
-/// The name of a field in the source of a program.
+/// Parses the name of a header field that a program has as a constant, and panics if it is invalid.
 #[track_caller]
 pub(super) fn field_name(name: &str) -> HeaderName {
     match HeaderName::from_bytes(name.as_bytes()) {
@@ -64,8 +64,8 @@ pub(super) fn field_name(name: &str) -> HeaderName {
     }
 }
 
-/// The path of the request. Each path that a client makes up is a key of its own: behind a router,
-/// the matched route is better.
+/// The path of the request. Each path that a client makes up is a new key, so behind a router the
+/// matched route is better.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Path;
 
@@ -76,7 +76,7 @@ impl Key for Path {
 }
 
 /// The route that axum has matched, such as `/users/{id}`. `None` for a request that matches no
-/// route, and in a layer that stands before the router.
+/// route, and for every request in a layer around the router.
 #[cfg(feature = "axum")]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Route;

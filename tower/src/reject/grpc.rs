@@ -6,9 +6,9 @@ use http::{HeaderName, HeaderValue, Response};
 use super::protobuf::Message;
 use super::{Reason, Reject, Rejection};
 
-/// A status of gRPC, for tonic and other servers: `RESOURCE_EXHAUSTED`, with the details
-/// `RetryInfo` and `QuotaFailure`. While Redis is unavailable it is `UNAVAILABLE`, with
-/// `RetryInfo`.
+/// Rejects with a status of gRPC, for tonic and other servers: `RESOURCE_EXHAUSTED` with the
+/// details `RetryInfo` and `QuotaFailure`, or `UNAVAILABLE` with `RetryInfo` while Redis is
+/// unavailable.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -51,7 +51,7 @@ impl<B: Default> Reject<B> for Grpc {
         let mut status = Message::default().integer(1, code).bytes(2, message);
         if let Some(time) = rejection.retry_after() {
             let delay = Message::default()
-                // More seconds than a Duration of Protocol Buffers has are as good as these.
+                // The most seconds that a Duration of Protocol Buffers may have.
                 .integer(1, time.as_secs().min(315_576_000_000))
                 .integer(2, u64::from(time.subsec_nanos()));
             status = status.any(3, "RetryInfo", Message::default().bytes(1, delay.0));
@@ -67,7 +67,7 @@ impl<B: Default> Reject<B> for Grpc {
             status = status.any(3, "QuotaFailure", violations);
         }
 
-        // The status of a call without a message is in the header.
+        // A response without messages has its status in the header instead of the trailers.
         let mut response = Response::new(B::default());
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

@@ -7,8 +7,9 @@ use http::{HeaderValue, Response};
 
 use super::{Reason, Reject, Rejection};
 
-/// `application/problem+json`, with the types of problems that the draft of the `RateLimit` fields
-/// defines: `quota-exceeded`, or `temporary-reduced-capacity` while Redis is unavailable.
+/// Rejects with a body of `application/problem+json`. Its problem types are those of the draft of
+/// the `RateLimit` fields: `quota-exceeded`, or `temporary-reduced-capacity` while Redis is
+/// unavailable.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -83,7 +84,7 @@ fn push_json(json: &mut String, text: &str) {
         match it {
             '"' | '\\' => json.extend(['\\', it]),
             it if it.is_control() => {
-                let _ = write!(json, "\\u{:04x}", u32::from(it)); // a String takes everything
+                let _ = write!(json, "\\u{:04x}", u32::from(it)); // writing to a String never fails
             }
             it => json.push(it),
         }

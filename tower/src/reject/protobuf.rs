@@ -1,12 +1,12 @@
-//! The few messages of Protocol Buffers that a rejection needs, written by hand: no code
-//! generation, no dependency.
+//! Writes the few messages of Protocol Buffers that a rejection needs, without generated code or a
+//! dependency.
 
 /// A message that is being written.
 #[derive(Default)]
 pub(super) struct Message(pub(super) Vec<u8>);
 
 impl Message {
-    /// An integer, which is left out if it is 0, as in proto3.
+    /// Adds an integer. Zero is left out, as in proto3.
     pub(super) fn integer(mut self, field: u32, value: u64) -> Self {
         if value > 0 {
             self.varint(u64::from(field << 3));
@@ -15,7 +15,7 @@ impl Message {
         self
     }
 
-    /// A text, or bytes, or a message.
+    /// Adds a text, bytes or an encoded message.
     pub(super) fn bytes(mut self, field: u32, value: impl AsRef<[u8]>) -> Self {
         let value = value.as_ref();
         self.varint(u64::from(field << 3 | 2));
@@ -24,7 +24,7 @@ impl Message {
         self
     }
 
-    /// A message of a type of google.rpc, as `google.protobuf.Any`.
+    /// Adds a message of the type `google.rpc.{name}` as a `google.protobuf.Any`.
     pub(super) fn any(self, field: u32, name: &str, message: Message) -> Self {
         let any = Message::default()
             .bytes(1, format!("type.googleapis.com/google.rpc.{name}"))
@@ -40,7 +40,8 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// In base64 without padding, as header fields whose names end in `-bin` are.
+    /// Encodes the message in base64 without padding, the form of gRPC's header fields whose names
+    /// end in `-bin`.
     pub(super) fn base64(&self) -> String {
         const DIGITS: &[u8; 64] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,15 +1,16 @@
-//! What can be wrong: each finding has a code that stays, and says what `--fix` does about it.
+//! The findings of `doctor`. Each has a code that does not change between versions, and a remedy:
+//! what `--fix` does about it, or what a person can do.
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::inspect::grants::{Reading, Seen};
+use crate::inspect::grants::{Expected, Reading};
 
-/// What decides what is a finding, and whether it is fixed.
+/// The options that decide what is a finding, and whether it is fixed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Options {
     pub(super) legacy: Legacy,
-    /// In ms.
+    /// How long a client must have taken nothing before its keys are removed, in ms.
     pub(super) idle: i64,
 }
 
@@ -23,18 +24,18 @@ pub(super) enum Legacy {
     Remove,
 }
 
-/// The worst first.
+/// The severity of a finding, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Severity {
-    /// More is granted than the rate, or calls fail, now or once something expires.
+    /// More is granted than the rate, or calls fail, now or when something expires.
     Broken,
-    /// Less is granted, or keys are kept for nobody.
+    /// Less is granted than the rate, or keys are stored that nobody uses.
     Wasted,
-    /// What only a person can mend.
+    /// Only a person can mend it.
     ByHand,
-    /// What may be another program's.
+    /// The keys may be another program's.
     NotProven,
-    /// What the operator should know, but need not change.
+    /// The operator should know it, but need not change anything.
     Note,
 }
 
@@ -200,7 +201,7 @@ impl Code {
         }
     }
 
-    /// What `--fix` does, or how a person mends it.
+    /// What `--fix` does about it, or what a person can do.
     fn remedy(self) -> &'static str {
         match self {
             Self::PermitsLost | Self::ValueMissing | Self::ValueUnreadable => {
@@ -262,28 +263,30 @@ impl Code {
     }
 }
 
-/// What mends it, where it is not clear from the code.
+/// What `--fix` changes to mend a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fix {
-    /// The limiter's members, then its value.
+    /// Removes or rewrites members of the grants, and then corrects the value.
     Members,
+    /// Corrects the value.
     Value,
-    /// Value and permits, if they and the limiter are still as they were seen.
-    Remove(Seen),
-    /// The keys without a time to live.
+    /// Removes the keys with the value and the grants, if the limiter has not changed since.
+    Remove(Expected),
+    /// Gives the keys without a time to live the one that they should have.
     Expire,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Finding {
     pub(super) code: Code,
-    /// What is so.
+    /// What was found, in a sentence.
     pub(super) text: String,
     pub(super) fix: Option<Fix>,
     pub(super) severity: Severity,
-    /// What `--fix` changes, as in `the value: 7 -> 10`.
+    /// What `--fix` changes, such as `the value: 7 -> 10`.
     pub(super) change: Option<String>,
-    /// The remedy instead of its code's, where `--fix` mends others of this code.
+    /// A remedy that replaces the code's own, if `--fix` mends other findings of this code but not
+    /// this one.
     remedy: Option<&'static str>,
 }
 
@@ -306,15 +309,15 @@ impl Finding {
         }
     }
 
-    /// By the removal of keys that were read whole.
+    /// Makes the removal of the keys the fix, if they did not change while they were read.
     pub(super) fn fixed_by_removal(self, reading: &Reading) -> Self {
         match reading.is_exact {
-            true => self.fixed_by(Fix::Remove(reading.seen())),
+            true => self.fixed_by(Fix::Remove(reading.expected())),
             false => self.not_fixed("by hand: try again, as the keys changed while they were read"),
         }
     }
 
-    /// Not fixed, though others of its code are. This is its remedy.
+    /// Makes it a finding that `--fix` does not mend, although it mends others of its code.
     pub(super) fn not_fixed(self, remedy: &'static str) -> Self {
         Self {
             fix: None,
@@ -323,7 +326,7 @@ impl Finding {
         }
     }
 
-    /// Only a note.
+    /// Lowers the severity to a note.
     pub(super) fn only_noted(self) -> Self {
         Self {
             severity: Severity::Note,
@@ -338,7 +341,7 @@ impl Finding {
         }
     }
 
-    /// What `--fix` does to the limiter of this name, or what a person does.
+    /// What `--fix` does to the limiter of this name, or what a person can do.
     pub(super) fn remedy(&self, name: &str) -> String {
         if let Some(change) = self.fix.as_ref().and(self.change.as_ref()) {
             return format!("--fix sets {change}");
@@ -356,7 +359,7 @@ impl Finding {
     }
 }
 
-/// A name as a word of a shell.
+/// Quotes a name as a word for a shell, if necessary.
 fn in_shell(name: &str) -> String {
     let is_plain = |it: char| it.is_ascii_alphanumeric() || ":._-/@".contains(it);
     let escaped = name.escape_debug().to_string();

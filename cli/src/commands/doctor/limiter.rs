@@ -1,4 +1,4 @@
-//! What is wrong with the keys of one limiter: those of all clients, or of one.
+//! Finds what is wrong with the keys of a limiter: those of all clients, or those of one client.
 
 use std::time::Duration;
 
@@ -12,17 +12,19 @@ use crate::inspect::tally::{Place, Tally, read_tally};
 use crate::rate;
 use crate::report::number_of;
 
-/// What a limiter is to be, by what was read.
+/// The corrections of a limiter, computed from what was read.
 pub(super) struct Settled {
-    /// Rate less the permits of all grants.
+    /// The value without `to_take`: the rate less the permits of all grants.
     pub(super) left: i64,
-    /// What was given back and is still in live grants.
+    /// The permits that were given back but are still in live grants. They are taken out of the
+    /// grants and added to the value.
     pub(super) to_take: i64,
 }
 
-/// As the scripts of the library correct a limiter: what a peer's release gave back is at most the
-/// value, which a lowered rate does not raise. No peer lowers it below zero: there all of it was
-/// given back.
+/// Computes the corrections of a limiter as the library's scripts do. A release by Redisson raises
+/// the value and leaves the grants, so it has given back at most the value, and at most the excess
+/// of value and live grants over the rate. If the value is below zero, which Redisson never makes
+/// it, the whole excess was given back.
 pub(super) fn settled(rate: i64, value: Option<i64>, tally: &Tally) -> Settled {
     let left = rate.saturating_sub(tally.permits);
     let to_take = value.map_or(0, |value| {
@@ -46,7 +48,7 @@ pub(super) async fn examine(
             let text = format!("the user of this connection may not read it: {failure}");
             return Ok(vec![Finding::new(Code::NotPermitted, text)]);
         }
-        // A cluster does not read it.
+        // A cluster refuses keys in different slots.
         Err(failure) => return spread.map(|it| vec![it]).ok_or(failure),
     };
     let found = find(place, &reading, &tally, options);
@@ -89,7 +91,7 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, options: Options) -> Ve
     if !is_of_client {
         unreadable_settings(stored, &mut findings);
     }
-    // Another program's hash may have a rate and an interval too.
+    // Without a type, the hash may be another program's that has a rate and an interval too.
     let is_readable = matches!(settings.rate_type.as_str(), "0" | "1");
     let Some((rate, _)) = settings.numbers().filter(|_| is_readable) else {
         return findings;
@@ -120,7 +122,7 @@ fn find(place: &Place, reading: &Reading, tally: &Tally, options: Options) -> Ve
     findings
 }
 
-/// Of values and grants whose limiter is gone.
+/// The findings for keys with a value or grants whose limiter has no settings.
 fn without_limiter(reading: &Reading, tally: &Tally) -> Vec<Finding> {
     let stored = &reading.stored;
     if !tally.is_proven(stored) {
@@ -130,8 +132,8 @@ fn without_limiter(reading: &Reading, tally: &Tally) -> Vec<Finding> {
     vec![Finding::new(Code::KeysLeftBehind, text).fixed_by_removal(reading)]
 }
 
-/// Of keys that may be a limiter's and may be another program's. What cannot be a limiter's is none
-/// of the doctor's business.
+/// The finding for keys that may be a limiter's or another program's. There is none for keys that
+/// cannot be a limiter's.
 fn not_proven(stored: &Stored, tally: &Tally) -> Vec<Finding> {
     if !tally.is_possible(stored) {
         return Vec::new();
@@ -236,7 +238,8 @@ fn members(tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
 
 fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: &mut Vec<Finding>) {
     let stored = &reading.stored;
-    // Their clients counted what they hold. Once they are removed, it is free.
+    // Legacy grants hold permits too, because their clients have taken them from the value. If the
+    // grants are removed, these permits become free.
     let permits = match legacy {
         Legacy::Count | Legacy::Migrate => tally.permits.saturating_add(tally.legacy),
         Legacy::Remove => tally.permits,
@@ -283,7 +286,7 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
         );
         Finding::new(Code::NotChecked, text)
     } else if has_legacy && legacy == Legacy::Count {
-        // The value has to match what becomes of them.
+        // The right value depends on what becomes of the legacy grants.
         finding.not_fixed("with --legacy migrate or --legacy remove, --fix sets the value")
     } else {
         let after = settled(rate, stored.value(), tally);
@@ -301,7 +304,7 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
             change += &format!(", the permits in use: {} -> {}", in_use.0, in_use.1);
         }
         let finding = match has_legacy {
-            true => finding, // it depends on what becomes of them
+            true => finding, // the change depends on what becomes of the legacy grants
             false => finding.changing(change),
         };
         finding.fixed_by(Fix::Value)
@@ -324,7 +327,7 @@ fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
     }
     let text = format!("{text}, but {} would stay", keys.join(" and "));
     let finding = Finding::new(Code::NoTimeToLive, text);
-    // A life shorter than the interval would end permits in use.
+    // With a time to live shorter than the interval, permits in use would be lost.
     findings.push(match settings.short_keep_alive() {
         Some(_) => finding.not_fixed(
             "by hand: the keep alive is shorter than the interval; \
@@ -334,7 +337,7 @@ fn times_to_live(stored: &Stored, findings: &mut Vec<Finding>) {
     });
 }
 
-/// A name whose keys a cluster puts into different slots.
+/// The finding for a name whose keys a cluster puts into different slots.
 fn spread(name: &str) -> Option<Finding> {
     let value = match name.contains('{') {
         true => format!("{name}:value"),
@@ -346,7 +349,7 @@ fn spread(name: &str) -> Option<Finding> {
     })
 }
 
-/// What decides the slot of a key.
+/// The part of a key that decides its slot in a cluster.
 fn hash_tag(key: &str) -> &str {
     let tag = key
         .split_once('{')

@@ -1,5 +1,5 @@
-//! What `--fix` does. Each step is a script of bounded work that changes nothing if what it is
-//! about has changed.
+//! What `--fix` does. Each step is a script of bounded work that changes nothing if the keys have
+//! changed since they were read.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::limiter::settled;
 use super::places::namesake;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::inspect::grants::{Seen, Stored, read};
+use crate::inspect::grants::{Expected, Stored, read};
 use crate::inspect::member::{Generation, Member};
 use crate::inspect::reply::text;
 use crate::inspect::sample::keys_of;
@@ -24,14 +24,16 @@ static REMOVE: LazyLock<Script> =
 static EXPIRE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../../../lua/give_time_to_live.lua")));
 
-/// How often a limiter that others use meanwhile is read again, while its grants do not become
-/// fewer.
+/// The most tries to correct the value of a limiter that is in use. Tries after which it has fewer
+/// grants do not count.
 const TRIES: u32 = 20;
-/// Members in one call, and at most in the memory of a pass over them.
+/// The most members that one call replaces.
 const MEMBERS: usize = 500;
+/// The most members that one pass over the grants keeps in memory.
 const KEPT: usize = 20 * MEMBERS;
 
-/// Returns whether it is done; another try may succeed if not.
+/// Applies a fix, except [`Fix::Value`], which [`mend_value`] applies. Returns whether it is done;
+/// if not, another try may succeed.
 pub(super) async fn mend(
     context: &Context,
     place: &Place,
@@ -40,8 +42,8 @@ pub(super) async fn mend(
 ) -> Result<bool, Failure> {
     match fix {
         Fix::Members => mend_members(context, place, legacy).await,
-        Fix::Value => Ok(true), // after all that changes the members
-        Fix::Remove(seen) => remove(context, place, seen, Which::Both).await,
+        Fix::Value => Ok(true), // corrected after all fixes that change the members
+        Fix::Remove(expected) => remove(context, place, expected, Which::Both).await,
         Fix::Expire => is_written(&EXPIRE, context, place, None, &[]).await,
     }
 }
@@ -54,32 +56,32 @@ pub(crate) enum Which {
     Permits,
 }
 
-/// Removes keys that are as they were seen. Returns whether it has.
+/// Removes keys if they are as expected. Returns whether any was removed.
 pub(crate) async fn remove(
     context: &Context,
     place: &Place,
-    seen: &Seen,
+    expected: &Expected,
     which: Which,
 ) -> Result<bool, Failure> {
-    let grants = seen.grants.to_string();
+    let grants = expected.grants.to_string();
     let which = match which {
         Which::Both => "both",
         Which::Value => "value",
         Which::Permits => "permits",
     };
     let arguments = [
-        seen.rate_type.as_bytes(),
-        seen.value.as_bytes(),
+        expected.rate_type.as_bytes(),
+        expected.value.as_bytes(),
         grants.as_bytes(),
-        &seen.first,
-        &seen.last,
+        &expected.first,
+        &expected.last,
         which.as_bytes(),
     ];
     is_written(&REMOVE, context, place, namesake(&place.name), &arguments).await
 }
 
-/// Runs a script that returns how many keys of this place it has written. Returns whether there was
-/// any.
+/// Runs a script that returns the number of keys of this place that it has written. Returns whether
+/// it has written any.
 async fn is_written(
     script: &Script,
     context: &Context,
@@ -94,8 +96,8 @@ async fn is_written(
     Ok(text(&written) != "0")
 }
 
-/// Corrects the value, if it is wrong or the members that it has to match were changed. Returns
-/// whether it is right; another try may succeed if not.
+/// Corrects the value, if it is wrong or the fixes have changed the members. Returns whether the
+/// value is right; if not, another try may succeed.
 pub(super) async fn mend_value(
     context: &Context,
     place: &Place,
@@ -107,12 +109,13 @@ pub(super) async fn mend_value(
     Ok(!is_due || settle(context, place).await?)
 }
 
+/// Corrects the value, and returns whether it is right.
 async fn settle(context: &Context, place: &Place) -> Result<bool, Failure> {
     let (mut tries, mut grants) = (0, u64::MAX);
     while tries < TRIES {
         let (reading, tally) = read_tally(&context.client, place).await?;
         let stored = &reading.stored;
-        // One that holds many that were given back takes many calls.
+        // A call takes permits out of a bounded number of grants, so many calls may be necessary.
         tries += u32::from(stored.grants >= grants);
         grants = stored.grants;
         let Some((rate, _)) = stored.settings.numbers() else {
@@ -148,7 +151,8 @@ async fn settle(context: &Context, place: &Place) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// Removes what is no grant, and rewrites grants of old versions if that is asked for.
+/// Removes members that are no grants or hold nothing, and removes or rewrites grants of old
+/// versions as `legacy` says. Returns true.
 async fn mend_members(context: &Context, place: &Place, legacy: Legacy) -> Result<bool, Failure> {
     loop {
         let replaced = |member: &Member| match member.generation {
@@ -178,8 +182,8 @@ async fn mend_members(context: &Context, place: &Place, legacy: Legacy) -> Resul
         );
         let (reading, found): (_, Vec<(Vec<u8>, Vec<u8>)>) = reading.await?;
         let permits = &reading.stored.keys[2];
-        for some in found.chunks(MEMBERS) {
-            let pairs = some.iter().flat_map(|(old, new)| [&old[..], &new[..]]);
+        for chunk in found.chunks(MEMBERS) {
+            let pairs = chunk.iter().flat_map(|(old, new)| [&old[..], &new[..]]);
             let pairs: Vec<_> = pairs.collect();
             REPLACE
                 .run(&context.client, &[permits.as_bytes()], &pairs)

@@ -1,5 +1,6 @@
-//! Whether the user of the connection may run what limiters need: by ACL DRYRUN on the limiter's
-//! own keys, which changes nothing, or else by a limiter of its own that lives for seconds.
+//! Finds out whether the user of the connection has the permissions that limiters need: by ACL
+//! DRYRUN on the limiter's keys, which changes nothing, or, if the server lacks that, by a
+//! temporary limiter.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::inspect::reply::text;
 
-/// The commands of docs/connections.md, each with what follows its key.
+/// The commands in docs/connections.md that have a key, each with the arguments after its key.
 const ON_KEYS: [(&str, &[&str]); 33] = [
     ("TYPE", &[]),
     ("EXISTS", &[]),
@@ -47,7 +48,7 @@ const ON_KEYS: [(&str, &[&str]); 33] = [
     ("RPUSHX", &["x"]),
 ];
 
-/// Those of the same page that have no key.
+/// The commands in docs/connections.md that have no key.
 const WITHOUT_KEYS: [&str; 4] = ["TIME", "INFO", "ROLE", "PING"];
 const SCRIPTS: [&str; 2] = ["EVALSHA", "EVAL"];
 
@@ -66,7 +67,7 @@ pub(super) async fn examine(context: &Context, name: &str) -> Result<Option<Find
     Ok(Some(Finding::new(Code::NotPermitted, text)))
 }
 
-/// What is refused; `None` if the server does not say.
+/// The commands that are refused by ACL DRYRUN; `None` if the server lacks it or refuses it.
 async fn dry_run(context: &Context, name: &str) -> Result<Option<Vec<String>>, Failure> {
     let Ok(user) = context.client.command(["ACL", "WHOAMI"]).await else {
         return Ok(None);
@@ -77,7 +78,8 @@ async fn dry_run(context: &Context, name: &str) -> Result<Option<Vec<String>>, F
     let scripts = SCRIPTS.map(|it| vec![it, "return 1", "2", name, value]);
     let others = WITHOUT_KEYS.map(|it| vec![it]);
     let on_keys = ON_KEYS.iter().flat_map(|(command, rest)| {
-        // The settings and the others have different names, which the rule must both permit.
+        // The settings and the other keys have names of different forms, and the user needs
+        // permission for both.
         [name, value].map(|key| [&[*command, key], *rest].concat())
     });
     let mut refused = Vec::new();
@@ -102,10 +104,11 @@ async fn dry_run(context: &Context, name: &str) -> Result<Option<Vec<String>>, F
     Ok(Some(refused))
 }
 
-/// Makes a limiter beside this one, takes a permit and gives it back.
+/// Creates a temporary limiter whose name begins with this one, takes a permit and gives it back.
+/// Returns what is refused.
 async fn tried(context: &Context, name: &str) -> Result<Vec<String>, Failure> {
     const LIFE: Duration = Duration::from_secs(5);
-    // No other doctor uses it at the same time, whose client may have the same id.
+    // The id of the process keeps another `doctor` with the same client id from using it too.
     let own = format!("{}:{}", context.client.id(), std::process::id());
     let limiter = context.client.rate_limiter(&format!("{name}:doctor:{own}"));
     let rate = Rate::overall(1, Duration::from_secs(1)).keep_alive(LIFE);

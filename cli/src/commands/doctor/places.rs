@@ -1,5 +1,5 @@
-//! Where to look: the limiters that a pattern matches, and the values and permits that may be left
-//! of others.
+//! Finds the places to examine: the limiters that a pattern matches, and keys with values or grants
+//! that have no limiter.
 
 use redisson_rate_limiter::Reply;
 
@@ -10,7 +10,8 @@ use crate::inspect::tally::Place;
 
 const SUFFIXES: [&str; 2] = [":value", ":permits"];
 
-/// The limiter and the client that a key with permits or a value belongs to, if it is one.
+/// The limiter, and the client if there is one, that a key with a value or grants belongs to.
+/// `None` if the name is not that of such a key.
 pub(crate) fn place_of(key: &str) -> Option<Place> {
     let (at, suffix) = SUFFIXES
         .iter()
@@ -33,8 +34,9 @@ pub(crate) fn place_of(key: &str) -> Option<Place> {
     })
 }
 
-/// The limiter whose keys with permits and values have the same names as those of this one: a name
-/// that is nothing but braces around another one stays without further braces.
+/// The other name whose limiter would have the same keys for value and grants, if there is one.
+/// These keys have the limiter's name in braces, except that a name that is in braces as a whole
+/// gets no further ones: `orders` and `{orders}` share their keys.
 pub(super) fn namesake(name: &str) -> Option<String> {
     let in_braces = name.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
     match in_braces {
@@ -43,7 +45,7 @@ pub(super) fn namesake(name: &str) -> Option<String> {
     }
 }
 
-/// The patterns of the keys with permits and values of limiters whose names a pattern matches.
+/// The patterns for the keys with values and grants of the limiters whose names match a pattern.
 fn patterns(pattern: &str) -> Vec<String> {
     let mut patterns = Vec::new();
     for suffix in SUFFIXES {
@@ -61,16 +63,21 @@ fn patterns(pattern: &str) -> Vec<String> {
     patterns
 }
 
-/// Passes on the names of all limiters, and then each place with a value or permits that is no
-/// limiter's own, a page at a time.
+/// A walk over the places, a page at a time: first the hashes that may be limiters, then the keys
+/// with values or grants that have no limiter.
 pub(super) struct Places {
     pattern: String,
     scan: Scan,
-    of_siblings: Option<Vec<String>>,
+    /// The patterns for values and grants that are left to scan. `None` during the walk over
+    /// hashes.
+    sibling_patterns: Option<Vec<String>>,
 }
 
+/// A page of places.
 pub(super) enum Found {
+    /// Hashes that may be limiters.
     Limiters(Vec<Place>),
+    /// Places with a value or grants, but no limiter.
     Siblings(Vec<Place>),
 }
 
@@ -79,7 +86,7 @@ impl Places {
         Ok(Self {
             pattern: pattern.to_owned(),
             scan: Scan::new(&context.client, pattern, Some("hash"))?,
-            of_siblings: None,
+            sibling_patterns: None,
         })
     }
 
@@ -89,14 +96,14 @@ impl Places {
                 let keys = keys
                     .into_iter()
                     .filter_map(|key| String::from_utf8(key).ok());
-                if self.of_siblings.is_some() {
+                if self.sibling_patterns.is_some() {
                     return Ok(Some(Found::Siblings(self.siblings(context, keys).await?)));
                 }
                 let limiters = keys.map(|name| Place { name, client: None });
                 return Ok(Some(Found::Limiters(limiters.collect())));
             }
             let left = self
-                .of_siblings
+                .sibling_patterns
                 .get_or_insert_with(|| patterns(&self.pattern));
             let Some(next) = left.pop() else {
                 return Ok(None);
@@ -123,8 +130,8 @@ impl Places {
             if !is_value && key != format!("{permits}{end}") {
                 continue;
             }
-            // With both keys, the one with the permits is enough; and one that has a name of its
-            // own was looked at as a limiter.
+            // A place with both keys is found by its grants, so its value is skipped. A place whose
+            // limiter exists was examined with the limiter, unless it is a client's.
             let permits = format!("{permits}{end}");
             let is_looked_at = async {
                 if is_value && exists(context, &permits).await? {
@@ -156,7 +163,7 @@ async fn exists(context: &Context, key: &str) -> Result<bool, Failure> {
     Ok(context.client.command(["EXISTS", key]).await? == Reply::Integer(1))
 }
 
-/// One name as a pattern that matches only that, and a pattern as it is.
+/// Turns a name into a pattern that matches only this name. A pattern stays as it is.
 pub(crate) fn as_pattern(text: &str) -> String {
     if is_pattern(text) {
         text.to_owned()

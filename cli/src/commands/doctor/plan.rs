@@ -1,7 +1,7 @@
 //! `--plan FILE`: what `--fix` would do, and the commands that undo it.
 //!
-//! A fix changes the value and the permits of a limiter, or of one of its clients. What undoes it
-//! writes both as they are now.
+//! A fix changes the value and the grants of a limiter, or of one of its clients. The commands that
+//! undo it write both as they are now.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,7 +14,7 @@ use crate::inspect::grants::{Grant, Stored, read};
 use crate::inspect::tally::Place;
 use crate::terminal::shown;
 
-/// Members in one command.
+/// The most members in one command.
 const MEMBERS: usize = 100;
 
 pub(super) struct Plan {
@@ -25,7 +25,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn create(path: &Path) -> Result<Self, Failure> {
         let path_text = path.display().to_string();
-        // A plan that is there may be what somebody has yet to undo.
+        // An existing plan is not overwritten: somebody may still need it to undo a fix.
         let file = File::create_new(path).map_err(|error| not_written(&path_text, &error))?;
         let mut plan = Self {
             file: BufWriter::new(file),
@@ -39,7 +39,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds what would be done about these findings.
+    /// Adds what `--fix` would do about these findings, and the commands that undo it.
     pub(super) async fn add(
         &mut self,
         context: &Context,
@@ -83,9 +83,9 @@ impl Plan {
             }
             if types[2] == "zset" {
                 self.undo(&[b"DEL", keys[2].as_bytes()])?;
-                for some in members.chunks(MEMBERS) {
-                    let scores: Vec<_> = some.iter().map(|(score, _)| score.to_string()).collect();
-                    let pairs = scores.iter().zip(some);
+                for chunk in members.chunks(MEMBERS) {
+                    let scores: Vec<_> = chunk.iter().map(|(score, _)| score.to_string()).collect();
+                    let pairs = scores.iter().zip(chunk);
                     let pairs = pairs.flat_map(|(score, (_, member))| [score.as_bytes(), member]);
                     let words: Vec<_> = [&b"ZADD"[..], keys[2].as_bytes()]
                         .into_iter()
@@ -111,7 +111,7 @@ impl Plan {
         }
     }
 
-    /// A command, as `redis-cli` reads it.
+    /// Adds a command that undoes a change, in the form that `redis-cli` reads.
     fn undo(&mut self, words: &[&[u8]]) -> Result<(), Failure> {
         let words: Vec<_> = words.iter().map(|it| quoted(it)).collect();
         self.lines(&[&format!("undo: {}", words.join(" "))])

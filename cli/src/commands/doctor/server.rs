@@ -1,5 +1,5 @@
-//! What is wrong with a server: settings that lose grants or hold up others. It is asked, not
-//! guessed, and says so if it does not tell.
+//! Finds what is wrong with a server: settings that lose grants or delay other calls. Settings that
+//! the server does not tell are reported as unknown.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,13 @@ use redisson_rate_limiter::Server;
 use super::finding::{Code, Finding};
 use crate::failure::Failure;
 use crate::inspect::reply::{list, text};
-use crate::inspect::scan::said;
+use crate::inspect::scan::text_reply;
 use crate::report::number_of;
 
-/// The oldest version that the scripts run on, and the oldest that is still looked after.
+/// The oldest version of Redis that the scripts run on.
 const OLDEST: (u32, u32) = (5, 0);
-const LOOKED_AFTER: (u32, u32) = (7, 2);
+/// The oldest version of Redis that still gets fixes.
+const MAINTAINED: (u32, u32) = (7, 2);
 
 pub(super) struct Examined {
     pub(super) address: String,
@@ -23,7 +24,7 @@ pub(super) struct Examined {
 
 pub(super) async fn examine(server: &Server) -> Result<Examined, Failure> {
     let mut findings = Vec::new();
-    let info = match said(server, ["INFO"]).await {
+    let info = match text_reply(server, ["INFO"]).await {
         Ok(info) => fields(&info),
         Err(failure) if failure.is_not_permitted() => {
             let text = "INFO is not permitted, so its version, role and replicas are not known";
@@ -32,20 +33,20 @@ pub(super) async fn examine(server: &Server) -> Result<Examined, Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    let of = |field: &str| info.get(field).map(String::as_str).unwrap_or("");
-    let version = of("redis_version").to_owned();
+    let field = |name: &str| info.get(name).map(String::as_str).unwrap_or("");
+    let version = field("redis_version").to_owned();
     let mut numbers = version.split('.').map_while(|it| it.parse().ok());
     let number = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version.is_empty() {
-        // The server does not say.
+        // The version is not known.
     } else if number < OLDEST {
         let text = format!("version {version} cannot run the scripts, which need Redis 5");
         findings.push(Finding::new(Code::OldVersion, text));
-    } else if number < LOOKED_AFTER {
+    } else if number < MAINTAINED {
         let text = format!("version {version} gets no more fixes from its makers");
         findings.push(Finding::new(Code::Unmaintained, text));
     }
-    if of("role") == "slave" {
+    if field("role") == "slave" {
         let text = "it is a replica: nothing can be taken here";
         findings.push(Finding::new(Code::IsReplica, text));
     }
@@ -69,7 +70,7 @@ pub(super) async fn examine(server: &Server) -> Result<Examined, Failure> {
     })
 }
 
-/// The settings that INFO tells, by their names in CONFIG. Others are missing.
+/// The settings that INFO has, by their names in CONFIG. Others are missing.
 fn settings_by_info(info: &HashMap<String, String>) -> HashMap<String, String> {
     let mut settings = HashMap::new();
     let mut set = |name: &str, text: Option<&str>| {
@@ -77,13 +78,13 @@ fn settings_by_info(info: &HashMap<String, String>) -> HashMap<String, String> {
             settings.insert(name.to_owned(), text.to_owned());
         }
     };
-    let of = |field: &str| info.get(field).map(String::as_str);
-    set("maxmemory", of("maxmemory"));
-    set("maxmemory-policy", of("maxmemory_policy"));
-    let log = of("aof_enabled").map(|it| if it == "1" { "yes" } else { "no" });
+    let field = |name: &str| info.get(name).map(String::as_str);
+    set("maxmemory", field("maxmemory"));
+    set("maxmemory-policy", field("maxmemory_policy"));
+    let log = field("aof_enabled").map(|it| if it == "1" { "yes" } else { "no" });
     set("appendonly", log);
-    // The field is there if the setting is not 0.
-    let needed = of("min_slaves_good_slaves").map_or("0", |_| "1");
+    // INFO has this field only if the setting is not 0.
+    let needed = field("min_slaves_good_slaves").map_or("0", |_| "1");
     set("min-replicas-to-write", Some(needed));
     settings
 }
@@ -144,7 +145,7 @@ fn settings(
     }
 }
 
-/// The lines of INFO.
+/// The fields of INFO and their values.
 fn fields(info: &str) -> HashMap<String, String> {
     let lines = info.lines().filter_map(|line| line.trim().split_once(':'));
     lines

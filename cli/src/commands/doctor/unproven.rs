@@ -1,4 +1,4 @@
-//! Removes keys that may be a limiter's and may be another program's, after a question for each.
+//! Removes keys that may be a limiter's or another program's, after a question for each.
 
 use super::mend::{Which, remove};
 use crate::context::Context;
@@ -8,8 +8,9 @@ use crate::question::{ask, is_yes};
 use crate::report::number_of;
 use crate::terminal::shown;
 
-/// Returns whether all of them are gone. A value that is kept keeps the permits: without those it
-/// would be found again, as one more place.
+/// Asks for each key of the place whether to remove it, and returns whether all are removed. If the
+/// value is kept, the key with the grants is kept too: without it, the value would be found again
+/// as a place of its own.
 pub(super) async fn ask_and_remove(context: &Context, place: &Place) -> Result<bool, Failure> {
     for (key, which) in [(1, Which::Value), (2, Which::Permits)] {
         let (reading, tally) = read_tally(&context.client, place).await?;
@@ -26,7 +27,7 @@ pub(super) async fn ask_and_remove(context: &Context, place: &Place) -> Result<b
         let may_remove = tally.is_possible(stored) && reading.is_exact;
         let is_removed = may_remove
             && is_yes(&ask(&question)?)
-            && remove(context, place, &reading.seen(), which).await?;
+            && remove(context, place, &reading.expected(), which).await?;
         if !is_removed {
             return Ok(false);
         }

@@ -1,4 +1,4 @@
-//! What the rules decide about descriptors, beside a walk down the tree.
+//! Compares the decisions of the imported rules with a walk down the tree.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 
 use super::*;
 
-/// A descriptor of the protocol, which a rule must name whole.
+/// A descriptor of Envoy's protocol. A rule applies only if it names all its entries.
 struct Descriptor<'a>(&'a [(&'a str, &'a str)]);
 
 impl Attributes for Descriptor<'_> {
@@ -34,7 +34,7 @@ fn imported(text: &str) -> (Rules, Vec<String>) {
     (rules, notes)
 }
 
-/// The limit that the rules have for a descriptor: how much a window holds, if they limit it.
+/// The limit of the rule that applies to a descriptor; `None` if no rule limits it.
 fn limit(rules: &Rules, descriptor: &[(&str, &str)]) -> Option<u64> {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let verdict = runtime.block_on(rules.peek_all(&[Descriptor(descriptor)]));
@@ -47,7 +47,7 @@ fn limit(rules: &Rules, descriptor: &[(&str, &str)]) -> Option<u64> {
     decisions.first().map(|it| it.limit())
 }
 
-/// The limit that a walk down the tree comes to; `None` if it is not enforced.
+/// The limit at the end of a walk down the tree; `None` if there is none or it is not enforced.
 fn walked(entries: &[Entry], descriptor: &[(&str, &str)]) -> Option<u64> {
     let ((key, value), rest) = descriptor.split_first()?;
     let of_key = || entries.iter().filter(|it| it.key == *key);
@@ -70,7 +70,8 @@ fn walked(entries: &[Entry], descriptor: &[(&str, &str)]) -> Option<u64> {
     is_enforced.then(|| limit.requests_per_unit.unwrap_or(0).into())
 }
 
-/// The entries of a level in YAML. Keys are those of the level, or one for all levels.
+/// Generates the entries of a level in YAML. A key is that of the level, or one that all levels
+/// have.
 fn entries(level: usize) -> BoxedStrategy<String> {
     let limit = prop_oneof![
         3 => (0..4_u32).prop_map(|it| format!("{{ unit: minute, requests_per_unit: {it} }}")),
@@ -106,7 +107,7 @@ fn entries(level: usize) -> BoxedStrategy<String> {
         }
         ((key, value), text)
     });
-    // Each key with a value is there once on a level.
+    // Each pair of key and value occurs only once on a level.
     let all = prop::collection::btree_map(any::<u8>(), entry, usize::from(level == 0)..4);
     let all = all.prop_map(|all| {
         let each: BTreeMap<_, _> = all.into_values().collect();
@@ -140,7 +141,7 @@ proptest! {
 }
 
 #[test]
-fn windows_are_those_of_the_clock_as_there() {
+fn imported_windows_are_aligned_to_the_clock() {
     let (rules, notes) = rules_of(
         "domain: edge\ndescriptors:\n- key: a\n  rate_limit: { unit: HOUR, requests_per_unit: 5, name: hourly }\n",
     )
@@ -154,7 +155,7 @@ fn windows_are_those_of_the_clock_as_there() {
 }
 
 #[test]
-fn what_has_no_form_is_listed() {
+fn differences_from_the_configuration_are_listed() {
     let text = "
 domain: edge
 descriptors:
@@ -187,7 +188,7 @@ descriptors:
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn an_invalid_configuration_is_refused() {
     for (text, reason) in [
         ("descriptors: []", "domain"),
         ("domain: a\ndescriptors:\n- kye: a", "kye"),

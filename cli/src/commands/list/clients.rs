@@ -1,4 +1,5 @@
-//! The clients of limiters with a rate for each: how many have taken permits, and the fullest.
+//! The clients of limiters with a rate for each client: how many have taken permits, and which has
+//! the most in use.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,10 +12,11 @@ use crate::failure::Failure;
 use crate::inspect::sample::{Clients, Kind, RateSample, Sample, sample};
 use crate::inspect::scan::Scan;
 
-/// How many clients of a limiter are looked at. Further ones are counted.
+/// The most clients of a limiter that are sampled. Further ones are only counted.
 const MOST: usize = 10_000;
 
-/// Looks for the clients of these limiters, by one walk over the keys.
+/// Finds the clients of these limiters by one walk over the keys. Returns the number of calls of
+/// SCAN.
 pub(super) async fn look_for(context: &Context, samples: &mut [Sample]) -> Result<u64, Failure> {
     let mut by_name: BTreeMap<String, (&mut RateSample, HashSet<String>)> = BTreeMap::new();
     for it in samples {
@@ -60,11 +62,11 @@ pub(super) async fn look_for(context: &Context, samples: &mut [Sample]) -> Resul
     Ok(scan.calls)
 }
 
-/// The limiter and the client that a key with permits belongs to.
+/// The limiter and the client that a key with grants belongs to.
 fn owner_of<T>(key: &str, by_name: &BTreeMap<String, T>) -> Option<(String, String)> {
     let place = place_of(key)?;
     let client = place.client?;
-    // A name that is nothing but braces around another one has no further braces.
+    // `orders` and `{orders}` have the same keys for grants.
     let names = [place.name.clone(), format!("{{{}}}", place.name)];
     let name = names.into_iter().find(|it| by_name.contains_key(it))?;
     Some((name, client))
@@ -80,7 +82,7 @@ fn note(rate: &mut RateSample, client: String, look: Sample) {
     if most.is_none_or(|most| in_use > most) {
         clients.fullest = Some((client, in_use));
     }
-    // The worst of them.
+    // The limiter gets the worst health of its clients.
     if of_client.health.rank() < rate.health.rank() {
         rate.health = of_client.health;
     }

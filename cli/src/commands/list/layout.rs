@@ -1,5 +1,5 @@
-//! Lines with a mark, a name and columns, as wide as the terminal. Where there is none, a program
-//! reads them: names are whole, and no column is left out.
+//! Lays out lines with a mark, a name and columns in the width of the terminal. Without a terminal,
+//! names are not cut and no column is left out, because a program reads the lines.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -10,7 +10,7 @@ use crate::terminal::{Color, Terminal, shown};
 pub(crate) struct Column {
     pub(crate) heading: &'static str,
     pub(crate) width: usize,
-    /// How wide a terminal must be for it.
+    /// The width from which on a terminal shows the column.
     pub(crate) from: usize,
 }
 
@@ -27,9 +27,11 @@ pub(crate) const fn column(heading: &'static str, width: usize, from: usize) -> 
 
 pub(crate) struct Layout<'a> {
     terminal: Terminal,
+    /// The columns that are shown, with their places among all columns.
     columns: Vec<(usize, &'a Column)>,
-    /// How wide the longest of the first names is, and how wide one may be.
+    /// The width to which names are padded: that of the longest of the first names.
     names: usize,
+    /// The greatest width of a name.
     most: usize,
 }
 
@@ -62,7 +64,7 @@ impl<'a> Layout<'a> {
         self.terminal.paint(Color::Bold, line.trim_end())
     }
 
-    /// A line with these cells, one for each column that there can be.
+    /// A line with these cells: one for each column, including those that are not shown.
     pub(crate) fn row(&self, mark: char, name: &str, cells: &[(String, Option<Color>)]) -> String {
         self.line(mark, name, |place| cells[self.columns[place].0].clone())
     }
@@ -91,7 +93,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// A mark, a word and their colour: whether a limiter is well, or how much of it is in use.
+/// The mark, the word and their colour for the health of a limiter, or for its use if it is well.
 pub(crate) fn health(sample: &RateSample) -> (char, &'static str, Color) {
     let share = super::share_in_use(sample).unwrap_or(0.0);
     match &sample.health {

@@ -1,4 +1,4 @@
-//! The first N of an order, in the memory of N.
+//! Keeps the first N samples in an order, in memory for N.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashSet};
@@ -24,7 +24,7 @@ impl Top {
     }
 
     pub(super) fn add(&mut self, sample: Sample) {
-        // SCAN may return a key twice. One that was dropped since is dropped again.
+        // SCAN may return a key twice. If it was dropped in between, it is dropped again.
         if self.names.contains(&sample.name) {
             return;
         }
@@ -46,7 +46,7 @@ impl Top {
 }
 
 struct Placed {
-    /// The smallest comes first; equal ones by name.
+    /// The position in the order: the smallest comes first, and equal ones are ordered by name.
     place: f64,
     sample: Sample,
 }
@@ -59,7 +59,7 @@ fn place(order: Order, sample: &Sample) -> f64 {
     match order {
         Order::Name => 0.0,
         Order::Health => match &sample.kind {
-            // The worst is the least.
+            // The worst health has the lowest rank.
             Kind::Rate(it) => f64::from(it.health.rank()),
             Kind::Policy(..) => f64::INFINITY,
         },

@@ -1,4 +1,4 @@
-//! What is noted of each grant, in bounded memory however many there are.
+//! Sums up the grants of a limiter in bounded memory, however many there are.
 
 use std::collections::BTreeMap;
 
@@ -7,43 +7,53 @@ use serde_json::{Value, json};
 use crate::inspect::grants::{Grant, Stored};
 use crate::inspect::member::Generation;
 
-/// How many parts of the window are told apart.
+/// The number of parts into which the window is divided.
 pub(crate) const PARTS: usize = 240;
-/// How many of the next returns and of the takers are kept.
+/// The most returns, and the most takers, that are kept.
 pub(crate) const KEPT: usize = 8;
-/// Calls of one process whose ids are this close: it makes them one after another.
+/// Two calls are by the same process if their ids differ by at most this: a process counts them up.
 const NEAR: u64 = 1 << 20;
 
+/// The sums of a limiter's grants.
 #[derive(Debug)]
 pub(crate) struct Noted {
+    /// The server's time, in ms.
     now: i64,
+    /// The interval of the rate, in ms.
     interval: i64,
-    /// Permits of all grants, and of those that have not come back.
+    /// The permits of all grants.
     pub(crate) permits: u64,
+    /// The permits of the grants that have not come back.
     pub(crate) live: u64,
+    /// The number of grants in each form.
     pub(crate) generations: BTreeMap<Generation, u64>,
-    /// In how many ms the last hold ends.
+    /// The time until the last hold ends, in ms; `None` if there is no hold.
     pub(crate) hold_ends: Option<i64>,
-    /// The fences of leases and the holds, which are stored beside the grants.
+    /// The number of fences of leases and of holds, which are stored among the grants.
     pub(crate) beside: u64,
-    /// Permits that come back in each part of the window, from now on.
+    /// The permits that come back in each part of the window, from now on.
     pub(crate) parts: Vec<u64>,
-    /// Those that come back after it: of leases, reservations and clients whose clock is ahead.
+    /// The permits that come back after the window: those of leases, of reservations and of clients
+    /// whose clock is ahead.
     pub(crate) later: u64,
-    /// The next times at which permits come back, in ms from now, and how many.
+    /// The next times at which permits come back, in ms from now, and the number of permits.
     pub(crate) returns: Vec<(i64, u64)>,
-    /// By how much the newest score is ahead of the server's clock, in ms.
+    /// How far in the future the latest grant was made, in ms; 0 if none was.
     pub(crate) ahead: i64,
+    /// The processes of the Rust crate, by the first id of their calls.
     takers: BTreeMap<u64, Taker>,
 }
 
 /// A process of the Rust crate.
 #[derive(Debug, Clone)]
 pub(crate) struct Taker {
+    /// The last id of its calls.
     last: u64,
+    /// The number of its grants that have not come back.
     pub(crate) grants: u64,
+    /// The permits of these grants.
     pub(crate) permits: u64,
-    /// As those of all.
+    /// The permits that come back in each part of the window, from now on.
     pub(crate) parts: Box<[u64; PARTS]>,
 }
 
@@ -77,7 +87,7 @@ impl Noted {
         }
     }
 
-    /// The next grant; they come with the oldest first.
+    /// Adds the next grant. The oldest must come first.
     pub(crate) fn note(&mut self, grant: Grant) {
         let held = grant.member.counted();
         if grant.member.is_fence() {
@@ -102,11 +112,11 @@ impl Noted {
         self.live = self.live.saturating_add(held);
         let part = back.saturating_sub(1).saturating_mul(PARTS as i64) / self.interval;
         let part = usize::try_from(part).ok().filter(|it| *it < PARTS);
-        let back_then = match part {
+        let sum = match part {
             Some(part) => &mut self.parts[part],
             None => &mut self.later,
         };
-        *back_then = back_then.saturating_add(held);
+        *sum = sum.saturating_add(held);
         let has_room = self.returns.len() < KEPT;
         match self.returns.last_mut() {
             Some((at, permits)) if *at == back => *permits += held,
@@ -121,7 +131,8 @@ impl Noted {
         }
     }
 
-    /// The first eight bytes of an id of the Rust crate are a counter of its process.
+    /// Adds a grant to its process. The first eight bytes of an id of the Rust crate are a counter
+    /// of the process.
     fn note_taker(&mut self, id: &[u8], held: u64, part: Option<usize>) {
         const MOST_TAKERS: usize = 4_096;
         let Some(counter) = id.first_chunk().copied().map(u64::from_be_bytes) else {
@@ -147,15 +158,15 @@ impl Noted {
         }
     }
 
-    /// The processes of the Rust crate that hold the most, and what all others hold: Redisson's
-    /// grants, and single ones.
+    /// The processes of the Rust crate that hold the most, and the permits that all others hold:
+    /// Redisson's clients, and processes with a single grant.
     pub(crate) fn takers(&self) -> (Vec<(u64, Taker)>, u64) {
-        let told = self.takers.iter().filter(|(_, taker)| taker.grants > 1);
-        let mut told: Vec<_> = told.map(|(id, taker)| (*id, taker.clone())).collect();
-        told.sort_by_key(|(_, taker)| std::cmp::Reverse(taker.permits));
-        told.truncate(KEPT);
-        let by_them: u64 = told.iter().map(|(_, taker)| taker.permits).sum();
-        (told, self.live.saturating_sub(by_them))
+        let processes = self.takers.iter().filter(|(_, taker)| taker.grants > 1);
+        let mut processes: Vec<_> = processes.map(|(id, taker)| (*id, taker.clone())).collect();
+        processes.sort_by_key(|(_, taker)| std::cmp::Reverse(taker.permits));
+        processes.truncate(KEPT);
+        let by_them: u64 = processes.iter().map(|(_, taker)| taker.permits).sum();
+        (processes, self.live.saturating_sub(by_them))
     }
 
     pub(crate) fn generations_to_json(&self) -> Value {
@@ -173,11 +184,11 @@ impl Noted {
     }
 
     pub(crate) fn takers_to_json(&self) -> Value {
-        let (told, others) = self.takers();
-        let told: Vec<_> = told.iter()
+        let (processes, others) = self.takers();
+        let processes: Vec<_> = processes.iter()
             .map(|(id, it)| json!({ "process": format!("{id:016x}"), "grants": it.grants, "permits": it.permits }))
             .collect();
-        json!({ "rust_processes": told, "others": others })
+        json!({ "rust_processes": processes, "others": others })
     }
 }
 
@@ -228,7 +239,7 @@ mod tests {
         ]);
         let (told, others) = noted.takers();
         assert_eq!((told.len(), told[0].1.permits, others), (1, 3, 5));
-        // The first comes back in the 500th ms, the others after it.
+        // The first grant comes back in the 500th ms, the others later.
         assert_eq!(told[0].1.parts[119..121], [1, 2]);
     }
 }

@@ -1,4 +1,4 @@
-//! `show` as a text.
+//! The text that `show` prints.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
         ))?;
     }
     if others > 0 && it.client.is_none() {
-        // Where no process has a mark, nothing else needs one.
+        // The others need a mark only if processes have marks.
         let mark = match takers.is_empty() {
             true => String::new(),
             false => format!("{OTHERS} "),
@@ -152,7 +152,7 @@ fn print_permits(output: &mut Output, it: &Shown) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether value and grants add up, in lines that are short enough for 80 columns.
+/// Says whether the value and the grants add up to the rate, in lines of less than 80 columns.
 fn invariant(it: &Shown, terminal: &Terminal) -> Vec<String> {
     let hint = "`rratelimiter doctor` says more";
     let (color, mut lines) = match it.drift() {

@@ -1,21 +1,22 @@
-//! The window as a timeline: how many permits come back when, and who has taken them.
+//! Draws the window as a timeline: how many permits come back when, and which process has taken
+//! them.
 
 use super::grants::{PARTS, Taker};
 use crate::report::lasting;
 use crate::terminal::Terminal;
 use std::time::Duration;
 
-/// What clients that cannot be told apart have taken.
+/// The mark of clients that cannot be told apart.
 pub(super) const OTHERS: char = '-';
 
 /// The mark of a process in the timeline, by its place in the list.
 pub(super) fn mark(place: usize) -> char {
-    // A list that is longer than the alphabet has marks that repeat.
+    // In a list that is longer than the alphabet, marks repeat.
     char::from(b'a' + (place % 26) as u8)
 }
 
-/// Lines: a column for each part of the time from now on, under each the mark of the one who holds
-/// the most of it, if some can be told, and the scale.
+/// Draws the lines of the timeline: the columns, below each the mark of the process that holds most
+/// of it (unless no process is known), and the scale.
 pub(super) fn draw(
     parts: &[u64],
     takers: &[(u64, Taker)],
@@ -61,7 +62,8 @@ pub(super) fn draw(
     lines
 }
 
-/// The mark of the one who holds the most permits of a column; a space if there are none.
+/// The mark of the process that holds the most permits of a column, or of the others if they hold
+/// more; a space if the column has no permits.
 fn mark_of(column: usize, all: u64, by_taker: &[Vec<u64>]) -> char {
     let held = by_taker.iter().map(|columns| columns[column]);
     let others = all.saturating_sub(held.clone().sum());
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn each_column_has_the_mark_of_the_one_who_holds_the_most_of_it() {
+    fn each_column_has_the_mark_of_the_process_that_holds_most_of_it() {
         let holding = |held: &[(usize, u64)]| {
             let mut taker = Taker::default();
             held.iter()

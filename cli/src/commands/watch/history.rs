@@ -1,4 +1,4 @@
-//! What was seen of each limiter, in bounded memory.
+//! The history of samples of each limiter, in bounded memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,19 +7,19 @@ use crate::commands::list::{HOT, share_in_use};
 use crate::failure::Failure;
 use crate::inspect::sample::{Kind, RateSample, Sample};
 
-/// Samples of a limiter that are kept.
+/// The most samples of a limiter that are kept.
 const KEPT: usize = 240;
 
-/// What one round of samples brought.
+/// The result of one round of samples.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     pub(crate) samples: Vec<Sample>,
-    /// Limiters that are gone.
+    /// The limiters that exist no longer.
     pub(crate) missing: Vec<String>,
     pub(crate) calls: u64,
-    /// How long the calls took, over the network and back.
+    /// The time that the calls took, including the network.
     pub(crate) took: Duration,
-    /// The first that failed. Others may have not.
+    /// The first failure of a call. Other calls may have succeeded.
     pub(crate) error: Option<String>,
 }
 
@@ -32,21 +32,23 @@ impl Round {
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) latest: RateSample,
-    /// Whether that is of the last round.
+    /// Whether `latest` is from the last round.
     pub(crate) is_new: bool,
-    /// Permits left, and granted since the sample before.
+    /// The permits that each sample found available.
     pub(crate) available: VecDeque<u64>,
+    /// The permits that were granted before each sample, since the previous one.
     pub(crate) granted: VecDeque<u64>,
-    /// Since the sample before, in a second.
+    /// The permits granted per second since the previous sample.
     pub(crate) per_second: f64,
+    /// The number of all samples.
     samples: u64,
-    /// Samples that found no permit.
+    /// The number of samples that found no permit available.
     empty: u64,
 }
 
 impl Watched {
-    /// The share of the samples that found no permit: requests were denied then, which leaves no
-    /// trace in Redis.
+    /// The share of the samples that found no permit available. It stands in for the denials, which
+    /// leave no trace in Redis.
     pub(crate) fn share_empty(&self) -> f64 {
         self.empty as f64 / self.samples.max(1) as f64
     }
@@ -109,18 +111,19 @@ pub(crate) struct Totals {
     pub(crate) passed_over: usize,
 }
 
-/// What a person has asked to see.
+/// The view that a person has chosen.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    /// Only names with this text.
+    /// Only limiters whose names contain this text are shown.
     pub(crate) filter: String,
+    /// Whether keys are added to the filter.
     pub(crate) is_filtering: bool,
     pub(crate) is_paused: bool,
     pub(crate) has_details: bool,
     pub(crate) has_help: bool,
 }
 
-/// The limiters that are watched, at most so many: the hottest that were found.
+/// The limiters that are watched: the hottest that were found, at most `most`.
 #[derive(Debug)]
 pub(crate) struct History {
     most: usize,
@@ -128,13 +131,13 @@ pub(crate) struct History {
     limiters: BTreeMap<String, Watched>,
     pub(crate) order: Order,
     pub(crate) view: View,
-    /// Limiters that were found and are not watched, as others are hotter.
+    /// The number of limiters that were found but are not watched, because others are hotter.
     pub(crate) passed_over: usize,
     selected: Option<String>,
-    /// Why the last round failed, and how many did in a row.
+    /// Why the last round failed, and the number of rounds that have failed in a row.
     pub(crate) error: Option<(String, u64)>,
     pub(crate) calls_per_second: f64,
-    /// The part of the time in which a call was under way: more than the server had to do.
+    /// The share of the time in which a call was in flight, which is more than the server's load.
     pub(crate) busy: f64,
 }
 
@@ -158,7 +161,7 @@ impl History {
         let every = self.every.as_secs_f64().max(0.001);
         self.calls_per_second = round.calls as f64 / every;
         self.busy = round.took.as_secs_f64() / every;
-        // A round that walks over the keys finds those that were passed over again.
+        // Only a round that walks over the keys finds the limiters that are passed over.
         let is_whole = round.samples.len() > self.limiters.len();
         for name in round.missing {
             self.limiters.remove(&name);
@@ -205,20 +208,20 @@ impl History {
         });
     }
 
-    /// The limiters to sample next, and the server's time of the last sample of each.
+    /// The limiters to sample next, and the server's time of the last sample of each, in ms.
     pub(crate) fn targets(&self) -> Vec<(String, i64)> {
-        let of = |(name, it): (&String, &Watched)| (name.clone(), it.latest.now);
-        self.limiters.iter().map(of).collect()
+        let target = |(name, it): (&String, &Watched)| (name.clone(), it.latest.now);
+        self.limiters.iter().map(target).collect()
     }
 
-    /// Those whose names have the text that is looked for.
+    /// The limiters whose names match the filter, in the chosen order.
     pub(crate) fn in_order(&self) -> Vec<(&String, &Watched)> {
         let mut all = self.in_order_of(self.order);
         all.retain(|(name, _)| name.contains(&self.view.filter));
         all
     }
 
-    /// How many limiters there are, how many are hot, sick, and not shown.
+    /// The numbers of limiters: of all, and of those that are hot, sick and not watched.
     pub(crate) fn totals(&self) -> Totals {
         let is_hot = |it: &&Watched| share_in_use(&it.latest).is_some_and(|it| it >= HOT);
         let sick = self
@@ -241,12 +244,12 @@ impl History {
             Order::Name => 0.0,
             Order::Health => -f64::from(it.latest.health.rank()),
         };
-        // By name where they are equally hot.
+        // The sort is stable, so equally hot limiters stay in the order of their names.
         all.sort_by(|(_, one), (_, other)| hotness(other).total_cmp(&hotness(one)));
         all
     }
 
-    /// The place of the selected limiter in the order; the first one's if that is gone.
+    /// The place of the selected limiter in the order; 0 if it is no longer shown.
     pub(crate) fn selected(&self) -> usize {
         let places = self.in_order();
         let name = self.selected.as_ref();

@@ -1,10 +1,10 @@
-//! What keys do.
+//! The keys of `watch` and their effects.
 
 use super::history::{History, Order};
 use super::screen::Input;
 use crate::signals::HANGUP;
 
-/// What stands at the bottom, and what `?` explains.
+/// The keys and what they do, which `?` shows.
 pub(super) const KEYS: [(&str, &str); 8] = [
     ("q", "quit"),
     ("up/down", "select"),
@@ -19,7 +19,7 @@ pub(super) const KEYS: [(&str, &str); 8] = [
     ("?", "these keys"),
 ];
 
-/// Returns the exit code at the end.
+/// Executes the command of a key. Returns the exit code if it ends the program.
 pub(super) fn press(history: &mut History, input: Input) -> Option<u8> {
     match input {
         Input::Quit => return Some(0),
@@ -47,7 +47,7 @@ pub(super) fn press(history: &mut History, input: Input) -> Option<u8> {
     None
 }
 
-/// The keys are a text.
+/// Edits the filter: keys are its text.
 fn filter(history: &mut History, input: Input) {
     let view = &mut history.view;
     match input {

@@ -1,4 +1,5 @@
-//! Rounds of samples: each limiter that is watched, and a few pages of keys in search of others.
+//! Takes samples in rounds. A round samples each limiter that is watched, and reads a few pages of
+//! keys to find others.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +12,22 @@ use crate::inspect::sample::{Kind, sample};
 use crate::inspect::scan::{Scan, is_pattern};
 use crate::report::millis;
 
-/// So many that those which wait for a lost primary do not hold up the others.
+/// The most samples at the same time: enough that those of a lost primary do not delay the others.
 const AT_ONCE: usize = 64;
-/// In search of limiters, a round reads so many pages of keys, and looks at so many of them, about.
+/// The most pages of keys that a round reads to find limiters.
 const PAGES: u32 = 4;
+/// A round stops reading pages when it has found about this number of limiters.
 const LOOKS: usize = 200;
-/// A whole walk over the keys begins at most this often.
+/// The least time between the starts of two walks over all keys.
 const WALK_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) struct Sampler<'a> {
     context: &'a Context,
     pattern: String,
     every: Duration,
+    /// The walk over the keys that is in progress.
     walk: Option<Scan>,
+    /// The start of the last walk.
     walked: Option<Instant>,
 }
 
@@ -38,7 +42,8 @@ impl<'a> Sampler<'a> {
         }
     }
 
-    /// Walks over all keys, or as far as one round goes.
+    /// Samples the targets, and the limiters that it finds. To find them it reads all keys if
+    /// `walks_to_the_end`, and otherwise a few pages.
     pub(super) async fn round(
         &mut self,
         targets: &[(String, i64)],
@@ -64,7 +69,7 @@ impl<'a> Sampler<'a> {
             let keys = match self.next_page().await {
                 Ok(Some(keys)) => keys,
                 Ok(None) => break,
-                // The other primaries may answer.
+                // Goes on with the other primaries, which may answer.
                 Err(failure) => {
                     round.note(&failure);
                     self.walk = self.walk.take().and_then(Scan::without_this_server);
@@ -83,7 +88,7 @@ impl<'a> Sampler<'a> {
             let new = new.map(|name| (name, before)).collect();
             self.look_at(new, round).await;
         }
-        // A new name that is no limiter was never watched, so it is not missing.
+        // Only limiters that were watched are missing, not new keys that are no limiters.
         round
             .missing
             .retain(|name| targets.iter().any(|it| it.0 == *name));

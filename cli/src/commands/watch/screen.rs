@@ -1,7 +1,7 @@
-//! The terminal while it shows the picture: entered, drawn, and left whatever ends the program.
+//! Shows the picture on the terminal, and restores the terminal whatever ends the program.
 //!
-//! A terminal that nobody reads takes no output for as long as that lasts. So a thread of its own
-//! draws, the newest picture when the terminal takes one, and nothing else waits for it.
+//! Output blocks while nobody reads the terminal. So a thread of its own draws the newest picture
+//! whenever the terminal accepts output, and nothing else waits for it.
 
 use std::io;
 use std::panic;
@@ -19,16 +19,19 @@ use crate::failure::Failure;
 
 /// Restores the terminal when it is dropped. A panic restores it before its message is printed.
 pub(super) struct Screen {
-    /// Asks for a picture; none is asked for twice. Without it the thread leaves the terminal.
+    /// Requests a picture, unless one is requested already. When it is dropped, the thread restores
+    /// the terminal and ends.
     wanted: Option<SyncSender<()>>,
     leaving: Leaving,
+    /// The thread that draws.
     drawing: Option<JoinHandle<()>>,
-    /// Why nothing can be drawn.
+    /// Receives the error if nothing can be drawn any more.
     failed: oneshot::Receiver<io::Error>,
 }
 
 impl Screen {
-    /// Enters the terminal, and draws by `picture` when it is asked to.
+    /// Starts the thread that takes over the terminal, and calls `picture` for each requested
+    /// picture.
     pub(super) fn enter(picture: impl Fn(&mut Frame<'_>) + Send + 'static) -> Self {
         restore_at_a_panic();
         let (wanted, pictures) = sync_channel(1);
@@ -48,10 +51,10 @@ impl Screen {
         }
     }
 
-    /// Has the picture drawn as it is when the terminal takes it.
+    /// Requests a picture. Its content is that of the moment at which it is drawn.
     pub(super) fn redraw(&self) {
         if let Some(wanted) = &self.wanted {
-            let _ = wanted.try_send(()); // asked for already, or failed
+            let _ = wanted.try_send(()); // fails if one is requested already, or none can be drawn
         }
     }
 
@@ -73,12 +76,12 @@ impl Drop for Screen {
         self.wanted = None;
         self.leaving.set();
         if let Some(drawing) = self.drawing.take() {
-            let _ = drawing.join(); // in a second at most
+            let _ = drawing.join(); // takes a second at most
         }
     }
 }
 
-/// Draws each picture that is wanted, and leaves the terminal at the end.
+/// Draws each picture that is requested, and restores the terminal at the end.
 fn draw(
     pictures: &Receiver<()>,
     picture: impl Fn(&mut Frame<'_>),
@@ -103,15 +106,15 @@ fn restore_at_a_panic() {
     }));
 }
 
-/// Why there is no terminal any more. One that hangs up fails reads and writes, often before its
-/// signal comes.
+/// Why nothing can be drawn any more. When a terminal hangs up, reads and writes fail, often before
+/// the signal comes.
 #[derive(Debug)]
 pub(super) enum Ended {
     HungUp,
     Failed(Failure),
 }
 
-/// What a person asks for.
+/// An input of a person, or of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     Quit,
@@ -125,8 +128,8 @@ pub(super) enum Input {
     Redraw,
 }
 
-/// Reads keys on a thread of its own, as the terminal has no other way. It ends with its receiver,
-/// or with the terminal.
+/// Reads keys on a thread of its own, because reading a terminal blocks. The thread ends when the
+/// receiver is dropped or the terminal hangs up.
 pub(super) fn inputs() -> mpsc::UnboundedReceiver<Input> {
     const LOOK_EVERY: Duration = Duration::from_millis(200);
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -181,7 +184,7 @@ mod tests {
 
     const PANICS: &str = "RRATELIMITER_TEST_PANICS";
 
-    /// Runs itself once more, in a terminal of its own.
+    /// Runs itself again as a process in a pseudo-terminal, where the picture panics.
     #[tokio::test]
     async fn a_picture_that_panics_leaves_the_terminal_as_it_was() {
         if env::var_os(PANICS).is_some() {

@@ -1,5 +1,5 @@
-//! The terminal as a file of its own, which a full terminal does not block for ever: what was
-//! opened before, such as by the shell, is left as it is.
+//! The terminal, opened as a file of its own so that writes do not block forever when nobody reads
+//! it. The file descriptors that the shell has opened stay unchanged.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -20,15 +20,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::termios::{QueueSelector, tcflush, ttyname};
 
-/// How long a terminal has to take more output before it is asked again, and how often when it is
-/// left.
+/// The time to wait for a terminal to accept more output, before the next try.
 const TAKES: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
+/// The most tries to write the sequence that restores the terminal.
 const TRIES: u32 = 10;
 
-/// Whether the terminal is to be left: then a picture that it does not take is given up.
+/// Whether the terminal is to be restored: then a picture that it does not accept is given up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leaving(Arc<AtomicBool>);
 
@@ -43,8 +43,8 @@ pub(super) struct Tty {
     leaving: Leaving,
 }
 
-/// Never dropped: it would write to the standard error that it cannot show the cursor, and panic
-/// where a terminal that has hung up takes no message either.
+/// A terminal that shows the picture. It is never dropped, because its `drop` shows the cursor, and
+/// if that fails, prints to the standard error, which panics if the terminal has hung up.
 type Entered = ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Tty>>>>;
 
 impl Tty {
@@ -68,8 +68,8 @@ impl Tty {
         Ok(ManuallyDrop::new(terminal))
     }
 
-    /// Restores what was there before. Where nobody reads, what is left of the picture makes room
-    /// for that.
+    /// Restores the terminal's previous content and mode. If nobody reads it, pending output of the
+    /// picture is discarded to make room.
     pub(super) fn leave(&mut self) {
         let _ = disable_raw_mode(); // needs no output
         let mut restores = Vec::new();
@@ -77,7 +77,7 @@ impl Tty {
         for _ in 0..TRIES {
             match self.file.write(&restores) {
                 Ok(written) if written == restores.len() => return,
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return, // it is gone
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return, // hung up
                 _ => {}
             }
             if !self.takes_more() {
@@ -86,7 +86,7 @@ impl Tty {
         }
     }
 
-    /// Waits until there is room for more output, a moment.
+    /// Waits up to `TAKES` for room for more output, and returns whether there is.
     fn takes_more(&self) -> bool {
         let mut file = [PollFd::new(&self.file, PollFlags::OUT)];
         poll(&mut file, Some(&TAKES)).is_ok_and(|ready| ready > 0)

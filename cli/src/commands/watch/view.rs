@@ -1,4 +1,4 @@
-//! The picture: hottest limiters, and the selected one over time.
+//! Draws the picture: a table of the hottest limiters, and charts or details of the selected one.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -59,7 +59,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, history: &History, pattern: &str, term
     frame.render_widget(Paragraph::new(text), keys);
 }
 
-/// As in `3 limiters, 1 hot, 1 sick  orders*  by use`.
+/// The title, such as `3 limiters, 1 hot, 1 sick  orders*  by use`.
 fn title(history: &History, pattern: &str) -> String {
     let totals = history.totals();
     let mut title = number_of(totals.limiters as u64, "limiter");
@@ -78,7 +78,7 @@ fn title(history: &History, pattern: &str) -> String {
     title
 }
 
-/// What is known of a limiter, without its grants.
+/// Draws the settings and the health of a limiter.
 fn draw_details(frame: &mut Frame<'_>, area: Rect, name: &str, watched: &Watched) {
     let sample = &watched.latest;
     let number = |it: Option<u64>| it.map_or_else(|| "not known".to_owned(), |it| it.to_string());
@@ -183,7 +183,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, history: &History, terminal: &T
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-/// Each with its width, and how wide a terminal must be for it.
+/// The columns: heading, width, and the width from which on a terminal shows the column.
 const COLUMNS: [(&str, u16, u16); 8] = [
     ("rate", 12, 60),
     ("available", 10, 74),
@@ -213,7 +213,7 @@ fn cells<'a>(it: &Watched, terminal: &Terminal) -> [Span<'a>; 8] {
         _ => Color::Green,
     };
     let (_, word, _) = health(sample);
-    let of_word = match (sample.health.is_sick(), word) {
+    let word_color = match (sample.health.is_sick(), word) {
         (true, _) => Color::Red,
         (_, "hot" | "stopped") => Color::Yellow,
         _ => Color::Green,
@@ -226,7 +226,7 @@ fn cells<'a>(it: &Watched, terminal: &Terminal) -> [Span<'a>; 8] {
         Span::from(format!("{:.1}", it.per_second)),
         Span::from(next),
         Span::from(format!("{:.0}%", it.share_empty() * 100.0)),
-        Span::styled(word, colored(terminal, of_word)),
+        Span::styled(word, colored(terminal, word_color)),
     ]
 }
 
@@ -238,21 +238,21 @@ fn draw_charts(
     terminal: &Terminal,
 ) {
     let halves = [Constraint::Percentage(60), Constraint::Percentage(40)];
-    let [left, right] = Layout::vertical(halves).areas(area);
+    let [upper, lower] = Layout::vertical(halves).areas(area);
     let available = watched.available.back().copied().unwrap_or(0);
     let permits = watched.latest.permits;
     let title = format!("{}: {available} of {permits} left", shown(name, 60));
     let most_granted = watched.granted.iter().copied().max().unwrap_or(0);
     let charts = [
         (
-            left,
+            upper,
             title,
             &watched.available,
             watched.latest.permits,
             Color::Green,
         ),
         (
-            right,
+            lower,
             format!("granted a sample, {most_granted} at most"),
             &watched.granted,
             0,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_drawn_at_every_size() {
+    fn the_picture_can_be_drawn_at_every_size() {
         for (width, height) in [(1, 1), (3, 40), (200, 2), (20, 5), (80, 24), (300, 100)] {
             drawn(width, height, &history());
             drawn(width, height, &History::new(1, Duration::from_secs(1)));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_server_is_told_and_what_was_seen_stays() {
+    fn a_lost_server_is_reported_and_the_last_samples_stay() {
         let mut history = history();
         history.note(Round {
             error: Some("refused\x1b[2J".to_owned()),
