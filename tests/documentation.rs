@@ -6,6 +6,9 @@ use std::env;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+use redisson_rate_limiter::AnyPolicy;
 
 #[path = "support/sources.rs"]
 mod sources;
@@ -81,6 +84,24 @@ fn the_readme_has_the_version_and_the_rust_version_of_the_manifest() {
     let dependency = format!("redisson-rate-limiter = \"{major}.{minor}\"\n");
     assert!(text.contains(&dependency), "{dependency}");
     assert!(text.contains(&format!("needs Rust {rust} ")), "{rust}");
+}
+
+#[test]
+fn the_readme_names_each_policy_and_the_guide_has_its_section_and_picture() {
+    let readme = include_str!("../README.md");
+    let guide = include_str!("../docs/which-limiter.md");
+    for policy in AnyPolicy::examples(1, Duration::from_secs(1)) {
+        let (name, shown) = (policy.algorithm(), format!("{policy:?}"));
+        let (kind, _) = shown.split_once('(').expect("the name of its type");
+        if let AnyPolicy::SharedRate(_) = policy {
+            continue;
+        }
+        assert!(readme.contains(&format!("`{kind}`")), "README.md: {kind}");
+        let section = format!("\n## {kind}\n\n![{kind}: ");
+        assert!(guide.contains(&section), "docs/which-limiter.md: {section}");
+        let picture = format!("][which-limiter/{name}.svg]\n");
+        assert!(guide.contains(&picture), "docs/which-limiter.md: {picture}");
+    }
 }
 
 /// The lines of a Markdown text outside its code blocks.

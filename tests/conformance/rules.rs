@@ -8,7 +8,7 @@ use redisson_rate_limiter::{
     Rules, RulesGrant, SlidingWindowCounter, SlidingWindowLog, TokenBucket, Verdict,
 };
 
-use crate::every_policy::every_policy;
+use crate::every_policy::{every_policy, gives_turns};
 use crate::fixture::{Fixture, HOUR, SECOND};
 use crate::told::Told;
 
@@ -977,7 +977,7 @@ fn counting_only(
     client: &RedissonClient,
     ending: Ending,
 ) -> Vec<(Rules, PolicyLimiter<AnyPolicy>)> {
-    let each = every_policy(2).filter(|(policy, _)| policy.algorithm() != "leaky_bucket");
+    let each = every_policy(2).filter(|(policy, _)| !gives_turns(policy));
     let each = each.map(|(policy, unit)| {
         let name = format!("{}-{ending:?}", policy.algorithm());
         let limiter = limiter(fixture, client, &name, policy);

@@ -6,7 +6,7 @@ use redisson_rate_limiter::{
     TokenBucket,
 };
 
-use crate::every_policy::every_policy;
+use crate::every_policy::{every_policy, gives_turns};
 use crate::fixture::{Fixture, HOUR, SECOND, granted, ms};
 use crate::stopped_time::{at_once, run_until_stalled};
 
@@ -276,7 +276,7 @@ pub async fn each_policy_gives_back_once_what_a_grant_has_charged(fixture: Fixtu
     for policy in AnyPolicy::examples(10, HOUR) {
         // A token bucket of an hour has a multiple of the limit.
         let unit = u32::try_from(policy.quota().limit / 10).unwrap();
-        let gives_back = !matches!(policy, AnyPolicy::LeakyBucket(_));
+        let gives_back = !gives_turns(&policy);
         let limiter = client.policy_limiter(policy.clone()).unwrap();
         let limiter = limiter.with_prefix(format!("{}:", fixture.name()));
         let key = policy.algorithm();

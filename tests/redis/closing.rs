@@ -8,7 +8,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use crate::by_hand::poll_once;
-use crate::every_policy::every_policy;
+use crate::every_policy::{every_policy, gives_turns};
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 use crate::keys;
 use crate::proxy::{Fate, Held, Proxy};
@@ -132,7 +132,7 @@ const AMPLE: u32 = 20_000;
 
 /// A limiter of each algorithm that gives back all while no time passes, and the unit.
 fn that_give_back(client: &RedissonClient) -> Vec<(PolicyLimiter<AnyPolicy>, u32)> {
-    let each = every_policy(AMPLE).filter(|(policy, _)| policy.algorithm() != "leaky_bucket");
+    let each = every_policy(AMPLE).filter(|(policy, _)| !gives_turns(policy));
     let each = each.map(|(policy, unit)| {
         let prefix = format!("{}:", policy.algorithm());
         let limiter = client.policy_limiter(policy).unwrap();

@@ -10,7 +10,7 @@ use redisson_rate_limiter::{
 };
 
 use crate::by_hand::{Pending, poll_once};
-use crate::every_policy::every_policy;
+use crate::every_policy::{every_policy, goes_alone};
 use crate::fixture::{Fixture, HOUR, ms};
 use crate::keys;
 use crate::proxy::{Command, Fate, Proxy};
@@ -92,12 +92,12 @@ async fn each_target_of_a_shared_call_has_its_own_answer() {
         for granted in on_each(&limiter, targets, 2 * unit).await {
             assert!(granted.unwrap().is_granted(), "{policy}");
         }
-        let is_shared = !matches!(
-            policy,
-            AnyPolicy::SlidingWindowLog(_) | AnyPolicy::SlidingWindowCounter(_)
-        );
         let calls = script_calls(&proxy.take_seen());
-        let expected = if is_shared { FEW + 2 } else { targets };
+        let expected = if goes_alone(&policy) {
+            targets
+        } else {
+            FEW + 2
+        };
         assert_eq!(calls, expected, "{policy}");
 
         for (target, answer) in on_each(&limiter, targets, unit)

@@ -36,12 +36,12 @@ const SHORT: Duration = Duration::from_millis(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Subject {
-    pub fn all() -> [Self; 10] {
+    pub fn all() -> Vec<Self> {
         let subject = |name, make: Make| Self {
             name,
             make: Some(make),
         };
-        [
+        vec![
             Self {
                 name: "RRateLimiter",
                 make: None,

@@ -3,6 +3,7 @@
 
 use redisson_rate_limiter::{FixedWindow, Rate};
 
+use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR};
 use crate::keys;
 
@@ -27,6 +28,34 @@ async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() 
         fixture.run(&["FLUSHALL"]).await;
         assert!(limiter.check(key, 1).await.unwrap().is_granted());
         assert_eq!(keys::names(&mut fixture.raw).await, [name]);
+    }
+}
+
+/// Of a policy whose keys have another end, that belongs into `ENDS` of `src/keys.rs`.
+#[tokio::test]
+async fn no_target_writes_a_key_that_another_one_writes() {
+    const PREFIX: &str = "{shop}:";
+    let mut fixture = Fixture::start().await;
+    fixture.at(1_700_000_000_000);
+    let client = fixture.client().await;
+    for (policy, unit) in every_policy(2) {
+        let limiter = client.policy_limiter(policy).unwrap();
+        let limiter = limiter.with_prefix(PREFIX).with_penalty(HOUR).unwrap();
+        let mut of_key = async |key: &str| {
+            fixture.run(&["FLUSHALL"]).await;
+            for is_granted in [true, false] {
+                let decision = limiter.check_without_waiting(key, 2 * unit).await;
+                assert_eq!(decision.unwrap().is_granted(), is_granted);
+            }
+            keys::names(&mut fixture.raw).await
+        };
+        let written = of_key("u").await;
+        for key in written.iter().filter_map(|name| name.strip_prefix(PREFIX)) {
+            let shared: Vec<_> = { of_key(key).await.into_iter() }
+                .filter(|name| key != "u" && written.contains(name))
+                .collect();
+            assert_eq!(shared, Vec::<String>::new(), "{key}");
+        }
     }
 }
 
