@@ -8,9 +8,9 @@
 --         4  audited rate, as ARGV[3] of acquire.lua
 -- Returns 1; 0 if the rate is above 2^32-1, which one grant cannot hold: nothing was written
 -- Errors  UNINITIALIZED, BADSTATE
--- Writes  one member, whose score is an interval before it expires, no later than the limiter does,
---         and the value, which may fall below zero; removes expired grants; the times to live. An
---         attempt that finds the grant of an earlier one adds none
+-- Writes  one member, scored an interval before its end, which is no later than the limiter's; the
+--         value, which may fall below zero; removes expired grants; the times to live. An attempt
+--         that finds the grant of an earlier one adds none
 
 --! include shared/limits.lua
 --! include shared/window.lua

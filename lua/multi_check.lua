@@ -52,8 +52,8 @@ while ARGV[group] do
   local position = 1 -- in the requests
   local penalty, key_count = unpack_numbers('<dd', ARGV[group + 1])
   local keys = {}
-  -- Decides the targets that are left, up to one that fails: to protect each by itself would take
-  -- as long as a command.
+  -- Decides the targets that are left, up to one that fails: a pcall for each would take as long as
+  -- a command.
   local function decide_targets()
     while position < #requests do
       for i = 1, key_count do

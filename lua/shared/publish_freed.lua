@@ -19,7 +19,7 @@ local function publish_freed(available)
   end
   local subscribers = redis.pcall('pubsub', 'shardnumsub', channel)[2]
   if subscribers and subscribers > 0 and available + 0 > 0 then
-    -- The client's id is what its key has more than the value's, behind a colon.
+    -- The key of the client's value ends with a colon and the client's id.
     local message = string.format('%d', available) .. ' ' .. string.sub(client_value, #value + 2)
     if may('spublish', channel, message) then
       redis.pcall('spublish', channel, message)
