@@ -94,6 +94,31 @@ pub(crate) enum IfMissing {
     DoNothing,
 }
 
+/// A change of a limiter's settings, or of the time at which it expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LimiterChange {
+    /// Sets the rate of a limiter that has none.
+    TrySetRate(ValidRate),
+    /// Sets the rate, and forgets the permits in use.
+    SetRate(ValidRate),
+    UpdateRate(ValidRate, PermitsInUse, IfMissing),
+    Expire(Expiry, Condition),
+    ClearExpire,
+}
+
+impl LimiterChange {
+    pub(crate) const DELETE: Self = Self::Expire(Expiry::In(0), Condition::Always);
+
+    /// The rate that the limiter has once the change is made, if the change sets one.
+    #[cfg(feature = "redis")]
+    fn rate(&self) -> Option<&ValidRate> {
+        match self {
+            Self::TrySetRate(rate) | Self::SetRate(rate) | Self::UpdateRate(rate, ..) => Some(rate),
+            Self::Expire(..) | Self::ClearExpire => None,
+        }
+    }
+}
+
 /// The limiters of one client.
 pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// Whether the keys of a limiter must share a hash slot.
@@ -298,19 +323,11 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     fn available_permits(&self) -> BoxFuture<'_, Result<i64>>;
 
-    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>>;
-    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>>;
-    fn update_rate(
-        &self,
-        rate: ValidRate,
-        in_use: PermitsInUse,
-        if_missing: IfMissing,
-    ) -> BoxFuture<'_, Result<bool>>;
+    /// Makes a change, and returns whether it was made. It may free permits.
+    fn change(&self, change: LimiterChange) -> BoxFuture<'_, Result<bool>>;
+
     fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>>;
 
     fn exists(&self) -> BoxFuture<'_, Result<bool>>;
-    fn delete(&self) -> BoxFuture<'_, Result<bool>>;
-    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>>;
-    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>>;
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>>;
 }

@@ -23,12 +23,12 @@ use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::leases::LeasedQueue;
 use crate::lock::Lock;
-use crate::rate::{Rate, ValidRate};
+use crate::rate::Rate;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
-    AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, PermitsInUse, Store, Task, TimeToLive,
+    AcquireCall, GivingBack, LimiterChange, LimiterStore, OnDone, Store, Task, TimeToLive,
 };
-use crate::window::{Acquired, Condition, Expiry, Settlement};
+use crate::window::{Acquired, Settlement};
 
 const TRAVEL: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -72,7 +72,8 @@ impl SlowStore {
 
     async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<LeasedQueue> {
         let rate = rate.validate().unwrap();
-        self.memory.set_rate(rate).await.unwrap();
+        let change = LimiterChange::SetRate(rate);
+        self.memory.change(change).await.unwrap();
         Arc::new(LeasedQueue::new(
             Arc::clone(self) as _,
             Box::new(|_, _, _| {}),
@@ -201,21 +202,8 @@ impl LimiterStore for SlowStore {
         Box::pin(async move { self.memory.available_permits().await })
     }
 
-    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.memory.try_set_rate(rate).await })
-    }
-
-    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.memory.set_rate(rate).await })
-    }
-
-    fn update_rate(
-        &self,
-        rate: ValidRate,
-        in_use: PermitsInUse,
-        if_missing: IfMissing,
-    ) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.memory.update_rate(rate, in_use, if_missing).await })
+    fn change(&self, change: LimiterChange) -> BoxFuture<'_, Result<bool>> {
+        self.memory.change(change)
     }
 
     fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>> {
@@ -224,18 +212,6 @@ impl LimiterStore for SlowStore {
 
     fn exists(&self) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { self.memory.exists().await })
-    }
-
-    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.memory.delete().await })
-    }
-
-    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.memory.expire(expiry, condition).await })
-    }
-
-    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.memory.clear_expire().await })
     }
 
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {

@@ -92,17 +92,6 @@ impl Window {
         self.settings.get().is_some()
     }
 
-    /// Removes all keys, and returns whether there was any.
-    pub(crate) fn delete(&mut self, client: &str, server: i64) -> bool {
-        self.drop_expired(client, server);
-        let mut any = false;
-        for key in self.keys(client) {
-            any |= key.is_there();
-            key.remove();
-        }
-        any
-    }
-
     /// Gives each key that meets the condition a time to live, and returns whether any did. A time
     /// in the past removes the key.
     pub(crate) fn expire(

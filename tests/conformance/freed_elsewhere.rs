@@ -1,6 +1,8 @@
 //! Waiters are served when another client frees permits, without asking for them now and then: no
 //! time passes here, unless the server has no channels.
 
+use std::time::Duration;
+
 use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter, Result};
 use tokio::task::JoinHandle;
 
@@ -65,6 +67,16 @@ pub async fn a_waiter_is_served_as_another_client_resets_the_rate(fixture: Fixtu
 pub async fn a_waiter_learns_at_once_that_another_client_deleted_the_limiter(fixture: Fixture) {
     let (other, waiting, _stopped) = waiting(&fixture, 1).await;
     assert!(other.delete().await.unwrap());
+    let answer = fixture.served(waiting, &other).await;
+    assert!(
+        matches!(answer, Err(Error::NotInitialized { .. })),
+        "{answer:?}"
+    );
+}
+
+pub async fn a_waiter_learns_at_once_that_another_client_made_the_limiter_expire(fixture: Fixture) {
+    let (other, waiting, _stopped) = waiting(&fixture, 1).await;
+    assert!(other.expire(Duration::ZERO).await.unwrap());
     let answer = fixture.served(waiting, &other).await;
     assert!(
         matches!(answer, Err(Error::NotInitialized { .. })),

@@ -129,6 +129,7 @@ on_every_store! {
             a_waiter_is_served_as_another_client_raises_the_rate,
             a_waiter_is_served_as_another_client_resets_the_rate,
             a_waiter_learns_at_once_that_another_client_deleted_the_limiter,
+            a_waiter_learns_at_once_that_another_client_made_the_limiter_expire,
             a_waiter_that_needs_more_than_came_free_waits_for_the_rest,
         }
         worked_example {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::rate::millis_from_zero;
-use crate::store::TimeToLive;
+use crate::store::{LimiterChange, TimeToLive};
 use crate::window::{Condition, Expiry};
 
 impl RateLimiter {
@@ -60,7 +60,7 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have removed it.
     pub async fn delete(&self) -> Result<bool> {
         let store = self.validated()?;
-        self.change(store.delete()).await
+        self.change(store.change(LimiterChange::DELETE)).await
     }
 
     /// Sets the time to live of the limiter's keys (whole milliseconds); zero deletes them. Returns
@@ -126,7 +126,8 @@ impl RateLimiter {
         // Redis counts in ms; what is below that goes.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
         let expiry = Expiry::At(millis_from_zero(millis, "time")?);
-        self.change(store.expire(expiry, Condition::Always)).await
+        let change = LimiterChange::Expire(expiry, Condition::Always);
+        self.change(store.change(change)).await
     }
 
     /// Like [`expire`](Self::expire), but only for keys that have a time to live (`PEXPIRE … XX`).
@@ -267,7 +268,7 @@ impl RateLimiter {
     #[doc(alias = "clearExpire")]
     pub async fn clear_expire(&self) -> Result<bool> {
         let store = self.validated()?;
-        self.change(store.clear_expire()).await
+        self.change(store.change(LimiterChange::ClearExpire)).await
     }
 
     /// How long the limiter lives, to the millisecond.
@@ -301,6 +302,7 @@ impl RateLimiter {
     async fn expire_where(&self, time_to_live: Duration, condition: Condition) -> Result<bool> {
         let store = self.validated()?;
         let expiry = Expiry::In(millis_from_zero(time_to_live, "time_to_live")?);
-        self.change(store.expire(expiry, condition)).await
+        let change = LimiterChange::Expire(expiry, condition);
+        self.change(store.change(change)).await
     }
 }

@@ -3,7 +3,7 @@
 use super::RateLimiter;
 use crate::error::Result;
 use crate::rate::Rate;
-use crate::store::{IfMissing, PermitsInUse};
+use crate::store::{IfMissing, LimiterChange, PermitsInUse};
 
 impl RateLimiter {
     /// Sets the rate if the limiter has none, and returns whether it did.
@@ -34,9 +34,8 @@ impl RateLimiter {
     #[doc(alias = "trySetRate")]
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
         let store = self.validated()?;
-        let valid = rate.validate()?;
-        let setting = store.try_set_rate(valid);
-        let answer = self.change(setting).await;
+        let change = LimiterChange::TrySetRate(rate.validate()?);
+        let answer = self.change(store.change(change)).await;
         if !matches!(answer, Ok(false)) {
             self.learn(rate, answer.is_ok());
         }
@@ -68,11 +67,10 @@ impl RateLimiter {
     #[doc(alias = "setRate")]
     pub async fn set_rate(&self, rate: Rate) -> Result<()> {
         let store = self.validated()?;
-        let valid = rate.validate()?;
-        let setting = store.set_rate(valid);
-        let answer = self.change(setting).await;
+        let change = LimiterChange::SetRate(rate.validate()?);
+        let answer = self.change(store.change(change)).await;
         self.learn(rate, answer.is_ok());
-        answer
+        answer.map(drop)
     }
 
     /// Sets the rate, whether the limiter has one or not, and keeps or forgets the permits in use.
@@ -170,9 +168,8 @@ impl RateLimiter {
         if_missing: IfMissing,
     ) -> Result<bool> {
         let store = self.validated()?;
-        let valid = rate.validate()?;
-        let updating = store.update_rate(valid, in_use, if_missing);
-        let answer = self.change(updating).await;
+        let change = LimiterChange::UpdateRate(rate.validate()?, in_use, if_missing);
+        let answer = self.change(store.change(change)).await;
         self.learn(rate, matches!(answer, Ok(true)));
         answer
     }

@@ -15,10 +15,10 @@ use crate::interleaving::let_others_run;
 use crate::keys::Keys;
 use crate::lock::Lock;
 use crate::permit::CallId;
-use crate::rate::{Rate, ValidRate};
+use crate::rate::Rate;
 use crate::store::acquire_call::Attempt;
-use crate::store::{AcquireCall, IfMissing, LimiterStore, OnDone, PermitsInUse, Task, TimeToLive};
-use crate::window::{Acquired, Condition, Expiry, Settlement};
+use crate::store::{AcquireCall, LimiterChange, LimiterStore, OnDone, Task, TimeToLive};
+use crate::window::{Acquired, Settlement};
 
 /// When the test begins. By the clock of the callers, time stands still.
 const START: i64 = 0;
@@ -196,20 +196,7 @@ impl LimiterStore for LedgerStore {
         Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    fn try_set_rate(&self, _rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { unreachable!("no test asks for it") })
-    }
-
-    fn set_rate(&self, _rate: ValidRate) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { unreachable!("no test asks for it") })
-    }
-
-    fn update_rate(
-        &self,
-        _: ValidRate,
-        _: PermitsInUse,
-        _: IfMissing,
-    ) -> BoxFuture<'_, Result<bool>> {
+    fn change(&self, _: LimiterChange) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { unreachable!("no test asks for it") })
     }
 
@@ -218,18 +205,6 @@ impl LimiterStore for LedgerStore {
     }
 
     fn exists(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { unreachable!("no test asks for it") })
-    }
-
-    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { unreachable!("no test asks for it") })
-    }
-
-    fn expire(&self, _: Expiry, _: Condition) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { unreachable!("no test asks for it") })
-    }
-
-    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { unreachable!("no test asks for it") })
     }
 

@@ -14,15 +14,13 @@ use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::permit::{CallId, new_call_id};
-use crate::rate::{Rate, ValidRate};
+use crate::rate::Rate;
 use crate::store::left_rates::LeftRates;
 use crate::store::{
-    AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
-    TimeToLive, give_back_at_once,
+    AcquireCall, GivingBack, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse,
+    Task, TimeToLive, give_back_at_once,
 };
-use crate::window::{
-    Acquired, At, Condition, Expiry, NotInitialized, SetUp, Settings, Settlement, Window,
-};
+use crate::window::{Acquired, At, NotInitialized, SetUp, Settings, Settlement, Window};
 
 #[derive(Debug)]
 pub(super) struct MemoryLimiter {
@@ -268,36 +266,26 @@ impl LimiterStore for MemoryLimiter {
         })
     }
 
-    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
+    fn change(&self, change: LimiterChange) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            self.freeing(|held, at| Ok(held.window.try_set_rate(at, &self.keys.client_id, rate)))
-        })
-    }
-
-    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            self.freeing(|held, at| {
-                held.window.set_rate(at, &self.keys.client_id, rate);
-                Ok(())
-            })
-        })
-    }
-
-    fn update_rate(
-        &self,
-        rate: ValidRate,
-        in_use: PermitsInUse,
-        if_missing: IfMissing,
-    ) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            self.freeing(|held, at| {
-                Ok(held.window.update_rate(
-                    at,
-                    &self.keys.client_id,
-                    rate,
-                    in_use == PermitsInUse::Keep,
-                    if_missing == IfMissing::DoNothing,
-                ))
+            let client = &*self.keys.client_id;
+            self.freeing(|Held { window, .. }, at| {
+                Ok(match change {
+                    LimiterChange::TrySetRate(rate) => window.try_set_rate(at, client, rate),
+                    LimiterChange::SetRate(rate) => {
+                        window.set_rate(at, client, rate);
+                        true
+                    }
+                    LimiterChange::UpdateRate(rate, in_use, if_missing) => {
+                        let keep = in_use == PermitsInUse::Keep;
+                        let only_existing = if_missing == IfMissing::DoNothing;
+                        window.update_rate(at, client, rate, keep, only_existing)
+                    }
+                    LimiterChange::Expire(expiry, condition) => {
+                        window.expire(client, at.server, expiry, condition)
+                    }
+                    LimiterChange::ClearExpire => window.clear_expire(client, at.server),
+                })
             })
         })
     }
@@ -311,26 +299,6 @@ impl LimiterStore for MemoryLimiter {
 
     fn exists(&self) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { self.step(|window, at| window.exists(at.server)) })
-    }
-
-    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            self.freeing(|held, at| Ok(held.window.delete(&self.keys.client_id, at.server)))
-        })
-    }
-
-    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            self.step(|window, at| {
-                window.expire(&self.keys.client_id, at.server, expiry, condition)
-            })
-        })
-    }
-
-    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            self.step(|window, at| window.clear_expire(&self.keys.client_id, at.server))
-        })
     }
 
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {

@@ -214,8 +214,8 @@ mod tests {
     use crate::clock::Clock;
     use crate::keys::Keys;
     use crate::rate::Rate;
-    use crate::store::Store;
     use crate::store::memory::MemoryClient;
+    use crate::store::{LimiterChange, Store};
     use crate::{FixedWindow, RedissonClient};
 
     impl MemoryStore {
@@ -325,7 +325,7 @@ mod tests {
             let keys = Arc::new(Keys::new(&i.to_string(), "id"));
             client
                 .limiter(keys)
-                .try_set_rate(rate.validate().unwrap())
+                .change(LimiterChange::TrySetRate(rate.validate().unwrap()))
                 .await
                 .unwrap();
         }
@@ -344,9 +344,9 @@ mod tests {
             store.limiter(&i.to_string());
         }
         assert!(!kept.exists().await.unwrap());
-        other.set_rate(rate).await.unwrap();
+        other.change(LimiterChange::SetRate(rate)).await.unwrap();
         assert!(kept.exists().await.unwrap());
-        assert!(kept.delete().await.unwrap());
+        assert!(kept.change(LimiterChange::DELETE).await.unwrap());
         assert!(!other.exists().await.unwrap());
     }
 }

@@ -21,8 +21,8 @@ use crate::link::limits::Repeat;
 use crate::permit::{CallId, new_call_id};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::store::{
-    AcquireCall, GivingBack, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Task,
-    TimeToLive,
+    AcquireCall, GivingBack, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse,
+    Task, TimeToLive,
 };
 use crate::window::{Acquired, Condition, Expiry, Settlement};
 
@@ -161,45 +161,31 @@ impl LimiterStore for RedisLimiter {
         })
     }
 
-    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
+    fn change(&self, change: LimiterChange) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            let args = rate_args(Args::new(), &rate);
-            let answer = self
-                .run(&script::TRY_SET_RATE, &args, Repeat::Never)
-                .await?;
-            let is_set = read(&self.keys.name, answer)?;
-            if is_set {
+            let args = Args::new();
+            let (script, args) = match change {
+                LimiterChange::TrySetRate(rate) => (&script::TRY_SET_RATE, rate_args(args, &rate)),
+                LimiterChange::SetRate(rate) => (&script::SET_RATE, rate_args(args, &rate)),
+                LimiterChange::UpdateRate(rate, in_use, if_missing) => {
+                    let args = rate_args(args.optional(self.store.clock.now()), &rate)
+                        .flag(in_use == PermitsInUse::Keep)
+                        .flag(if_missing == IfMissing::DoNothing);
+                    (&script::UPDATE_RATE, args)
+                }
+                LimiterChange::Expire(expiry, condition) => {
+                    (&script::EXPIRE, expire_args(args, expiry, condition))
+                }
+                LimiterChange::ClearExpire => (&script::CLEAR_EXPIRE, args),
+            };
+            let answer = self.run(script, &args, Repeat::Never).await?;
+            // `set_rate.lua` always sets the rate, and returns nothing.
+            let is_done =
+                matches!(change, LimiterChange::SetRate(_)) || read(&self.keys.name, answer)?;
+            if is_done && let Some(rate) = change.rate() {
                 self.learn_type(rate.rate_type);
             }
-            Ok(is_set)
-        })
-    }
-
-    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            let args = rate_args(Args::new(), &rate);
-            self.run(&script::SET_RATE, &args, Repeat::Never).await?;
-            self.learn_type(rate.rate_type);
-            Ok(())
-        })
-    }
-
-    fn update_rate(
-        &self,
-        rate: ValidRate,
-        in_use: PermitsInUse,
-        if_missing: IfMissing,
-    ) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            let args = rate_args(Args::new().optional(self.store.clock.now()), &rate)
-                .flag(in_use == PermitsInUse::Keep)
-                .flag(if_missing == IfMissing::DoNothing);
-            let answer = self.run(&script::UPDATE_RATE, &args, Repeat::Never).await?;
-            let is_set = read(&self.keys.name, answer)?;
-            if is_set {
-                self.learn_type(rate.rate_type);
-            }
-            Ok(is_set)
+            Ok(is_done)
         })
     }
 
@@ -222,41 +208,6 @@ impl LimiterStore for RedisLimiter {
             let mut command = redis::cmd("EXISTS");
             command.arg(&self.keys.name);
             read(&self.keys.name, self.send(&command, Repeat::Safe).await?)
-        })
-    }
-
-    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
-        self.expire(Expiry::In(0), Condition::Always)
-    }
-
-    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            let (command, time) = match expiry {
-                Expiry::In(millis) => ("pexpire", millis),
-                Expiry::At(millis) => ("pexpireat", millis),
-            };
-            let condition = match condition {
-                Condition::Always => "",
-                Condition::IfNotSet => "nx",
-                Condition::IfSet => "xx",
-                Condition::IfGreater => "gt",
-                Condition::IfLess => "lt",
-            };
-            let args = Args::new()
-                .bytes(command.as_bytes())
-                .number(time)
-                .bytes(condition.as_bytes());
-            let answer = self.run(&script::EXPIRE, &args, Repeat::Never).await;
-            read(&self.keys.name, answer?)
-        })
-    }
-
-    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            let answer = self
-                .run(&script::CLEAR_EXPIRE, &Args::new(), Repeat::Never)
-                .await?;
-            read(&self.keys.name, answer)
         })
     }
 
@@ -382,6 +333,23 @@ fn rate_args(args: Args, rate: &ValidRate) -> Args {
         .number(rate.interval)
         .number(rate.rate_type.code())
         .number(rate.keep_alive)
+}
+
+fn expire_args(args: Args, expiry: Expiry, condition: Condition) -> Args {
+    let (command, time) = match expiry {
+        Expiry::In(millis) => ("pexpire", millis),
+        Expiry::At(millis) => ("pexpireat", millis),
+    };
+    let condition = match condition {
+        Condition::Always => "",
+        Condition::IfNotSet => "nx",
+        Condition::IfSet => "xx",
+        Condition::IfGreater => "gt",
+        Condition::IfLess => "lt",
+    };
+    args.bytes(command.as_bytes())
+        .number(time)
+        .bytes(condition.as_bytes())
 }
 
 /// The rate in the hash of a limiter, from the reply to HMGET of its four fields.

@@ -20,8 +20,7 @@ use crate::link::limits::Repeat;
 use crate::link::server_time::ServerTime;
 use crate::link::{Connection, failure};
 use crate::rate::{Rate, RateType};
-use crate::store::AcquireCall;
-use crate::store::LimiterStore;
+use crate::store::{AcquireCall, LimiterChange, LimiterStore};
 use crate::window::{Requests, Settlement};
 use redis::Value;
 use std::sync::Arc;
@@ -214,7 +213,7 @@ async fn outcomes(limiter: &Arc<RedisLimiter>) -> Vec<(&'static str, Error, Dura
         "check": policy.check("key", 1),
         "release": limiter.release(1),
         "refund": limiter.refund(&grant),
-        "set_rate": limiter.set_rate(rate),
+        "set_rate": limiter.change(LimiterChange::SetRate(rate)),
         "available_permits": limiter.available_permits(),
         "config": limiter.config(),
     }

@@ -13,12 +13,12 @@ use crate::breaker::Breaker;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::rate::{Rate, ValidRate};
+use crate::rate::Rate;
 use crate::store::acquire_call::Attempt;
 use crate::store::{
-    AcquireCall, IfMissing, LimiterStore, OnDone, OnFreed, PermitsInUse, Store, Task, TimeToLive,
+    AcquireCall, LimiterChange, LimiterStore, OnDone, OnFreed, Store, Task, TimeToLive,
 };
-use crate::window::{Acquired, Condition, Expiry, Settlement};
+use crate::window::{Acquired, Settlement};
 
 #[derive(Debug)]
 pub(super) struct FaultyLimiter {
@@ -184,24 +184,8 @@ impl LimiterStore for FaultyLimiter {
         })
     }
 
-    fn try_set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.answer(self.memory.try_set_rate(rate)).await })
-    }
-
-    fn set_rate(&self, rate: ValidRate) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.answer(self.memory.set_rate(rate)).await })
-    }
-
-    fn update_rate(
-        &self,
-        rate: ValidRate,
-        in_use: PermitsInUse,
-        if_missing: IfMissing,
-    ) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            let updating = self.memory.update_rate(rate, in_use, if_missing);
-            self.answer(updating).await
-        })
+    fn change(&self, change: LimiterChange) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.answer(self.memory.change(change)).await })
     }
 
     fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>> {
@@ -210,18 +194,6 @@ impl LimiterStore for FaultyLimiter {
 
     fn exists(&self) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { self.answer(self.memory.exists()).await })
-    }
-
-    fn delete(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.answer(self.memory.delete()).await })
-    }
-
-    fn expire(&self, expiry: Expiry, condition: Condition) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.answer(self.memory.expire(expiry, condition)).await })
-    }
-
-    fn clear_expire(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.answer(self.memory.clear_expire()).await })
     }
 
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {

@@ -26,7 +26,7 @@ use crate::store::redis::limiter::RedisLimiter;
 use crate::store::redis::multi_acquire::AcquirePart;
 use crate::store::redis::script;
 use crate::store::redis::shared_calls::SharedReply;
-use crate::store::{IfMissing, LimiterStore, PermitsInUse, TimeToLive};
+use crate::store::{IfMissing, LimiterChange, LimiterStore, PermitsInUse, TimeToLive};
 use crate::window::{
     Acquire, Ahead, At, Condition, Expiry, Requests, Retry, Run, SetUp, Settings, Window,
 };
@@ -169,15 +169,19 @@ impl Sides {
                 );
             }
             Step::TrySetRate(rate) => {
-                let redis = limiter.try_set_rate(*rate).await.unwrap();
+                let redis = limiter
+                    .change(LimiterChange::TrySetRate(*rate))
+                    .await
+                    .unwrap();
                 assert_eq!(redis, self.model.try_set_rate(at, client, *rate));
             }
             Step::SetRate(rate) => {
-                limiter.set_rate(*rate).await.unwrap();
+                limiter.change(LimiterChange::SetRate(*rate)).await.unwrap();
                 self.model.set_rate(at, client, *rate);
             }
             Step::UpdateRate(rate, state, if_missing) => {
-                let redis = limiter.update_rate(*rate, *state, *if_missing);
+                let change = LimiterChange::UpdateRate(*rate, *state, *if_missing);
+                let redis = limiter.change(change);
                 let keep = *state == PermitsInUse::Keep;
                 let only_existing = *if_missing == IfMissing::DoNothing;
                 let model = self
@@ -205,12 +209,16 @@ impl Sides {
                 assert_eq!(redis, self.model.exists(at.server));
             }
             Step::Delete => {
-                let redis = limiter.delete().await.unwrap();
-                assert_eq!(redis, self.model.delete(client, at.server));
+                let redis = limiter.change(LimiterChange::DELETE).await.unwrap();
+                let (now, always) = (Expiry::In(0), Condition::Always);
+                assert_eq!(redis, self.model.expire(client, at.server, now, always));
             }
             Step::Expire(condition) => {
                 let expiry = Expiry::In(self.new_ttl());
-                let redis = limiter.expire(expiry, *condition).await.unwrap();
+                let redis = limiter
+                    .change(LimiterChange::Expire(expiry, *condition))
+                    .await
+                    .unwrap();
                 assert_eq!(
                     redis,
                     self.model.expire(client, at.server, expiry, *condition)
@@ -220,11 +228,14 @@ impl Sides {
                 // A time in the past, so that the keys are removed.
                 let expiry = Expiry::At(-1);
                 let always = Condition::Always;
-                let redis = limiter.expire(Expiry::At(1), always).await.unwrap();
+                let redis = limiter
+                    .change(LimiterChange::Expire(Expiry::At(1), always))
+                    .await
+                    .unwrap();
                 assert_eq!(redis, self.model.expire(client, at.server, expiry, always));
             }
             Step::ClearExpire => {
-                let redis = limiter.clear_expire().await.unwrap();
+                let redis = limiter.change(LimiterChange::ClearExpire).await.unwrap();
                 assert_eq!(redis, self.model.clear_expire(client, at.server));
             }
             Step::RemainTimeToLive => {

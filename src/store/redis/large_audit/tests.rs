@@ -14,7 +14,7 @@ use crate::permit;
 use crate::random_cases::{cases_of, run_on_a_server};
 use crate::rate::ValidRate;
 use crate::store::redis::limiter::RedisLimiter;
-use crate::store::{AcquireCall, IfMissing, LimiterStore, PermitsInUse};
+use crate::store::{AcquireCall, IfMissing, LimiterChange, LimiterStore, PermitsInUse};
 use crate::support::Server;
 use crate::window::Requests;
 
@@ -163,7 +163,8 @@ impl Clients {
             grants: Vec::new(),
         };
         let valid = clients.valid_rate();
-        clients.limiter.set_rate(valid).await.unwrap();
+        let change = LimiterChange::SetRate(valid);
+        clients.limiter.change(change).await.unwrap();
         clients.set_left(rate).await;
         clients
     }
@@ -206,8 +207,8 @@ impl Clients {
             Other::UpdateRate(rate) => {
                 self.rate = rate;
                 let (rate, keep) = (self.valid_rate(), PermitsInUse::Keep);
-                let updated = self.limiter.update_rate(rate, keep, IfMissing::DoNothing);
-                assert!(updated.await.unwrap());
+                let change = LimiterChange::UpdateRate(rate, keep, IfMissing::DoNothing);
+                assert!(self.limiter.change(change).await.unwrap());
             }
             Other::PeersGrant(age, permits) => {
                 if self.left().await >= i64::from(permits) {
