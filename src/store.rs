@@ -213,19 +213,24 @@ pub(crate) type OnFreed = dyn Fn(i64) + Send + Sync;
 pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     fn keys(&self) -> &Keys;
 
-    fn is_cluster(&self) -> bool;
+    /// The store of the client that calls the limiter.
+    fn client(&self) -> &dyn Store;
 
     /// The latest time at which a call that starts now returns.
-    fn call_deadline(&self) -> Instant;
+    fn call_deadline(&self) -> Instant {
+        self.client().call_deadline()
+    }
 
     /// The breaker of the server that holds the limiter; `None` for a store that needs none.
     fn breaker(&self) -> Option<Arc<Breaker>> {
-        None
+        self.client().breaker(&self.keys().name)
     }
 
-    /// The same, unless no breaker refuses a call: then it does not have to be looked up.
+    /// The breaker of the server that holds the limiter, unless all breakers of the client are
+    /// healthy: then it does not have to be looked up.
     fn unhealthy_breaker(&self) -> Option<Arc<Breaker>> {
-        self.breaker().filter(|breaker| !breaker.is_healthy())
+        let is_healthy = self.client().is_healthy();
+        (!is_healthy).then(|| self.breaker()).flatten()
     }
 
     /// How long a call takes at most, if the store may be slow.
@@ -302,9 +307,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     /// Runs a task that may give permits back: see [`Store::given_back`].
     fn give_back_in_background(&self, task: GivingBack) {
-        self.run_in_background(Box::pin(async move {
-            task.await;
-        }));
+        self.client().give_back_in_background(task);
     }
 
     fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>>;

@@ -218,9 +218,8 @@ impl LocalLimiter {
 
     /// Gives back a grant of a waiter that has left.
     pub(super) fn give_back(&self, grant: &Grant) {
-        self.store
-            .memory()
-            .refund_now(Arc::clone(&self.keys), grant);
+        self.limiter()
+            .refund_unclaimed(grant.clone(), Box::new(|| ()));
     }
 
     pub(super) async fn release(&self, permits: u32) -> Result<()> {

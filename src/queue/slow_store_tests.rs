@@ -98,8 +98,8 @@ impl LimiterStore for SlowStore {
         self.memory.keys()
     }
 
-    fn is_cluster(&self) -> bool {
-        false
+    fn client(&self) -> &dyn Store {
+        self.memory.client()
     }
 
     fn call_deadline(&self) -> Instant {
@@ -108,6 +108,10 @@ impl LimiterStore for SlowStore {
 
     fn breaker(&self) -> Option<Arc<Breaker>> {
         self.breaker.get().cloned()
+    }
+
+    fn unhealthy_breaker(&self) -> Option<Arc<Breaker>> {
+        self.breaker().filter(|breaker| !breaker.is_healthy())
     }
 
     fn response_timeout(&self) -> Duration {

@@ -11,8 +11,8 @@
 //!
 //! ```layers
 //! faults targets
-//! client
 //! client_limiter
+//! client
 //! store
 //! shard
 //! limiter
@@ -33,7 +33,17 @@ mod store;
 mod sweep;
 mod targets;
 
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{LimiterStore, Store};
+use crate::box_future::BoxFuture;
+use crate::error::Result;
+use crate::keys::Keys;
+use crate::policies::call::{Answers, Call};
 pub(crate) use client::MemoryClient;
+use client_limiter::MemoryLimiter;
 #[cfg(any(feature = "test-util", test))]
 pub use faults::Faults;
 #[cfg(any(feature = "test-util", test))]
@@ -43,3 +53,33 @@ pub(crate) use faults::Loss;
 use limiter::{Held, StoredLimiter};
 use shard::Slot;
 pub use store::MemoryStore;
+
+impl Store for MemoryClient {
+    fn is_cluster(&self) -> bool {
+        false
+    }
+
+    fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
+        Arc::new(MemoryLimiter::new(self, keys))
+    }
+
+    fn check<'a>(
+        &'a self,
+        call: &'a Arc<Call>,
+        _deadline: Instant,
+    ) -> BoxFuture<'a, Result<Answers>> {
+        Box::pin(async move { self.check_call(call) })
+    }
+
+    fn undo<'a>(&'a self, call: &'a Arc<Call>, _deadline: Instant) -> BoxFuture<'a, Result<u32>> {
+        Box::pin(async move { self.undo_call(call) })
+    }
+
+    fn in_memory(&self) -> Option<&MemoryClient> {
+        Some(self)
+    }
+
+    fn call_deadline(&self) -> Instant {
+        Instant::now()
+    }
+}

@@ -291,7 +291,7 @@ impl RateLimiter {
     /// The limiter's store, once its name is validated.
     pub(super) fn validated(&self) -> Result<&dyn LimiterStore> {
         let store = self.queue.store();
-        store.keys().validate(store.is_cluster())?;
+        store.keys().validate(store.client().is_cluster())?;
         Ok(store)
     }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::super::ledger::{Ledger, RATE};
 use super::*;
 use crate::box_future::BoxFuture;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::interleaving::let_others_run;
@@ -17,7 +18,10 @@ use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::rate::Rate;
 use crate::store::acquire_call::Attempt;
-use crate::store::{AcquireCall, LimiterChange, LimiterStore, OnDone, Task, TimeToLive};
+use crate::store::memory::{MemoryClient, MemoryStore};
+use crate::store::{
+    AcquireCall, GivingBack, LimiterChange, LimiterStore, OnDone, Store, Task, TimeToLive,
+};
 use crate::window::{Acquired, Settlement};
 
 /// When the test begins. By the clock of the callers, time stands still.
@@ -25,6 +29,8 @@ const START: i64 = 0;
 
 pub(super) struct LedgerStore {
     keys: Keys,
+    /// Has no limiter: no server, so no breaker.
+    client: MemoryClient,
     kept: Lock<Kept>,
     jobs: Lock<Vec<Job>>,
     /// How many jobs are not done.
@@ -51,6 +57,7 @@ impl LedgerStore {
         ledger.take_for_another(RATE as u32, START);
         Arc::new(Self {
             keys: Keys::new("limiter", "client"),
+            client: MemoryClient::new(&MemoryStore::new(), Clock::server()),
             kept: Lock::new(Kept {
                 ledger,
                 now: START,
@@ -118,8 +125,8 @@ impl LimiterStore for LedgerStore {
         &self.keys
     }
 
-    fn is_cluster(&self) -> bool {
-        false
+    fn client(&self) -> &dyn Store {
+        &self.client
     }
 
     fn call_deadline(&self) -> Instant {
@@ -170,6 +177,10 @@ impl LimiterStore for LedgerStore {
 
     fn run_in_background(&self, _task: Task) {
         // It would wait for time to pass.
+    }
+
+    fn give_back_in_background(&self, _task: GivingBack) {
+        // So would this one.
     }
 
     fn refund<'a>(&'a self, _grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {

@@ -4,25 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::MemoryStore;
-use super::client_limiter::MemoryLimiter;
-use crate::box_future::BoxFuture;
 use crate::clock::Clock;
 use crate::decision::check_fits;
 use crate::error::Result;
 use crate::event::Events;
-use crate::grant::Grant;
-use crate::keys::Keys;
 use crate::permit::CallId;
-use crate::policies::call::{Answers, Call};
 use crate::store::left_rates::LeftRates;
-use crate::store::{LimiterStore, Store};
 use crate::window::{Acquired, At, SetUp};
 
-/// A store as one client uses it, with the client's clock.
-#[derive(Debug)]
+/// A store as one client uses it, with the client's clock. Clones are that client too.
+#[derive(Debug, Clone)]
 pub(crate) struct MemoryClient {
     pub(super) store: MemoryStore,
     pub(super) clock: Clock,
@@ -42,10 +34,6 @@ impl MemoryClient {
     pub(crate) fn reporting_to(self, events: Events) -> Self {
         let reports = Arc::new(LeftRates::reporting_to(events));
         Self { reports, ..self }
-    }
-
-    pub(super) fn handle(&self, keys: Arc<Keys>) -> MemoryLimiter {
-        MemoryLimiter::new(&self.store, &self.clock, &self.reports, keys)
     }
 
     /// Decides one request by the RRateLimiter of this name without a handle on it: returns the
@@ -104,13 +92,6 @@ impl MemoryClient {
         });
     }
 
-    /// Gives a grant back, if its window has not passed.
-    pub(crate) fn refund_now(&self, keys: Arc<Keys>, grant: &Grant) {
-        let limiter = self.handle(keys);
-        // If the limiter is gone, so is the grant.
-        let _ = limiter.refund_now(grant);
-    }
-
     /// Like [`MemoryStore::shrink`], one part after another, so that other tasks go on. Returns
     /// whether nothing is left.
     pub(crate) async fn shrink_in_parts(&self) -> bool {
@@ -120,35 +101,5 @@ impl MemoryClient {
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.store.held()
-    }
-}
-
-impl Store for MemoryClient {
-    fn is_cluster(&self) -> bool {
-        false
-    }
-
-    fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore> {
-        Arc::new(self.handle(keys))
-    }
-
-    fn check<'a>(
-        &'a self,
-        call: &'a Arc<Call>,
-        _deadline: Instant,
-    ) -> BoxFuture<'a, Result<Answers>> {
-        Box::pin(async move { self.check_call(call) })
-    }
-
-    fn undo<'a>(&'a self, call: &'a Arc<Call>, _deadline: Instant) -> BoxFuture<'a, Result<u32>> {
-        Box::pin(async move { self.undo_call(call) })
-    }
-
-    fn in_memory(&self) -> Option<&MemoryClient> {
-        Some(self)
-    }
-
-    fn call_deadline(&self) -> Instant {
-        Instant::now()
     }
 }

@@ -5,46 +5,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::time::Instant;
 
+use super::client::MemoryClient;
 use super::limiter::{Held, StoredLimiter, not_initialized};
-use super::store::MemoryStore;
 use crate::box_future::BoxFuture;
-use crate::clock::{Clock, millis};
+use crate::clock::millis;
 use crate::decision::is_granted;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::permit::{CallId, new_call_id};
 use crate::rate::Rate;
-use crate::store::left_rates::LeftRates;
 use crate::store::{
-    AcquireCall, GivingBack, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse,
-    Task, TimeToLive, give_back_at_once,
+    AcquireCall, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse, Store,
+    Task, TimeToLive,
 };
 use crate::window::{Acquired, At, NotInitialized, SetUp, Settings, Settlement, Window};
 
 #[derive(Debug)]
 pub(super) struct MemoryLimiter {
-    store: MemoryStore,
-    clock: Clock,
+    client: MemoryClient,
     limiter: Arc<StoredLimiter>,
     keys: Arc<Keys>,
-    reports: Arc<LeftRates>,
     /// The drivers of this client.
     drivers: AtomicUsize,
 }
 
 impl MemoryLimiter {
-    pub(super) fn new(
-        store: &MemoryStore,
-        clock: &Clock,
-        reports: &Arc<LeftRates>,
-        keys: Arc<Keys>,
-    ) -> Self {
+    pub(super) fn new(client: &MemoryClient, keys: Arc<Keys>) -> Self {
         Self {
-            limiter: store.limiter(&keys.name),
-            store: store.clone(),
-            clock: clock.clone(),
-            reports: Arc::clone(reports),
+            client: client.clone(),
+            limiter: client.store.limiter(&keys.name),
             keys,
             drivers: AtomicUsize::new(0),
         }
@@ -53,9 +43,9 @@ impl MemoryLimiter {
     /// Runs one step on the limiter under its lock.
     #[inline]
     fn with<T>(&self, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
-        let passed = self.clock.now();
+        let passed = self.client.clock.now();
         // Before the lock, which is then held for a shorter time.
-        let read = self.store.0.request_time();
+        let read = self.client.store.0.request_time();
         self.limiter.with(&self.keys.name, passed, read, step)
     }
 
@@ -68,7 +58,8 @@ impl MemoryLimiter {
             let answer = held.acquire_call(at, &self.keys.client_id, call);
             answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
         })?;
-        self.reports
+        self.client
+            .reports
             .left(&self.keys.name, call.set_up, answer.other_settings());
         Ok(answer)
     }
@@ -117,12 +108,8 @@ impl LimiterStore for MemoryLimiter {
         &self.keys
     }
 
-    fn is_cluster(&self) -> bool {
-        false
-    }
-
-    fn call_deadline(&self) -> Instant {
-        Instant::now()
+    fn client(&self) -> &dyn Store {
+        &self.client
     }
 
     fn may_have_peers(&self) -> bool {
@@ -130,8 +117,8 @@ impl LimiterStore for MemoryLimiter {
     }
 
     fn wall_millis(&self) -> i64 {
-        let passed = self.clock.now();
-        passed.unwrap_or_else(|| self.store.0.clock.now())
+        let passed = self.client.clock.now();
+        passed.unwrap_or_else(|| self.client.store.0.clock.now())
     }
 
     fn changes(&self) -> u64 {
@@ -174,16 +161,18 @@ impl LimiterStore for MemoryLimiter {
         } = &*self.keys;
         let acquired =
             self.with(|held, at| held.acquire_one(at, name, client_id, permits, set_up))?;
-        self.reports.left(name, set_up, acquired.1.other_settings());
+        self.client
+            .reports
+            .left(name, set_up, acquired.1.other_settings());
         Ok(Some(acquired))
     }
 
     fn try_acquire_now(&self, permits: u32) -> Result<Option<bool>> {
-        if self.clock.is_the_stores() {
+        if self.client.clock.is_the_stores() {
             let taken = self
                 .limiter
                 .fast_path
-                .take(permits, || self.store.0.clock.now());
+                .take(permits, || self.client.store.0.clock.now());
             if taken.is_some() {
                 return Ok(taken);
             }
@@ -211,10 +200,6 @@ impl LimiterStore for MemoryLimiter {
 
     fn run_in_background(&self, _task: Task) {
         // For the same reason there is no call left to end.
-    }
-
-    fn give_back_in_background(&self, task: GivingBack) {
-        give_back_at_once(task);
     }
 
     fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {

@@ -11,7 +11,6 @@ use super::client::read;
 use super::limiter::RedisLimiter;
 use super::script::{self, Args};
 use crate::box_future::BoxFuture;
-use crate::breaker::Breaker;
 use crate::clock::{self, system_millis};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
@@ -21,7 +20,7 @@ use crate::link::limits::Repeat;
 use crate::permit::{CallId, new_call_id};
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::store::{
-    AcquireCall, GivingBack, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse,
+    AcquireCall, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse, Store,
     Task, TimeToLive,
 };
 use crate::window::{Acquired, Condition, Expiry, Settlement};
@@ -31,25 +30,12 @@ impl LimiterStore for RedisLimiter {
         &self.keys
     }
 
-    fn is_cluster(&self) -> bool {
-        self.store.connection.is_cluster()
-    }
-
-    fn call_deadline(&self) -> Instant {
-        self.store.deadline()
+    fn client(&self) -> &dyn Store {
+        &self.store
     }
 
     fn changes(&self) -> u64 {
         self.store.audits.load(Ordering::Acquire)
-    }
-
-    fn breaker(&self) -> Option<Arc<Breaker>> {
-        self.store.connection.breaker(&self.keys.name)
-    }
-
-    fn unhealthy_breaker(&self) -> Option<Arc<Breaker>> {
-        let is_healthy = self.store.connection.is_healthy();
-        (!is_healthy).then(|| self.breaker()).flatten()
     }
 
     fn wall_millis(&self) -> i64 {
@@ -106,10 +92,6 @@ impl LimiterStore for RedisLimiter {
 
     fn run_in_background(&self, task: Task) {
         self.store.background.spawn(task);
-    }
-
-    fn give_back_in_background(&self, task: GivingBack) {
-        self.store.background.give_back(task);
     }
 
     fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::super::client_limiter::MemoryLimiter;
 use super::FaultyStore;
 use crate::box_future::BoxFuture;
-use crate::breaker::Breaker;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
@@ -34,9 +33,8 @@ const ATTEMPT: Attempt = Attempt {
 
 impl FaultyLimiter {
     pub(super) fn new(store: FaultyStore, keys: Arc<Keys>) -> Self {
-        let memory = &store.memory;
         Self {
-            memory: Arc::new(memory.handle(keys)),
+            memory: Arc::new(MemoryLimiter::new(&store.memory, keys)),
             store,
         }
     }
@@ -73,20 +71,12 @@ impl LimiterStore for FaultyLimiter {
         self.memory.keys()
     }
 
-    fn is_cluster(&self) -> bool {
-        false
-    }
-
-    fn call_deadline(&self) -> Instant {
-        self.store.call_deadline()
+    fn client(&self) -> &dyn Store {
+        &self.store
     }
 
     fn wall_millis(&self) -> i64 {
         self.memory.wall_millis()
-    }
-
-    fn breaker(&self) -> Option<Arc<Breaker>> {
-        Some(Arc::clone(&self.store.breaker))
     }
 
     fn response_timeout(&self) -> Duration {

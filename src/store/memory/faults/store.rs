@@ -21,7 +21,7 @@ use crate::store::{GivingBack, LimiterStore, Store};
 /// Clones are the store of one client.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultyStore {
-    pub(super) memory: Arc<MemoryClient>,
+    pub(super) memory: MemoryClient,
     pub(super) faults: Faults,
     pub(super) breaker: Arc<Breaker>,
     pub(super) response_timeout: Duration,
@@ -48,7 +48,7 @@ impl FaultyStore {
         let breaker = Breaker::new("memory".to_owned(), response_timeout, breakers);
         faults.add_breaker(&breaker);
         Self {
-            memory: Arc::new(memory),
+            memory,
             faults: faults.clone(),
             breaker,
             response_timeout,

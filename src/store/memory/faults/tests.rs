@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::error::ErrorKind;
 use crate::keys::Keys;
 use crate::store::memory::{MemoryClient, MemoryStore};
-use crate::store::{AcquireCall, LimiterStore, Store};
+use crate::store::{AcquireCall, LimiterChange, LimiterStore, Store};
 use crate::window::Requests;
 use crate::{
     BreakerState, Decision, DecisionSource, Event, FailurePolicy, FixedWindow, KeyedRateLimiter,
@@ -390,7 +390,8 @@ async fn limiter() -> Arc<dyn LimiterStore> {
     let store = FaultyStore::new(client, &faults, RESPONSE_TIMEOUT, Arc::default());
     let limiter = store.limiter(Arc::new(Keys::new("limiter", "client")));
     let rate = Rate::overall(10, MINUTE).validate().unwrap();
-    limiter.set_rate(rate).await.unwrap();
+    let change = LimiterChange::SetRate(rate);
+    limiter.change(change).await.unwrap();
     limiter
 }
 
@@ -456,6 +457,28 @@ async fn a_lease_whose_answer_is_lost_gives_back_what_it_took() {
     assert!(taken().await > used, "it is executed");
     sleep(RESPONSE_TIMEOUT).await;
     assert_eq!(taken().await, used);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_closed_once_its_leases_are_given_back() {
+    let (store, faults) = (MemoryStore::new(), Faults::new());
+    let client = RedissonClient::builder().in_memory_with_faults(&store, &faults);
+    let orders = client.rate_limiter("orders");
+    orders.set_rate(Rate::overall(1_000, MINUTE)).await.unwrap();
+    let leased = orders.leased(Lease::up_to(MINUTE));
+    let other = RedissonClient::builder().in_memory(&store);
+    let other = other.rate_limiter("orders");
+    let mut used = 0;
+    while 1_000 - other.available_permits().await.unwrap() <= used {
+        assert!(leased.try_acquire(1).await.unwrap());
+        used += 1;
+        sleep(Duration::from_millis(1)).await;
+    }
+    faults.stall();
+    assert!(!client.close(SECOND).await);
+    faults.end();
+    assert!(client.close(SECOND).await);
+    assert_eq!(1_000 - other.available_permits().await.unwrap(), used);
 }
 
 /// Whether each of 13 requests is granted that are made at the same time.
