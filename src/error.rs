@@ -102,7 +102,12 @@ pub enum Error {
     },
     /// A configuration of rules cannot be read, or has a mistake: see `RulesConfig`. Nothing was
     /// sent, and the rules in force stay.
-    #[error("invalid rules{}{}: {}", File(.path), Line(.line), Escaped(.reason))]
+    #[error(
+        "invalid rules{}{}: {}",
+        IfKnown(" file `", .path.as_ref().map(|path| Escaped(path.display())), "`"),
+        IfKnown(", line ", .line.as_ref(), ""),
+        Escaped(.reason)
+    )]
     InvalidRules {
         /// The file that they are from.
         path: Option<PathBuf>,
@@ -136,7 +141,11 @@ pub enum Error {
     ///
     /// The message has the server and the cause, so that [`source`](std::error::Error::source) is
     /// `None`.
-    #[error("the store{} could not run the call: {}", In(.server), Escaped(.cause))]
+    #[error(
+        "the store{} could not run the call: {}",
+        IfKnown(" (", .server.as_ref().map(Escaped), ")"),
+        Escaped(.cause)
+    )]
     StoreUnavailable {
         /// The server, such as `127.0.0.1:6379`, if it is known which one has the keys.
         server: Option<Arc<str>>,
@@ -222,6 +231,20 @@ impl Error {
         matches!(self, Self::ExceedsLimit { .. })
     }
 
+    pub(crate) fn not_initialized(name: &str) -> Self {
+        Self::NotInitialized {
+            name: name.to_owned(),
+        }
+    }
+
+    /// The state of a limiter cannot be used, which no other error says.
+    pub(crate) fn bad_state(name: &str) -> Self {
+        Self::BadState {
+            name: name.to_owned(),
+            source: None,
+        }
+    }
+
     /// Which calls the server refuses, if it has answered with a refusal and nothing came after
     /// that.
     pub(crate) fn refused(&self) -> Option<Refused> {
@@ -275,37 +298,14 @@ impl Error {
     }
 }
 
-/// The line of a file in an error's message.
-struct Line<'a>(&'a Option<usize>);
+/// A part of an error's message, between two texts; nothing if it is not known.
+struct IfKnown<T>(&'static str, Option<T>, &'static str);
 
-/// A file in an error's message.
-struct File<'a>(&'a Option<PathBuf>);
-
-impl std::fmt::Display for File<'_> {
+impl<T: std::fmt::Display> std::fmt::Display for IfKnown<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(path) => write!(f, " file `{}`", Escaped(path.display())),
-            None => Ok(()),
-        }
-    }
-}
-
-impl std::fmt::Display for Line<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(line) => write!(f, ", line {line}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A server in an error's message.
-struct In<'a>(&'a Option<Arc<str>>);
-
-impl std::fmt::Display for In<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(server) => write!(f, " ({})", Escaped(server)),
+        let Self(before, part, after) = self;
+        match part {
+            Some(part) => write!(f, "{before}{part}{after}"),
             None => Ok(()),
         }
     }

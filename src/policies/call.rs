@@ -150,10 +150,7 @@ impl Answers {
         let target = &call.limiters[limiter];
         let at = place * call.limiters.len() + limiter;
         let (Some(answer), Some(&cost)) = (self.answers.get(at), call.costs.get(at)) else {
-            return Err(Error::BadState {
-                name: target.key.to_string(),
-                source: None,
-            });
+            return Err(Error::bad_state(&target.key));
         };
         let grant = if call.purpose == Purpose::Peek {
             Grant::of_nothing(cost)

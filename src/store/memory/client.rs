@@ -54,9 +54,8 @@ impl MemoryClient {
                 return Ok(None);
             }
             limiter.with(name, passed, read, |held, at| {
-                Ok(Some(
-                    held.acquire_one(at, name, client_id, permits, set_up)?,
-                ))
+                let acquired = held.acquire_one(at, client_id, permits, set_up)?;
+                Ok(Some(acquired))
             })
         })?;
         if let Some((_, answer)) = &acquired {

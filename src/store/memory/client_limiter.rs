@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
 use super::client::MemoryClient;
-use super::limiter::{Held, StoredLimiter, not_initialized};
+use super::limiter::{Held, StoredLimiter};
 use crate::box_future::BoxFuture;
 use crate::clock::millis;
 use crate::decision::is_granted;
@@ -42,7 +42,7 @@ impl MemoryLimiter {
 
     /// Runs one step on the limiter under its lock.
     #[inline]
-    fn with<T>(&self, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
+    fn with<T>(&self, step: impl FnOnce(&mut Held, At) -> Result<T, NotInitialized>) -> Result<T> {
         let passed = self.client.clock.now();
         // Before the lock, which is then held for a shorter time.
         let read = self.client.store.0.request_time();
@@ -54,10 +54,7 @@ impl MemoryLimiter {
     }
 
     pub(super) fn acquire_call(&self, call: &AcquireCall) -> Result<Acquired> {
-        let answer = self.with(|held, at| {
-            let answer = held.acquire_call(at, &self.keys.client_id, call);
-            answer.map_err(|NotInitialized| not_initialized(&self.keys.name))
-        })?;
+        let answer = self.with(|held, at| held.acquire_call(at, &self.keys.client_id, call))?;
         self.client
             .reports
             .left(&self.keys.name, call.set_up, answer.other_settings());
@@ -66,16 +63,16 @@ impl MemoryLimiter {
 
     pub(super) fn refund_now(&self, grant: &Grant) -> Result<u32> {
         self.freeing(|held, at| {
-            let audited_rate = held.audited_rate();
-            let back = held
-                .window
-                .refund(at, &self.keys.client_id, grant, audited_rate);
-            back.map_err(|NotInitialized| not_initialized(&self.keys.name))
+            let (client, audited_rate) = (&self.keys.client_id, held.audited_rate());
+            held.window.refund(at, client, grant, audited_rate)
         })
     }
 
     /// Runs a step that may free permits, and tells the other clients that wait for them.
-    fn freeing<T>(&self, step: impl FnOnce(&mut Held, At) -> Result<T>) -> Result<T> {
+    fn freeing<T>(
+        &self,
+        step: impl FnOnce(&mut Held, At) -> Result<T, NotInitialized>,
+    ) -> Result<T> {
         let client = &self.keys.client_id;
         let mut available = None;
         let done = self.with(|held, at| {
@@ -92,14 +89,6 @@ impl MemoryLimiter {
             self.limiter.freed(client, available);
         }
         Ok(done)
-    }
-
-    fn initialized<T>(
-        &self,
-        step: impl FnOnce(&mut Window, At) -> Result<T, NotInitialized>,
-    ) -> Result<T> {
-        self.step(step)?
-            .map_err(|NotInitialized| not_initialized(&self.keys.name))
     }
 }
 
@@ -159,8 +148,7 @@ impl LimiterStore for MemoryLimiter {
         let Keys {
             name, client_id, ..
         } = &*self.keys;
-        let acquired =
-            self.with(|held, at| held.acquire_one(at, name, client_id, permits, set_up))?;
+        let acquired = self.with(|held, at| held.acquire_one(at, client_id, permits, set_up))?;
         self.client
             .reports
             .left(name, set_up, acquired.1.other_settings());
@@ -177,14 +165,12 @@ impl LimiterStore for MemoryLimiter {
                 return Ok(taken);
             }
         }
-        let Keys {
-            name, client_id, ..
-        } = &*self.keys;
-        self.with(|held, at| {
-            let (_, answer) = held.acquire_one(at, name, client_id, permits, None)?;
+        let answer = self.with(|held, at| {
+            let (_, answer) = held.acquire_one(at, &self.keys.client_id, permits, None)?;
             held.reserve(at, permits, &answer);
-            is_granted(name, permits, &answer).map(Some)
-        })
+            Ok(answer)
+        })?;
+        is_granted(&self.keys.name, permits, &answer).map(Some)
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
@@ -213,10 +199,9 @@ impl LimiterStore for MemoryLimiter {
     ) -> BoxFuture<'a, Result<u32>> {
         Box::pin(async move {
             self.freeing(|held, at| {
-                let (client_id, audited_rate) = (&self.keys.client_id, held.audited_rate());
+                let (client, audited_rate) = (&self.keys.client_id, held.audited_rate());
                 let window = &mut held.window;
-                let back = window.settle(at, client_id, lease, settlement, audited_rate);
-                back.map_err(|NotInitialized| not_initialized(&self.keys.name))
+                window.settle(at, client, lease, settlement, audited_rate)
             })
         })
     }
@@ -224,12 +209,9 @@ impl LimiterStore for MemoryLimiter {
     fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.freeing(|held, at| {
-                let audited_rate = held.audited_rate();
-                let left = held
-                    .window
-                    .release(at, &self.keys.client_id, permits, audited_rate);
+                let (client, audited_rate) = (&self.keys.client_id, held.audited_rate());
+                let left = held.window.release(at, client, permits, audited_rate);
                 left.map(drop)
-                    .map_err(|NotInitialized| not_initialized(&self.keys.name))
             })
         })
     }
@@ -238,16 +220,15 @@ impl LimiterStore for MemoryLimiter {
         Box::pin(async move {
             self.with(|held, at| {
                 let (call_id, audited_rate) = (new_call_id(), held.audited_rate());
-                let window = &mut held.window;
-                let holding = window.hold(at, &self.keys.client_id, millis, &call_id, audited_rate);
-                holding.map_err(|NotInitialized| not_initialized(&self.keys.name))
+                let (window, client) = (&mut held.window, &self.keys.client_id);
+                window.hold(at, client, millis, &call_id, audited_rate)
             })
         })
     }
 
     fn available_permits(&self) -> BoxFuture<'_, Result<i64>> {
         Box::pin(async move {
-            self.initialized(|window, at| window.available_permits(at, &self.keys.client_id))
+            self.with(|held, at| held.window.available_permits(at, &self.keys.client_id))
         })
     }
 

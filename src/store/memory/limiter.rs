@@ -158,7 +158,7 @@ impl StoredLimiter {
         name: &str,
         passed: Option<i64>,
         read: i64,
-        step: impl FnOnce(&mut Held, At) -> Result<T>,
+        step: impl FnOnce(&mut Held, At) -> Result<T, NotInitialized>,
     ) -> Result<T> {
         let mut held = self.held();
         let server = held.time(read);
@@ -174,7 +174,7 @@ impl StoredLimiter {
         if let Some(reserved) = held.reserved {
             self.fast_path.open(reserved);
         }
-        answer
+        answer.map_err(|NotInitialized| Error::not_initialized(name))
     }
 }
 
@@ -253,15 +253,13 @@ impl Held {
     pub(super) fn acquire_one(
         &mut self,
         at: At,
-        name: &str,
         client: &str,
         permits: u32,
         set_up: Option<SetUp>,
-    ) -> Result<(CallId, Acquired)> {
+    ) -> Result<(CallId, Acquired), NotInitialized> {
         let call_id = self.names.next();
         let requests = Requests::one(permits);
-        let answer = self.acquire_requests(at, client, call_id, requests, set_up);
-        let answer = answer.map_err(|NotInitialized| not_initialized(name))?;
+        let answer = self.acquire_requests(at, client, call_id, requests, set_up)?;
         Ok((call_id, answer))
     }
 
@@ -299,11 +297,5 @@ impl Held {
         // All clients share the permits, so any client will do.
         let answer = self.acquire_requests(at, "", call_id, Requests::one(taken), None);
         debug_assert!(answer.is_ok_and(|answer| answer.available >= i64::from(taken)));
-    }
-}
-
-pub(super) fn not_initialized(name: &str) -> Error {
-    Error::NotInitialized {
-        name: name.to_owned(),
     }
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
 
-use super::limiter::not_initialized;
 use super::{Held, MemoryClient, Slot, StoredLimiter};
 use crate::error::{Error, Result};
 use crate::name_hash::NameHash;
@@ -50,7 +49,7 @@ impl MemoryClient {
             }
         };
         drop(shard);
-        let answer = checked.map_err(|NotInitialized| not_initialized(target.key))?;
+        let answer = checked.map_err(|NotInitialized| Error::not_initialized(target.key))?;
         answer.check_fits(target.key, cost)?;
         Ok(TargetAnswer {
             answer,
@@ -111,7 +110,7 @@ impl MemoryClient {
             let left = set_up.and_then(|set_up| set_up.leaves(stored?));
             self.reports.left(&target.key, set_up, left);
         }
-        answers.map_err(|(place, NotInitialized)| not_initialized(&call.limiters[place].key))
+        answers.map_err(|(place, NotInitialized)| Error::not_initialized(&call.limiters[place].key))
     }
 }
 
@@ -138,7 +137,7 @@ impl MemoryClient {
                 }
                 _ => match opened.reset(at) {
                     Ok(was_used) => Ok(was_used.into()),
-                    Err(NotInitialized) => Err(not_initialized(&target.key)),
+                    Err(NotInitialized) => Err(Error::not_initialized(&target.key)),
                 },
             }
         })
@@ -152,7 +151,7 @@ impl Held {
         self.lock.drop_expired(server);
         self.drop_others_expired(server);
         let model = target.model;
-        let refuse = || bad_state(target.key);
+        let refuse = || Error::bad_state(target.key);
         let paired = if let Algorithm::SharedRate(rate) = model {
             self.window.is_gone(server); // drops what is expired
             if self.has_others_own_key() {
@@ -212,7 +211,7 @@ impl Held {
     pub(super) fn check_kind(&mut self, name: &str, server: i64) -> Result<()> {
         self.drop_others_expired(server);
         if self.has_others_own_key() {
-            return Err(bad_state(name));
+            return Err(Error::bad_state(name));
         }
         Ok(())
     }
@@ -222,15 +221,8 @@ impl Held {
 fn first_uninitialized(opened: &[Opened<'_>], at: At) -> Option<Error> {
     opened.iter().find_map(|limiter| {
         let NotInitialized = limiter.paired.evaluate(at, 0).err()?;
-        Some(not_initialized(limiter.target.key))
+        Some(Error::not_initialized(limiter.target.key))
     })
-}
-
-fn bad_state(name: &str) -> Error {
-    Error::BadState {
-        name: name.to_owned(),
-        source: None,
-    }
 }
 
 #[cfg(test)]

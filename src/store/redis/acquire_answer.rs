@@ -38,13 +38,6 @@ pub(super) enum Meaning<T> {
 /// Doubles are exact integers up to here.
 const LARGEST: f64 = (1_u64 << 54) as f64;
 
-fn bad_state<T>(name: &str) -> Result<T> {
-    Err(Error::BadState {
-        name: name.to_owned(),
-        source: None,
-    })
-}
-
 type Numbers = SmallVec<[i64; 13]>;
 type Word = SmallVec<[u8; 8]>;
 
@@ -54,7 +47,7 @@ fn split(name: &str, value: Value) -> Result<(Numbers, Word)> {
     let (doubles, word) = bytes.as_chunks();
     let doubles = doubles.iter().map(|&double| f64::from_le_bytes(double));
     if !doubles.clone().all(|double| double.abs() <= LARGEST) {
-        return bad_state(name);
+        return Err(Error::bad_state(name));
     }
     Ok((doubles.map(|double| double as i64).collect(), word.into()))
 }
@@ -101,13 +94,13 @@ impl AcquireAnswer {
             ref more @ ..,
         ] = numbers[..]
         else {
-            return bad_state(name);
+            return Err(Error::bad_state(name));
         };
         let Some(rate) = more.get(1).copied().or(audited_rate) else {
-            return bad_state(name);
+            return Err(Error::bad_state(name));
         };
         if !word.is_empty() || rate < 0 || interval < 0 {
-            return bad_state(name);
+            return Err(Error::bad_state(name));
         }
         let now = passed.unwrap_or(server_millis);
         let mut answer = Acquired::new(now, rate, available, until_first, interval);
@@ -147,7 +140,7 @@ impl AcquireAnswer {
                     keep_alive,
                 });
             }
-            _ => return bad_state(name),
+            _ => return Err(Error::bad_state(name)),
         }
         Ok(Self {
             server_millis,
@@ -174,7 +167,7 @@ impl AcquireAnswer<u32> {
                 server_millis,
                 meaning: Meaning::Decided(u32::try_from(permits).unwrap_or(0)),
             }),
-            _ => bad_state(name),
+            _ => Err(Error::bad_state(name)),
         }
     }
 }

@@ -109,10 +109,7 @@ impl RedisStore {
             let Some(reply) = attempts.after(result).await? else {
                 continue;
             };
-            let bad_state = || Error::BadState {
-                name: name.to_owned(),
-                source: None,
-            };
+            let bad_state = || Error::bad_state(name);
             let reply = read_reply(&reply).ok_or_else(bad_state)?;
             self.server_time.learn(reply.server_millis());
             match reply {

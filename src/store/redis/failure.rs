@@ -25,9 +25,7 @@ pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
     let text = error.detail().unwrap_or_default();
     let code = error.code().unwrap_or_default();
     if code == "UNINITIALIZED" {
-        Error::NotInitialized {
-            name: name.to_owned(),
-        }
+        Error::not_initialized(name)
     } else if code == "BADSTATE" || code == "WRONGTYPE" || text.contains("WRONGTYPE") {
         // Before Redis 7, the code of Redis's own error inside a script is in its text.
         Error::BadState {

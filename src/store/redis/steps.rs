@@ -340,10 +340,7 @@ pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
     let [Some(rate), Some(interval), Some(rate_type), keep_alive] = fields else {
         return Ok(None);
     };
-    let bad_state = || Error::BadState {
-        name: name.to_owned(),
-        source: None,
-    };
+    let bad_state = || Error::bad_state(name);
     let number = |text: &str| {
         let number: Option<u64> = text.parse().ok();
         let number = number.filter(|number| *number <= LARGEST_RATE);

@@ -7,8 +7,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::super::client_limiter::MemoryLimiter;
-use super::super::limiter::not_initialized;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::policies::FixedWindow;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::call::{Answers, Call, Purpose, Target};
@@ -92,7 +91,7 @@ impl Denial {
         let replacing = call.set_up.and_then(SetUp::replacing);
         let given = call.set_up.map(|it| it.settings);
         let settings = replacing.map(|it| it.settings).or(stored).or(given);
-        let settings = settings.ok_or_else(|| not_initialized(&limiter.keys().name))?;
+        let settings = settings.ok_or_else(|| Error::not_initialized(&limiter.keys().name))?;
         let (rate, interval) = (settings.rate, settings.interval);
         let mut answer = Acquired::new(now, rate, 0, self.retry_after, interval);
         answer.until_all = self.retry_after.max(interval);
