@@ -10,7 +10,6 @@
 //! assemble the same scripts.
 
 use std::borrow::Cow;
-use std::fmt;
 
 macro_rules! files {
     ([$($file:literal)*] $($name:ident: $Policy:ident,)*) => {
@@ -90,16 +89,13 @@ pub(crate) fn read(name: &str) -> Option<Cow<'static, str>> {
     file.map(|(_, text)| Cow::Borrowed(*text))
 }
 
-/// Assembles a script from the files that `read` returns.
+/// Assembles a script from the files that `read` returns. An error says which line cannot be
+/// followed.
 pub(crate) fn assemble(
     name: &str,
     read: impl Fn(&str) -> Option<Cow<'static, str>>,
-) -> Result<String, DirectiveError> {
-    let text = read(name).ok_or_else(|| DirectiveError {
-        file: name.to_owned(),
-        line: 0,
-        problem: Problem::UnknownFile(name.to_owned()),
-    })?;
+) -> Result<String, String> {
+    let text = read(name).ok_or_else(|| unknown_file(name, 0, name))?;
     let mut assembly = Assembly {
         read: &read,
         open: Vec::new(),
@@ -108,44 +104,6 @@ pub(crate) fn assemble(
     assembly.include(name, &text, None)?;
     Ok(assembly.script)
 }
-
-/// A directive that cannot be followed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct DirectiveError {
-    file: String,
-    line: usize,
-    problem: Problem,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Problem {
-    UnknownFile(String),
-    UnknownPart(String),
-    /// The file is being included already.
-    Cycle(String),
-    /// No directive has this form, or it is not alone in its line, or out of place.
-    Malformed(String),
-    /// The part has no end.
-    OpenPart(String),
-    /// What stands for each policy has no end.
-    OpenEach,
-}
-
-impl fmt::Display for DirectiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lua/{}:{}: ", self.file, self.line)?;
-        match &self.problem {
-            Problem::UnknownFile(file) => write!(f, "there is no file lua/{file}"),
-            Problem::UnknownPart(part) => write!(f, "the included file has no part {part}"),
-            Problem::Cycle(file) => write!(f, "lua/{file} includes itself"),
-            Problem::Malformed(line) => write!(f, "this is no directive: {line}"),
-            Problem::OpenPart(part) => write!(f, "part {part} has no end"),
-            Problem::OpenEach => write!(f, "what is repeated for each policy has no end"),
-        }
-    }
-}
-
-impl std::error::Error for DirectiveError {}
 
 struct Assembly<'a, Read> {
     read: &'a Read,
@@ -156,22 +114,18 @@ struct Assembly<'a, Read> {
 
 impl<Read: Fn(&str) -> Option<Cow<'static, str>>> Assembly<'_, Read> {
     /// Adds the text of a file, or of one part of it. `false` where it has no such part.
-    fn include(
-        &mut self,
-        file: &str,
-        text: &str,
-        wanted: Option<&str>,
-    ) -> Result<bool, DirectiveError> {
+    fn include(&mut self, file: &str, text: &str, wanted: Option<&str>) -> Result<bool, String> {
         self.open.push(file.to_owned());
         let mut part: Option<&str> = None;
         let mut is_found = wanted.is_none();
         let lines = each_line(file, text)?;
         for (number, line) in &lines {
-            let fail = |problem| Err(problem_at(file, *number, problem));
+            let fail = |problem: String| Err(problem_at(file, *number, &problem));
+            let malformed = || fail(format!("this is no directive: {line}"));
             let is_wanted = wanted.is_none() || part == wanted;
             let Some(directive) = line.trim_start().strip_prefix("--!") else {
                 if line.contains("--!") {
-                    return fail(Problem::Malformed(line.clone().into_owned()));
+                    return malformed();
                 }
                 if is_wanted {
                     self.script.push_str(line);
@@ -191,38 +145,39 @@ impl<Read: Fn(&str) -> Option<Cow<'static, str>>> Assembly<'_, Read> {
                         continue;
                     }
                     if self.open.iter().any(|open| open == included) {
-                        return fail(Problem::Cycle((*included).to_owned()));
+                        return fail(format!("lua/{included} includes itself"));
                     }
                     let Some(text) = (self.read)(included) else {
-                        return fail(Problem::UnknownFile((*included).to_owned()));
+                        return Err(unknown_file(file, *number, included));
                     };
                     let wanted = rest.first().copied();
                     if !self.include(included, &text, wanted)? {
-                        return fail(Problem::UnknownPart(wanted.unwrap_or_default().to_owned()));
+                        let part = wanted.unwrap_or_default();
+                        return fail(format!("the included file has no part {part}"));
                     }
                 }
-                _ => return fail(Problem::Malformed(line.clone().into_owned())),
+                _ => return malformed(),
             }
         }
         self.open.pop();
         let lines = text.lines().count();
         match part {
-            Some(part) => Err(problem_at(file, lines, Problem::OpenPart(part.to_owned()))),
+            Some(part) => Err(problem_at(file, lines, &format!("part {part} has no end"))),
             None => Ok(is_found),
         }
     }
 }
 
-fn problem_at(file: &str, line: usize, problem: Problem) -> DirectiveError {
-    DirectiveError {
-        file: file.to_owned(),
-        line,
-        problem,
-    }
+fn unknown_file(file: &str, line: usize, included: &str) -> String {
+    problem_at(file, line, &format!("there is no file lua/{included}"))
+}
+
+fn problem_at(file: &str, line: usize, problem: &str) -> String {
+    format!("lua/{file}:{line}: {problem}")
 }
 
 /// The lines of a file, each with its number, where those that stand for each policy are repeated.
-fn each_line<'a>(file: &str, text: &'a str) -> Result<Vec<(usize, Cow<'a, str>)>, DirectiveError> {
+fn each_line<'a>(file: &str, text: &'a str) -> Result<Vec<(usize, Cow<'a, str>)>, String> {
     let mut lines = (1..).zip(text.lines());
     let mut all = Vec::new();
     while let Some((number, line)) = lines.next() {
@@ -237,7 +192,10 @@ fn each_line<'a>(file: &str, text: &'a str) -> Result<Vec<(usize, Cow<'a, str>)>
             match lines.next() {
                 Some((_, line)) if is_end(line) => break,
                 Some(line) => repeated.push(line),
-                None => return Err(problem_at(file, number, Problem::OpenEach)),
+                None => {
+                    let problem = "what is repeated for each policy has no end";
+                    return Err(problem_at(file, number, problem));
+                }
             }
         }
         for name in policies() {

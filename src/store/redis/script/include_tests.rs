@@ -8,13 +8,13 @@ use std::{fs, io};
 
 use super::include::{assemble, names, read};
 
-/// Assembles `main` from these files, and writes the error as it is displayed.
+/// Assembles `main` from these files.
 fn assembled(files: &[(&str, &'static str)]) -> Result<String, String> {
     let read = |name: &str| {
         let file = files.iter().find(|(file, _)| *file == name);
         file.map(|(_, text)| Cow::Borrowed(*text))
     };
-    assemble("main", read).map_err(|error| error.to_string())
+    assemble("main", read)
 }
 
 fn error(files: &[(&str, &'static str)]) -> String {
