@@ -52,7 +52,7 @@ fn text(name: &str) -> Result<String, String> {
     if !names().any(|script| script == name) {
         return Err(format!("there is no script {name}"));
     }
-    assemble(name, read).map_err(|error| error.to_string())
+    assemble(name, read)
 }
 
 #[test]

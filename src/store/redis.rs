@@ -63,6 +63,7 @@ use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::link::limits::Repeat;
 use crate::policies::call::{Answers, Call};
+use crate::policies::reply::{self, TargetReply};
 pub(crate) use client::RedisStore;
 use limiter::RedisLimiter;
 
@@ -88,11 +89,15 @@ impl Store for RedisStore {
         call: &'a Arc<Call>,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Answers>> {
-        Box::pin(self.check_call(call, deadline))
+        Box::pin(self.run_call(call, deadline, move |replies| reply::answers(call, replies)))
     }
 
     fn undo<'a>(&'a self, call: &'a Arc<Call>, deadline: Instant) -> BoxFuture<'a, Result<u32>> {
-        Box::pin(self.undo_call(call, deadline))
+        let undone = |replies: &[TargetReply]| {
+            let undone = replies.first()?.state.first()?;
+            u32::try_from(*undone).ok()
+        };
+        Box::pin(self.run_call(call, deadline, undone))
     }
 
     fn call_deadline(&self) -> Instant {

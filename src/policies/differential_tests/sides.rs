@@ -446,9 +446,10 @@ impl Fixture {
                 }
                 reply => reply,
             };
-            match read_reply(&reply).unwrap() {
-                CheckReply::Unfinished { progress: read, .. } => progress = read,
-                CheckReply::Answered { replies, .. } => return Ok(replies.into_vec()),
+            let (_server_millis, reply) = read_reply(&reply).unwrap();
+            match reply {
+                CheckReply::Unfinished(read) => progress = read,
+                CheckReply::Answered(replies) => return Ok(replies.into_vec()),
                 other => panic!("{other:?}"),
             }
         }

@@ -16,26 +16,14 @@ use super::shared_calls::SharedReply;
 use crate::error::{Error, Result};
 use crate::link::failure::Failure;
 use crate::link::limits::Repeat;
-use crate::policies::call::{Answers, Call, Purpose, Target};
-use crate::policies::reply::{self, TargetReply};
+use crate::policies::call::{Call, Purpose, Target};
+use crate::policies::reply::TargetReply;
 use crate::store::redis::script::{self, Args, Script};
 
 impl RedisStore {
-    pub(super) async fn check_call(&self, call: &Arc<Call>, deadline: Instant) -> Result<Answers> {
-        self.run_call(call, deadline, |replies| reply::answers(call, replies))
-            .await
-    }
-
-    pub(super) async fn undo_call(&self, call: &Arc<Call>, deadline: Instant) -> Result<u32> {
-        let undone = |replies: &[TargetReply]| {
-            let undone = replies.first()?.state.first()?;
-            u32::try_from(*undone).ok()
-        };
-        self.run_call(call, deadline, undone).await
-    }
-
-    /// `read` returns `None` if the replies are not those to the call.
-    async fn run_call<T>(
+    /// Makes a call, and returns what `read` makes of the replies: `None` if they are not those to the
+    /// call.
+    pub(super) async fn run_call<T>(
         &self,
         call: &Arc<Call>,
         deadline: Instant,
@@ -53,16 +41,13 @@ impl RedisStore {
         deadline: Instant,
         read: impl Fn(&[TargetReply]) -> Option<T>,
     ) -> Result<T> {
-        let repeat = match call.purpose {
-            Purpose::Peek => Repeat::Safe,
-            // The state does not know single requests: one that may have been charged is not sent
-            // again, and neither is one that may have given back.
-            Purpose::Decide | Purpose::Reset | Purpose::GiveBack { .. } => Repeat::Never,
-        };
-        let requests = match call.purpose {
-            Purpose::Peek | Purpose::Reset | Purpose::GiveBack { .. } => 0,
-            Purpose::Decide if call.limiters.len() > 1 => 1, // decided jointly
-            Purpose::Decide => call.costs.len() as u32,
+        // The state does not know single requests: one that may have been charged is not sent again,
+        // and neither is one that may have given back.
+        let (repeat, requests) = match call.purpose {
+            Purpose::Peek => (Repeat::Safe, 0),
+            Purpose::Reset | Purpose::GiveBack { .. } => (Repeat::Never, 0),
+            Purpose::Decide if call.limiters.len() > 1 => (Repeat::Never, 1), // decided jointly
+            Purpose::Decide => (Repeat::Never, call.costs.len() as u32),
         };
         let mut attempts = self.attempts(name, deadline, repeat);
         let mut progress = Progress::default();
@@ -110,10 +95,10 @@ impl RedisStore {
                 continue;
             };
             let bad_state = || Error::bad_state(name);
-            let reply = read_reply(&reply).ok_or_else(bad_state)?;
-            self.server_time.learn(reply.server_millis());
+            let (server_millis, reply) = read_reply(&reply).ok_or_else(bad_state)?;
+            self.server_time.learn(server_millis);
             match reply {
-                CheckReply::Answered { replies, .. } => {
+                CheckReply::Answered(replies) => {
                     for (target, reply) in call.limiters.iter().zip(&replies) {
                         let left = target.model.left_settings(&reply.state);
                         self.left_rates
@@ -122,10 +107,10 @@ impl RedisStore {
                     return read(&replies).ok_or_else(bad_state);
                 }
                 // Its permits are counted in several calls. What was done so far stays.
-                CheckReply::Unfinished { progress: read, .. } => progress = read,
+                CheckReply::Unfinished(read) => progress = read,
                 // The server received it after its deadline. If the deadline has not passed here,
                 // the server's clock was misjudged.
-                CheckReply::DeadlineExceeded { .. } => attempts.again_after(Duration::ZERO).await?,
+                CheckReply::DeadlineExceeded => attempts.again_after(Duration::ZERO).await?,
             }
         }
     }
@@ -138,20 +123,14 @@ fn culprit<'a>(call: &'a Call, error: &RedisError) -> Option<&'a Target> {
     call.limiters.get(place.checked_sub(1)?)
 }
 
-/// What a script returned, with the server's clock in ms.
+/// What a script returned.
 #[derive(Debug)]
 pub(crate) enum CheckReply {
-    Answered {
-        server_millis: i64,
-        replies: SmallVec<[TargetReply; 1]>,
-    },
+    Answered(SmallVec<[TargetReply; 1]>),
     /// So many grants have expired that the call must be made again before anything is decided.
-    Unfinished {
-        server_millis: i64,
-        progress: Progress,
-    },
+    Unfinished(Progress),
     /// The call arrived after its deadline.
-    DeadlineExceeded { server_millis: i64 },
+    DeadlineExceeded,
 }
 
 /// What the next call of a peek must know.
@@ -161,16 +140,6 @@ pub(crate) struct Progress {
     pub(crate) now: Option<i64>,
     /// What has been read of each limiter.
     pub(crate) read: Vec<Vec<u8>>,
-}
-
-impl CheckReply {
-    fn server_millis(&self) -> i64 {
-        match *self {
-            Self::Answered { server_millis, .. }
-            | Self::Unfinished { server_millis, .. }
-            | Self::DeadlineExceeded { server_millis } => server_millis,
-        }
-    }
 }
 
 /// The script that decides this call, and its arguments.
@@ -241,8 +210,9 @@ pub(crate) fn joint_args(
     })
 }
 
-/// Reads what the script of a call returned; `None` if no script returns that.
-pub(crate) fn read_reply(reply: &Value) -> Option<CheckReply> {
+/// Reads what the script of a call returned: the server's clock in ms, and the reply. `None` if no
+/// script returns that.
+pub(crate) fn read_reply(reply: &Value) -> Option<(i64, CheckReply)> {
     let values = match reply {
         Value::Array(each) => each,
         one => slice::from_ref(one),
@@ -250,25 +220,20 @@ pub(crate) fn read_reply(reply: &Value) -> Option<CheckReply> {
     let (first, others) = values.split_first()?;
     let first = numbers(first)?;
     let server_millis = *first.first()?;
-    Some(match first[..] {
-        [_] => CheckReply::DeadlineExceeded { server_millis },
-        [_, now] => CheckReply::Unfinished {
-            server_millis,
-            progress: Progress {
-                now: (!others.is_empty()).then_some(now),
-                read: others.iter().map(bytes).collect::<Option<_>>()?,
-            },
-        },
+    let reply = match first[..] {
+        [_] => CheckReply::DeadlineExceeded,
+        [_, now] => CheckReply::Unfinished(Progress {
+            now: (!others.is_empty()).then_some(now),
+            read: others.iter().map(bytes).collect::<Option<_>>()?,
+        }),
         _ => {
             let others = others.iter().map(numbers);
             let each = iter::once(Some(first)).chain(others);
             let replies = each.map(|numbers| TargetReply::new(&numbers?));
-            CheckReply::Answered {
-                server_millis,
-                replies: replies.collect::<Option<_>>()?,
-            }
+            CheckReply::Answered(replies.collect::<Option<_>>()?)
         }
-    })
+    };
+    Some((server_millis, reply))
 }
 
 fn bytes(value: &Value) -> Option<Vec<u8>> {

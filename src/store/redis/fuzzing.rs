@@ -37,7 +37,7 @@ pub fn read_answer(answer: Value) {
     }
     let _ = AcquireAnswer::read_reclaim(NAME, answer.clone());
     for call in decisions() {
-        if let Some(CheckReply::Answered { replies, .. }) = read_reply(&answer)
+        if let Some((_, CheckReply::Answered(replies))) = read_reply(&answer)
             && let Some(answers) = answers(&call, &replies)
         {
             let _ = answers.decision(&call, 0);
