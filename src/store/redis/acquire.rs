@@ -108,13 +108,8 @@ impl RedisLimiter {
                 ..attempts.limits().at_once().for_requests(call.sharing())
             };
 
-            let result = if let Some(before) = before {
-                let retry = retry_after(&call, before, now, look_from.take());
-                let args =
-                    acquire_args(&call, Some(&retry), rate_type, now, Some(attempt.deadline));
-                let sending = self.send_alone(&call, rate_type, &args, now, limits);
-                Some(Box::pin(sending).await)
-            } else if std::mem::take(&mut may_share) {
+            let retry = before.map(|before| retry_after(&call, before, now, look_from.take()));
+            let result = if retry.is_none() && std::mem::take(&mut may_share) {
                 let part = AcquirePart::new(&self.keys, rate_type, &call);
                 let calls = &store.multi_acquires;
                 let entered = calls.send(part, ends, attempt.deadline);
@@ -127,8 +122,15 @@ impl RedisLimiter {
                     None => None,
                 }
             } else {
-                let args = acquire_args(&call, None, rate_type, now, Some(attempt.deadline));
-                let sending = self.send_alone(&call, rate_type, &args, now, limits);
+                let sending = async {
+                    let deadline = Some(attempt.deadline);
+                    let args = acquire_args(&call, retry.as_ref(), rate_type, now, deadline);
+                    let (sets_up, of_call) = (call.set_up.is_some(), call_key(&self.keys, &call));
+                    let keys = self.keys.of_acquire(rate_type, sets_up, of_call.as_deref());
+                    let sent = script::ACQUIRE.run(&store.connection, &keys, &args, limits);
+                    sent.await.map(|answer| PartReply { answer, now })
+                };
+                // In a box of its own, so that a call that is shared has a small future.
                 Some(Box::pin(sending).await)
             };
 
@@ -208,23 +210,6 @@ impl RedisLimiter {
             .or(self.seen_type())
             .or(given)
             .unwrap_or(RateType::Overall)
-    }
-
-    /// Sends an attempt as a separate call.
-    async fn send_alone(
-        &self,
-        call: &Acquire,
-        rate_type: RateType,
-        args: &script::Args,
-        now: Option<i64>,
-        limits: Limits,
-    ) -> Result<PartReply, Failure> {
-        let of_call = call_key(&self.keys, call);
-        let sets_up = call.set_up.is_some();
-        let keys = self.keys.of_acquire(rate_type, sets_up, of_call.as_deref());
-        let sending = script::ACQUIRE.run(&self.store.connection, &keys, args, limits);
-        let answer = sending.await?;
-        Ok(PartReply { answer, now })
     }
 
     /// Gives back what a call took and was not delivered, once no attempt of it can still arrive,

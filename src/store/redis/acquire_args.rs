@@ -42,24 +42,15 @@ pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
 /// The runs and the options; `None` for a single plain request.
 pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let requests = &call.requests;
-    let (is_single, fifo) = (requests.single().is_some(), requests.fifo);
-    let has_options = requests.debt
-        || requests.share.is_some()
-        || call.newer_than.is_some()
-        || call.set_up.is_some()
-        || matches!(call.ahead, Some(Ahead::Reservation { .. }));
-    if is_single && !has_options && retry.is_none() {
-        return None;
-    }
     let mut args = Args::new();
-    if is_single {
+    if requests.single().is_some() {
         args = args.number(0);
     } else {
         args = args.number(requests.runs.len() as i64);
         for run in &requests.runs {
             args = args.number(run.permits).number(run.count);
         }
-        if fifo {
+        if requests.fifo {
             args = args.bytes(b"fifo");
         }
     }
@@ -93,7 +84,8 @@ pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
             .number(settings.keep_alive);
         args = args.number(set_up.existing.code());
     }
-    Some(args)
+    let is_plain = args.len() == 1;
+    (!is_plain).then_some(args)
 }
 
 /// The arguments of the reclaim script.
