@@ -83,7 +83,7 @@ impl RedisLimiter {
             .multi_acquires
             .enter(name)
             .map_err(|_| Error::NoRuntime)?;
-        let mut may_share = counted.is_one_of_many();
+        let mut may_share = counted.is_one_of_many;
         let mut too_long = self.late_attempts.load(Ordering::Relaxed);
         // From which score on the search for earlier grants is continued.
         let mut look_from = None;

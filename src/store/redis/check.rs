@@ -55,7 +55,7 @@ impl RedisStore {
             .multi_checks
             .enter(name)
             .map_err(|_| Error::NoRuntime)?;
-        let part = counted.is_one_of_many().then(|| CheckPart::new(call));
+        let part = counted.is_one_of_many.then(|| CheckPart::new(call));
         let mut part = part.flatten();
         let mut keys = Vec::new(); // of a call that is sent alone
         loop {

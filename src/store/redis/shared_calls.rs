@@ -88,14 +88,8 @@ pub(super) struct SharedCalls<P: Part> {
 /// Counts a call as in flight until it is dropped.
 pub(super) struct CountedCall<P> {
     batch: Arc<RuntimeParts<P>>,
-    is_one_of_many: bool,
-}
-
-impl<P> CountedCall<P> {
     /// Whether it joins the pending batch.
-    pub(super) fn is_one_of_many(&self) -> bool {
-        self.is_one_of_many
-    }
+    pub(super) is_one_of_many: bool,
 }
 
 impl<P> Drop for CountedCall<P> {
@@ -351,13 +345,13 @@ mod tests {
         let multi_acquires = over(Server("id"));
         let enter = || multi_acquires.enter("limiter").unwrap();
         let mut in_flight: Vec<_> = (0..FEW).map(|_| enter()).collect();
-        assert!(in_flight.iter().all(|acquire| !acquire.is_one_of_many()));
+        assert!(in_flight.iter().all(|acquire| !acquire.is_one_of_many));
         // Until all keys are known to be on one server.
-        while !enter().is_one_of_many() {
+        while !enter().is_one_of_many {
             yield_now().await;
         }
         in_flight.pop();
-        assert!(!enter().is_one_of_many());
+        assert!(!enter().is_one_of_many);
     }
 
     #[test]

@@ -17,15 +17,8 @@ const MOST_WORK: usize = 1_000;
 /// The calls of one kind on one runtime.
 pub(in crate::store::redis) struct RuntimeParts<P> {
     pub(super) in_flight: AtomicUsize,
-    pending: Mutex<Pending<P>>,
-}
-
-/// Parts that wait for the flusher.
-struct Pending<P> {
-    entries: Vec<PendingPart<P>>,
-    /// What they are together.
-    work: usize,
-    has_flusher: bool,
+    /// The parts that wait for the flusher. There is one unless this is empty.
+    pending: Mutex<Vec<PendingPart<P>>>,
 }
 
 /// One part of a shared call.
@@ -35,16 +28,6 @@ pub(in crate::store::redis) struct PendingPart<P> {
     /// The same by the server's clock.
     pub(super) server_deadline: i64,
     pub(super) answer: oneshot::Sender<SharedReply>,
-}
-
-impl<P> Default for Pending<P> {
-    fn default() -> Self {
-        Self {
-            entries: Vec::new(),
-            work: 0,
-            has_flusher: false,
-        }
-    }
 }
 
 impl<P> Default for RuntimeParts<P> {
@@ -57,7 +40,7 @@ impl<P> Default for RuntimeParts<P> {
 }
 
 impl<P> RuntimeParts<P> {
-    fn pending(&self) -> MutexGuard<'_, Pending<P>> {
+    fn pending(&self) -> MutexGuard<'_, Vec<PendingPart<P>>> {
         // Nothing panics while the lock is held.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,31 +52,28 @@ impl<P> RuntimeParts<P> {
         P: Part,
     {
         let mut pending = self.pending();
-        let work = entry.part.work();
-        let fits = pending.entries.len() < LARGEST_CALL && pending.work + work <= MOST_WORK;
+        let needs_flusher = pending.is_empty();
+        let parts = pending.iter().chain([&entry]);
+        let work: usize = parts.map(|it| it.part.work()).sum();
+        let fits = pending.len() < LARGEST_CALL && work <= MOST_WORK;
         let full = match fits {
             true => Vec::new(),
-            false => {
-                pending.work = 0;
-                std::mem::take(&mut pending.entries)
-            }
+            false => std::mem::take(&mut *pending),
         };
-        pending.entries.push(entry);
-        pending.work += work;
-        let needs_flusher = !std::mem::replace(&mut pending.has_flusher, true);
+        pending.push(entry);
         (full, needs_flusher)
     }
 
     /// Takes the pending batch if it has such a part.
     pub(super) fn take_if_any(&self, is_such: impl Fn(&P) -> bool) -> Option<Vec<PendingPart<P>>> {
         let mut pending = self.pending();
-        let has_any = pending.entries.iter().any(|entry| is_such(&entry.part));
-        has_any.then(|| std::mem::take(&mut *pending).entries)
+        let has_any = pending.iter().any(|entry| is_such(&entry.part));
+        has_any.then(|| std::mem::take(&mut *pending))
     }
 
     /// Takes the pending batch. A later entry waits for the next flusher.
     pub(super) fn take(&self) -> Vec<PendingPart<P>> {
-        std::mem::take(&mut *self.pending()).entries
+        std::mem::take(&mut *self.pending())
     }
 }
 
