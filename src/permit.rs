@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 /// The random bytes that name a call, and the grant that it leaves.
 pub(crate) type CallId = [u8; 16];
@@ -83,11 +83,9 @@ impl Names {
 /// Writes the member of a grant.
 pub(crate) fn encode(random: &[u8], permits: u32) -> Bytes {
     debug_assert!(random.len() <= usize::from(u8::MAX));
-    let mut member = BytesMut::with_capacity(5 + random.len());
-    member.put_u8(random.len() as u8);
-    member.put_slice(random);
-    member.put_u32_le(permits);
-    member.freeze()
+    [&[random.len() as u8][..], random, &permits.to_le_bytes()]
+        .concat()
+        .into()
 }
 
 /// The random bytes of a grant whose score is up to `ahead` ms ahead of the time at which it was

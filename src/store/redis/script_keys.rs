@@ -1,7 +1,5 @@
 //! The keys of a limiter that each script takes, in its order.
 
-use std::fmt::Write;
-
 use smallvec::SmallVec;
 
 use crate::keys::{Keys, sibling};
@@ -57,16 +55,9 @@ impl Keys {
 
     /// The key of one call that was granted in part: it exists while a copy of the call may arrive.
     pub(crate) fn of_call(&self, id: &CallId) -> String {
-        of_call(&self.name, id)
+        sibling(
+            &self.name,
+            &format!(":{:032x}:call", u128::from_be_bytes(*id)),
+        )
     }
-}
-
-/// The key of one call on this name: what a copy of the call must know.
-pub(super) fn of_call(name: &str, id: &CallId) -> String {
-    let mut suffix = String::from(":");
-    for byte in id {
-        // Writing to a string cannot fail.
-        let _ = write!(suffix, "{byte:02x}");
-    }
-    sibling(name, &(suffix + ":call"))
 }
