@@ -320,9 +320,9 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>>;
 
-    /// Takes all permits for so many ms, or until the limiter expires. Returns whether a grant can
-    /// hold as many.
-    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>>;
+    /// Takes all permits for so many ms, or until the limiter expires, by a grant with this id.
+    /// Returns `false`, and takes nothing, if the rate is more than a grant can hold.
+    fn hold(&self, millis: i64, call_id: CallId) -> BoxFuture<'_, Result<bool>>;
 
     fn available_permits(&self) -> BoxFuture<'_, Result<i64>>;
 

@@ -23,6 +23,7 @@ use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::leases::LeasedQueue;
 use crate::lock::Lock;
+use crate::permit::CallId;
 use crate::rate::Rate;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
@@ -198,8 +199,8 @@ impl LimiterStore for SlowStore {
         Box::pin(async move { self.memory.release(permits).await })
     }
 
-    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.memory.hold(millis).await })
+    fn hold(&self, millis: i64, call_id: CallId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.memory.hold(millis, call_id).await })
     }
 
     fn available_permits(&self) -> BoxFuture<'_, Result<i64>> {

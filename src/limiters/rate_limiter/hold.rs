@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::RateLimiter;
 use crate::error::{Error, Result};
+use crate::permit::new_call_id;
 use crate::rate::whole_millis;
 
 impl RateLimiter {
@@ -59,10 +60,10 @@ impl RateLimiter {
         let store = self.validated()?;
         let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let millis = whole_millis(Duration::from_millis(millis), "time")?;
-        let mut holding = store.hold(millis).await;
+        let mut holding = store.hold(millis, new_call_id()).await;
         if let (Err(Error::NotInitialized { .. }), Some(set_up)) = (&holding, self.set_up) {
             self.try_set_rate(set_up.settings.rate()).await?;
-            holding = store.hold(millis).await;
+            holding = store.hold(millis, new_call_id()).await;
         }
         match holding? {
             true => Ok(()),

@@ -199,7 +199,7 @@ impl LimiterStore for LedgerStore {
         Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    fn hold(&self, _millis: i64) -> BoxFuture<'_, Result<bool>> {
+    fn hold(&self, _millis: i64, _call_id: CallId) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { unreachable!("no test asks for it") })
     }
 

@@ -13,7 +13,7 @@ use crate::decision::is_granted;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::permit::{CallId, new_call_id};
+use crate::permit::CallId;
 use crate::rate::Rate;
 use crate::store::{
     AcquireCall, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse, Store,
@@ -216,10 +216,10 @@ impl LimiterStore for MemoryLimiter {
         })
     }
 
-    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>> {
+    fn hold(&self, millis: i64, call_id: CallId) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             self.with(|held, at| {
-                let (call_id, audited_rate) = (new_call_id(), held.audited_rate());
+                let audited_rate = held.audited_rate();
                 let (window, client) = (&mut held.window, &self.keys.client_id);
                 window.hold(at, client, millis, &call_id, audited_rate)
             })

@@ -59,6 +59,14 @@ impl Audit {
         (!is_due || !budget.take(now)).then_some(rate)
     }
 
+    /// Makes the next calls be for this audited rate.
+    #[cfg(test)]
+    pub(super) fn set(&self, audited_rate: Option<i64>) {
+        self.due.store(u64::MAX, Ordering::Relaxed);
+        self.rate
+            .store(audited_rate.unwrap_or(NONE), Ordering::Release);
+    }
+
     fn nanos(&self, time: Instant) -> u64 {
         // 584 years fit.
         time.saturating_duration_since(self.start).as_nanos() as u64

@@ -69,6 +69,12 @@ impl RedisLimiter {
         self.audit.audited_rate(&self.store.audit_budget)
     }
 
+    /// Makes the next calls be for this audited rate.
+    #[cfg(test)]
+    pub(super) fn set_audited_rate(&self, audited_rate: Option<i64>) {
+        self.audit.set(audited_rate);
+    }
+
     pub(super) fn note_audit(&self, audited_rate: Option<i64>, answer: &Acquired) {
         self.audit.note(audited_rate, answer);
         if answer.audit_due {

@@ -17,7 +17,7 @@ use crate::escaped::Escaped;
 use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::link::limits::Repeat;
-use crate::permit::{CallId, new_call_id};
+use crate::permit::CallId;
 use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
 use crate::store::{
     AcquireCall, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse, Store,
@@ -95,7 +95,25 @@ impl LimiterStore for RedisLimiter {
     }
 
     fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {
-        Box::pin(async move { self.refund_audited(grant, self.audited_rate()).await })
+        Box::pin(async move {
+            let mut from = (grant.span > 0).then(|| grant.score - grant.span);
+            let audited_rate = self.audited_rate();
+            let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
+            loop {
+                let args = Args::new()
+                    .optional(self.store.clock.now())
+                    .number(grant.score)
+                    .bytes(&grant.call_id)
+                    .number(grant.permits)
+                    .optional(audited_rate)
+                    .optional(from);
+                let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
+                match read(&self.keys.name, answer.await?)? {
+                    back @ 0.. => return Ok(u32::try_from(back).unwrap_or(grant.permits)),
+                    next => from = Some(-next),
+                }
+            }
+        })
     }
 
     fn settle<'a>(
@@ -105,19 +123,55 @@ impl LimiterStore for RedisLimiter {
     ) -> BoxFuture<'a, Result<u32>> {
         Box::pin(async move {
             let _turn = self.store.settling.acquire().await;
+            let settling = async {
+                let args = Args::new()
+                    .optional(self.store.clock.now())
+                    .number(lease.score)
+                    .bytes(&lease.call_id)
+                    .number(lease.permits)
+                    .number(settlement.used)
+                    .number(settlement.early)
+                    .number(lease.span)
+                    .optional(self.audited_rate());
+                // Safe to repeat: a lease that is settled has another score.
+                let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
+                let answer = self.run_on(&keys, &script::SETTLE, &args, &mut attempts);
+                read(&self.keys.name, answer.await?)
+            };
             // In a box of its own: while it waits for its turn it is small.
-            Box::pin(self.settle_audited(lease, settlement, self.audited_rate())).await
+            Box::pin(settling).await
         })
     }
 
     fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move { self.release_audited(permits, self.audited_rate()).await })
+        Box::pin(async move {
+            let audited_rate = self.audited_rate();
+            let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
+            let mut rest = i64::from(permits);
+            while rest > 0 {
+                let args = Args::new()
+                    .optional(self.store.clock.now())
+                    .number(rest)
+                    .optional(audited_rate);
+                let answer = self.run_on(&keys, &script::RELEASE, &args, &mut attempts);
+                rest = read(&self.keys.name, answer.await?)?;
+                attempts.sent_before = true; // a part of them is released
+            }
+            Ok(())
+        })
     }
 
-    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>> {
+    fn hold(&self, millis: i64, call_id: CallId) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            let (call_id, audited_rate) = (new_call_id(), self.audited_rate());
-            self.hold_audited(millis, &call_id, audited_rate).await
+            let args = Args::new()
+                .optional(self.store.clock.now())
+                .number(millis)
+                .bytes(&call_id)
+                .optional(self.audited_rate());
+            // Safe to repeat: a later attempt finds the grant of an earlier one.
+            let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
+            let answer = self.run_on(&keys, &script::HOLD, &args, &mut attempts);
+            read(&self.keys.name, answer.await?)
         })
     }
 
@@ -208,88 +262,6 @@ impl LimiterStore for RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// `audited_rate` is the rate at which the grants were last audited; without one they are
-    /// summed now if they are few.
-    pub(super) async fn refund_audited(
-        &self,
-        grant: &Grant,
-        audited_rate: Option<i64>,
-    ) -> Result<u32> {
-        let mut from = (grant.span > 0).then(|| grant.score - grant.span);
-        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
-        loop {
-            let args = Args::new()
-                .optional(self.store.clock.now())
-                .number(grant.score)
-                .bytes(&grant.call_id)
-                .number(grant.permits)
-                .optional(audited_rate)
-                .optional(from);
-            let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
-            match read(&self.keys.name, answer.await?)? {
-                back @ 0.. => return Ok(u32::try_from(back).unwrap_or(grant.permits)),
-                next => from = Some(-next),
-            }
-        }
-    }
-
-    /// Safe to repeat: a lease that is settled has another score.
-    pub(super) async fn settle_audited(
-        &self,
-        lease: &Grant,
-        settlement: Settlement,
-        audited_rate: Option<i64>,
-    ) -> Result<u32> {
-        let args = Args::new()
-            .optional(self.store.clock.now())
-            .number(lease.score)
-            .bytes(&lease.call_id)
-            .number(lease.permits)
-            .number(settlement.used)
-            .number(settlement.early)
-            .number(lease.span)
-            .optional(audited_rate);
-        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
-        let answer = self.run_on(&keys, &script::SETTLE, &args, &mut attempts);
-        read(&self.keys.name, answer.await?)
-    }
-
-    pub(super) async fn release_audited(
-        &self,
-        permits: u32,
-        audited_rate: Option<i64>,
-    ) -> Result<()> {
-        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Never));
-        let mut rest = i64::from(permits);
-        while rest > 0 {
-            let args = Args::new()
-                .optional(self.store.clock.now())
-                .number(rest)
-                .optional(audited_rate);
-            let answer = self.run_on(&keys, &script::RELEASE, &args, &mut attempts);
-            rest = read(&self.keys.name, answer.await?)?;
-            attempts.sent_before = true; // a part of them is released
-        }
-        Ok(())
-    }
-
-    /// Safe to repeat: a later attempt finds the grant of an earlier one.
-    pub(super) async fn hold_audited(
-        &self,
-        millis: i64,
-        call_id: &CallId,
-        audited_rate: Option<i64>,
-    ) -> Result<bool> {
-        let args = Args::new()
-            .optional(self.store.clock.now())
-            .number(millis)
-            .bytes(call_id)
-            .optional(audited_rate);
-        let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
-        let answer = self.run_on(&keys, &script::HOLD, &args, &mut attempts);
-        read(&self.keys.name, answer.await?)
-    }
-
     /// For how long permits of a cancelled request are missing once they were to be given back.
     fn missing_for(&self, given_back: Result<u32>, permits: Option<u32>) -> Duration {
         let error = match given_back {

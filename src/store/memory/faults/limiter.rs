@@ -12,6 +12,7 @@ use crate::box_future::BoxFuture;
 use crate::error::Result;
 use crate::grant::Grant;
 use crate::keys::Keys;
+use crate::permit::CallId;
 use crate::rate::Rate;
 use crate::store::acquire_call::Attempt;
 use crate::store::{
@@ -158,8 +159,8 @@ impl LimiterStore for FaultyLimiter {
         Box::pin(async move { self.answer(self.memory.release(permits)).await })
     }
 
-    fn hold(&self, millis: i64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.answer(self.memory.hold(millis)).await })
+    fn hold(&self, millis: i64, call_id: CallId) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.answer(self.memory.hold(millis, call_id)).await })
     }
 
     fn available_permits(&self) -> BoxFuture<'_, Result<i64>> {

@@ -4,6 +4,7 @@ use redis::AsyncCommands;
 
 use super::*;
 use crate::grant::Grant;
+use crate::store::LimiterStore;
 use crate::store::redis::acquire_args::{acquire_args, call_key};
 
 impl OnServer {
@@ -72,7 +73,8 @@ async fn a_copy_of_a_call_finds_what_the_first_took_whatever_is_free_by_then() {
             let free = free_at_first - taken;
             if free_then > free {
                 let back = u32::try_from((free_then - free).min(in_use)).unwrap();
-                on_server.limiter.release_audited(back, None).await.unwrap();
+                on_server.limiter.set_audited_rate(None);
+                on_server.limiter.release(back).await.unwrap();
             } else {
                 on_server.limiter.acquire_permits(free - free_then).await;
             }
@@ -146,16 +148,16 @@ async fn no_permit_is_lost_if_two_grants_of_a_call_shrink_to_the_same_size() {
         let call = Acquire::first(Requests::one(3));
         let deadline = on_server.now().await + 10_000;
         let first = on_server.deliver(&call, None, deadline).await;
-        limiter.release_audited(1, None).await.unwrap();
+        limiter.release(1).await.unwrap();
         while on_server.now().await == first.score {}
         let copy = on_server.deliver(&call, None, deadline).await;
         assert!(!copy.found);
 
         let grant = Grant::new(copy.score, call.id, refunded);
-        let returned = limiter.refund_audited(&grant, None).await;
+        let returned = limiter.refund(&grant).await;
         assert_eq!(returned.unwrap(), refunded);
         if released > 0 {
-            limiter.release_audited(released, None).await.unwrap();
+            limiter.release(released).await.unwrap();
         }
         let expected = [(left[0], first.score), (left[1], copy.score)];
         assert_eq!(on_server.grants().await, expected);

@@ -123,7 +123,8 @@ impl Sides {
                 }
             }
             Step::Release(permits, audited_rate) => {
-                let redis = limiter.release_audited(*permits, *audited_rate).await;
+                limiter.set_audited_rate(*audited_rate);
+                let redis = limiter.release(*permits).await;
                 let model = self.model.release(at, client, *permits, *audited_rate);
                 assert_eq!(initialized(redis), model.ok().map(|_left| ()));
             }
@@ -132,7 +133,8 @@ impl Sides {
                     return;
                 }
                 let call_id = self.next_call_id();
-                let redis = limiter.hold_audited(*millis, &call_id, *audited_rate).await;
+                limiter.set_audited_rate(*audited_rate);
+                let redis = limiter.hold(*millis, call_id).await;
                 let model = &mut self.model;
                 let model = model.hold(at, client, *millis, &call_id, *audited_rate);
                 assert_eq!(initialized(redis), model.ok());
@@ -145,7 +147,8 @@ impl Sides {
                     let it = &self.grants[last];
                     Grant::new(it.score, it.call_id, *permits).with_span(it.span)
                 };
-                let redis = limiter.refund_audited(&grant, *audited_rate).await;
+                limiter.set_audited_rate(*audited_rate);
+                let redis = limiter.refund(&grant).await;
                 let model = self.model.refund(at, client, &grant, *audited_rate);
                 assert_eq!(initialized(redis), model.ok());
             }
@@ -154,7 +157,8 @@ impl Sides {
                     return;
                 };
                 let lease = &self.grants[last];
-                let redis = limiter.settle_audited(lease, *settlement, *audited_rate);
+                limiter.set_audited_rate(*audited_rate);
+                let redis = limiter.settle(lease, *settlement);
                 let redis = initialized(redis.await);
                 let model = self
                     .model
