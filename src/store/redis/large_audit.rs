@@ -37,13 +37,6 @@ const SHORTEST_REST: Duration = Duration::from_secs(1);
 /// last call.
 const LIFE: Duration = Duration::from_secs(10);
 
-/// What a call did.
-enum Step {
-    /// The next call is made after this time.
-    Pause(Duration),
-    Over,
-}
-
 /// One audit.
 struct LargeAudit {
     keys: Keys,
@@ -65,10 +58,9 @@ pub(super) fn start(store: &RedisStore, keys: &Keys, rate_type: RateType) {
         let _flag = flag;
         // The store is not kept alive during a pause.
         while let Some(shared) = weak.upgrade() {
-            let step = audit.step(&RedisStore(shared)).await;
-            match step {
-                Some(Step::Pause(pause)) => sleep(pause).await,
-                Some(Step::Over) | None => break,
+            match audit.step(&RedisStore(shared)).await {
+                Some(pause) => sleep(pause).await,
+                None => break,
             }
         }
     });
@@ -97,8 +89,9 @@ impl LargeAudit {
         }
     }
 
-    /// One call; `None` if it failed: a later audit makes up for this one.
-    async fn step(&mut self, store: &RedisStore) -> Option<Step> {
+    /// Makes one call, and returns after which time the next one is made. `None` ends the audit: it
+    /// is done, or the call failed, and a later audit makes up for this one.
+    async fn step(&mut self, store: &RedisStore) -> Option<Duration> {
         let answer = self.read_page(store).await?;
         let (word, fields) = answer.split_first()?;
         if word != b"read" {
@@ -117,7 +110,7 @@ impl LargeAudit {
         let count = u32::try_from(count).ok()?;
         self.read += count;
         if count == page() {
-            return Some(Step::Pause(PAUSE_PER_GRANT * count));
+            return Some(PAUSE_PER_GRANT * count);
         }
         self.correct(store).await
     }
@@ -140,8 +133,8 @@ impl LargeAudit {
         Some(())
     }
 
-    /// Tries to end the audit.
-    async fn correct(&mut self, store: &RedisStore) -> Option<Step> {
+    /// Tries to end the audit. Returns after which time to go on, as [`step`](Self::step) does.
+    async fn correct(&mut self, store: &RedisStore) -> Option<Duration> {
         let rest = (REST_PER_GRANT * self.read).max(SHORTEST_REST);
         loop {
             let known = self.pages.known()?;
@@ -158,13 +151,14 @@ impl LargeAudit {
             match (&word[..], fields) {
                 (b"changed", changes) => self.note_changes(changes)?,
                 (b"first", _) => self.pages.drop_first().then_some(())?,
-                (b"more", _) => return Some(Step::Pause(PAUSE_PER_GRANT * page())),
+                (b"more", _) => return Some(PAUSE_PER_GRANT * page()),
                 (b"done", [drift, released]) => {
                     let (drift, released) = (number(drift)?, number(released)?);
                     if drift != 0 {
                         tracing::debug!(limiter = %Escaped(&self.keys.name), drift, "permits left set right");
                     }
-                    return self.release(store, released).await;
+                    self.release(store, released).await?;
+                    return None;
                 }
                 _ => return None,
             }
@@ -172,7 +166,7 @@ impl LargeAudit {
     }
 
     /// Takes what a peer's release gave back out of the oldest grants.
-    async fn release(&self, store: &RedisStore, mut rest: i64) -> Option<Step> {
+    async fn release(&self, store: &RedisStore, mut rest: i64) -> Option<()> {
         while rest > 0 {
             sleep(PAUSE_PER_GRANT * page()).await;
             let args = Args::new()
@@ -183,7 +177,7 @@ impl LargeAudit {
             let sending = script::RELEASE.run(&store.connection, &keys, &args, limits);
             rest = from_redis_value(sending.await.ok()?).ok()?;
         }
-        Some(Step::Over)
+        Some(())
     }
 }
 
