@@ -81,23 +81,17 @@ impl Background {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         // The lock guards no state that a panic could leave inconsistent.
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let task: Task = Box::pin(task);
-        let task = match &*tasks {
-            Some(sender) => match sender.send(task) {
-                Ok(()) => return,
-                Err(unsent) => unsent.0,
-            },
-            None => task,
-        };
-        match start() {
-            Ok(sender) => {
-                // The receiver lives as long as the sender.
-                let _ = sender.send(task);
-                *tasks = Some(sender);
+        if tasks.is_none() {
+            match start() {
+                Ok(sender) => *tasks = Some(sender),
+                Err(error) => {
+                    tracing::error!(error = %Escaped(&error), "cannot start the background thread");
+                }
             }
-            Err(error) => {
-                tracing::error!(error = %Escaped(&error), "cannot start the background thread")
-            }
+        }
+        if let Some(sender) = &*tasks {
+            // The receiver lives as long as the sender.
+            let _ = sender.send(Box::pin(task));
         }
     }
 }
