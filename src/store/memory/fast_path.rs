@@ -18,11 +18,11 @@ use crate::lock::number_of_thread;
 
 const STRIPES: usize = 4;
 
-/// What was reserved: a time, and the permits in each stripe at that time.
+/// The permits left in one stripe at a time in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StripeShare {
+pub(super) struct StripePermits {
     pub(super) millis: i64,
-    each: u32,
+    permits: u32,
 }
 
 /// The permits of a stripe are the low bits of its word, the time is the others.
@@ -30,30 +30,21 @@ const PERMITS_BITS: u32 = 20;
 const MOST: u32 = (1 << PERMITS_BITS) - 1;
 const NOTHING: u64 = 0;
 
-impl StripeShare {
-    /// What can be reserved of the permits left at a time; `None` if they are too few, or if a word
+impl StripePermits {
+    /// What each stripe gets of the permits left at a time; `None` if they are too few, or if a word
     /// cannot hold the time.
-    pub(super) fn new(millis: i64, left: i64) -> Option<Self> {
-        let each = (left / STRIPES as i64).clamp(0, i64::from(MOST)) as u32;
-        let is_held = 0 < millis && millis < 1 << (u64::BITS - PERMITS_BITS);
+    pub(super) fn of_each(millis: i64, left: i64) -> Option<Self> {
+        let permits = (left / STRIPES as i64).clamp(0, i64::from(MOST)) as u32;
+        let time_fits = 0 < millis && millis < 1 << (u64::BITS - PERMITS_BITS);
         // A stripe without permits states that there are none at all.
-        let is_true = each > 0 || left <= 0;
-        (is_held && is_true).then_some(Self { millis, each })
+        let is_exact = permits > 0 || left <= 0;
+        (time_fits && is_exact).then_some(Self { millis, permits })
     }
 
-    fn permits(self) -> u32 {
-        self.each * STRIPES as u32
+    fn of_all_stripes(self) -> u32 {
+        self.permits * STRIPES as u32
     }
-}
 
-/// A stripe's word, decoded: the permits left in it at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PermitsLeft {
-    millis: i64,
-    permits: u32,
-}
-
-impl PermitsLeft {
     fn to_word(self) -> u64 {
         (self.millis as u64) << PERMITS_BITS | u64::from(self.permits)
     }
@@ -90,7 +81,7 @@ impl PermitsLeft {
 /// The word after permits were taken; `None` if they cannot be.
 #[inline]
 fn taken(word: u64, now: i64, permits: u32) -> Option<u64> {
-    Some(PermitsLeft::at(now, word)?.without(permits)?.to_word())
+    Some(StripePermits::at(now, word)?.without(permits)?.to_word())
 }
 
 /// On its own cache line.
@@ -109,7 +100,9 @@ impl Stripe {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
         {
             Ok(_) => Some(true),
-            Err(word) => PermitsLeft::at(now, word)?.denies(permits).then_some(false),
+            Err(word) => StripePermits::at(now, word)?
+                .denies(permits)
+                .then_some(false),
         }
     }
 }
@@ -132,25 +125,22 @@ impl FastPath {
     }
 
     /// Opens the fast path, which is closed. Under the lock.
-    pub(super) fn open(&self, reserved: StripeShare) {
-        let left = PermitsLeft {
-            millis: reserved.millis,
-            permits: reserved.each,
-        };
+    pub(super) fn open(&self, reserved: StripePermits) {
         let stripes = self
             .0
             .get_or_init(|| Box::new([(); STRIPES].map(|()| Stripe(AtomicU64::new(NOTHING)))));
         for stripe in stripes.iter() {
-            stripe.0.store(left.to_word(), Ordering::Relaxed);
+            stripe.0.store(reserved.to_word(), Ordering::Relaxed);
         }
     }
 
     /// Closes the fast path and returns how many permits were taken. Under the lock.
-    pub(super) fn close(&self, reserved: StripeShare) -> u32 {
+    pub(super) fn close(&self, reserved: StripePermits) -> u32 {
         let stripes = self.0.get().into_iter().flat_map(|stripes| stripes.iter());
-        let left = stripes
-            .filter_map(|stripe| PermitsLeft::from_word(stripe.0.swap(NOTHING, Ordering::Relaxed)));
-        reserved.permits() - left.map(|left| left.permits).sum::<u32>()
+        let left = stripes.filter_map(|stripe| {
+            StripePermits::from_word(stripe.0.swap(NOTHING, Ordering::Relaxed))
+        });
+        reserved.of_all_stripes() - left.map(|left| left.permits).sum::<u32>()
     }
 }
 
@@ -162,9 +152,9 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000_000;
 
-    fn fast_path(left: i64) -> (FastPath, StripeShare) {
+    fn fast_path(left: i64) -> (FastPath, StripePermits) {
         let fast_path = FastPath::default();
-        let reserved = StripeShare::new(NOW, left).unwrap();
+        let reserved = StripePermits::of_each(NOW, left).unwrap();
         fast_path.open(reserved);
         (fast_path, reserved)
     }
@@ -202,9 +192,9 @@ mod tests {
     #[test]
     fn too_few_permits_for_the_stripes_are_not_reserved() {
         for left in 1..STRIPES as i64 {
-            assert_eq!(StripeShare::new(NOW, left), None);
+            assert_eq!(StripePermits::of_each(NOW, left), None);
         }
-        assert!(StripeShare::new(NOW, STRIPES as i64).is_some());
+        assert!(StripePermits::of_each(NOW, STRIPES as i64).is_some());
     }
 
     #[test]
@@ -217,7 +207,7 @@ mod tests {
     #[test]
     fn requests_above_what_the_stripes_hold_are_reserved_in_part_not_denied() {
         let (fast_path, reserved) = fast_path(i64::MAX);
-        assert_eq!(reserved.permits(), MOST * STRIPES as u32);
+        assert_eq!(reserved.of_all_stripes(), MOST * STRIPES as u32);
         assert_eq!(fast_path.take(MOST - 1, || NOW), Some(true));
         assert_eq!(fast_path.take(1, || NOW), None);
         assert_eq!(fast_path.close(reserved), MOST - 1);
@@ -226,7 +216,7 @@ mod tests {
     #[test]
     fn at_a_time_that_no_word_holds_nothing_is_reserved() {
         for millis in [i64::MIN, -1, 0, 1 << 44, i64::MAX] {
-            assert_eq!(StripeShare::new(millis, 40), None);
+            assert_eq!(StripePermits::of_each(millis, 40), None);
         }
         assert_eq!(FastPath::default().take(1, || -1), None);
     }
@@ -245,7 +235,7 @@ mod tests {
             };
             let threads = [(); 3].map(|()| scope.spawn(take));
             while threads_at_work.load(Ordering::Acquire) > 0 {
-                let reserved = StripeShare::new(NOW, 4_000).unwrap();
+                let reserved = StripePermits::of_each(NOW, 4_000).unwrap();
                 fast_path.open(reserved);
                 std::thread::yield_now();
                 counted += fast_path.close(reserved) as usize;
@@ -262,12 +252,12 @@ mod tests {
         use loom::sync::atomic::AtomicU64;
         use loom::sync::{Arc, Mutex};
 
-        const RESERVED: PermitsLeft = PermitsLeft {
+        const RESERVED: StripePermits = StripePermits {
             millis: NOW,
             permits: 3,
         };
         let close = |stripe: &AtomicU64| {
-            let left = PermitsLeft::from_word(stripe.swap(NOTHING, Ordering::Relaxed));
+            let left = StripePermits::from_word(stripe.swap(NOTHING, Ordering::Relaxed));
             left.map_or(0, |left| RESERVED.permits - left.permits)
         };
         loom::model(move || {

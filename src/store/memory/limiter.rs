@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use super::fast_path::{FastPath, StripeShare};
+use super::fast_path::{FastPath, StripePermits};
 use super::lock::lock;
 use crate::error::{Error, Result};
 use crate::permit::{CallId, Names};
@@ -67,7 +67,7 @@ pub(super) struct Held {
     /// The latest time of a step, by the store's clock.
     pub(super) latest: i64,
     /// What the open fast path has reserved.
-    pub(super) reserved: Option<StripeShare>,
+    pub(super) reserved: Option<StripePermits>,
     /// How often the lock was taken.
     times: u32,
     /// The value of `times`, and the time, when a request was last decided that the fast path could
@@ -279,7 +279,7 @@ impl Held {
         let is_exact = !answer.has_more && i64::from(permits) <= answer.rate;
         if is_shared && at.now == at.server && is_exact {
             let taken = Requests::one(permits).taken(answer);
-            self.reserved = StripeShare::new(at.now, answer.available - taken);
+            self.reserved = StripePermits::of_each(at.now, answer.available - taken);
         }
     }
 
