@@ -59,7 +59,9 @@ impl MemoryClient {
     }
 
     pub(crate) fn check_call(&self, call: &Call) -> Result<Answers> {
-        // Before the locks, which are then held for a shorter time.
+        // Before the locks, which are then held for a shorter time: the client's clock may be foreign
+        // code.
+        let passed = self.clock.now();
         let read = self.store.0.request_time();
         let found = call.limiters.iter().map(|target| {
             self.store
@@ -75,7 +77,6 @@ impl MemoryClient {
             .collect();
         guards.sort_unstable_by_key(|&(place, _)| place);
 
-        let passed = self.clock.now();
         let latest = guards.iter().map(|(_, held)| held.latest);
         let server = latest.fold(read, i64::max);
         for (_, held) in &mut guards {

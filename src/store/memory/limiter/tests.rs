@@ -146,6 +146,27 @@ async fn what_a_clock_of_the_callers_decides_is_scored_by_it_and_by_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_limiter_is_locked_while_a_clients_clock_is_read() {
+    let store = MemoryStore::new();
+    let seen = store.clone();
+    let clock = Clock::from_fn(move || {
+        for name in ["one", "other"] {
+            assert!(seen.limiter(name).held.try_lock().is_ok(), "{name}");
+        }
+        0
+    });
+    let client = RedissonClient::builder().clock(clock).in_memory(&store);
+    let limiters = ["one", "other"].map(|name| client.rate_limiter(name));
+    for limiter in &limiters {
+        let rate = Rate::overall(5, Duration::from_secs(1));
+        limiter.set_rate(rate).await.unwrap();
+        assert!(limiter.try_acquire(1).await.unwrap());
+    }
+    let charges = limiters.map(|limiter| limiter.charge(1).unwrap());
+    assert!(client.check_all(charges).await.unwrap().is_granted());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clients_own_permits_are_not_reserved_for_others() {
     let store = MemoryStore::new();
     let limiters = [(); 2].map(|()| {
