@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -38,15 +37,10 @@ pub(super) struct StoredLimiter {
 }
 
 /// A driver of this client.
+#[derive(Debug)]
 struct Waiting {
     client_id: String,
     on_freed: Weak<OnFreed>,
-}
-
-impl fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! Denials that a test asks for: the limiters say what they are, and none of them is charged.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,13 +95,5 @@ impl Denial {
         let mut answer = Acquired::new(now, rate, 0, self.retry_after, interval);
         answer.until_all = self.retry_after.max(interval);
         Ok(answer)
-    }
-}
-
-impl fmt::Debug for Denial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Denial")
-            .field("retry_after", &self.retry_after)
-            .finish_non_exhaustive()
     }
 }
