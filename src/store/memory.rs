@@ -16,7 +16,7 @@
 //! store
 //! shard
 //! limiter
-//! fast_path lock sweep
+//! fast_path lock
 //! ```
 
 mod client;
@@ -30,7 +30,6 @@ mod limiter;
 mod lock;
 mod shard;
 mod store;
-mod sweep;
 mod targets;
 
 use std::sync::Arc;

@@ -11,8 +11,6 @@ use crate::policies::stored_target::StoredTarget;
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     slots: HashTable<Slot>,
-    /// The places in the table from here on have been swept in this round.
-    swept_from: usize,
 }
 
 /// What a name has.
@@ -29,9 +27,6 @@ pub(super) enum Slot {
 const MOST_ROOM: usize = 4;
 /// A table with room for this many limiters does not shrink.
 const LITTLE_ROOM: usize = 16;
-/// How many places are swept for each new limiter: so many that a flood of new names does not
-/// outrun the sweep. At least seven of 16 places are in use when a table grows.
-const SWEPT_FOR_A_NEW_ONE: usize = 5;
 
 impl Slot {
     fn name(&self) -> &[u8] {
@@ -89,54 +84,40 @@ impl Shard {
         slot.expect("a slot was found or inserted at this place")
     }
 
+    /// Inserts a slot, and returns its place. A full table grows only by as much as what is not gone
+    /// needs, so that a flood of new names does not outrun the sweeps.
     #[cold]
     fn insert(&mut self, hash: NameHash, server: i64, slot: Slot) -> usize {
-        self.sweep(SWEPT_FOR_A_NEW_ONE, server);
-        if self.is_round_over() {
-            self.start_round();
+        if self.slots.len() == self.slots.capacity() {
+            self.drop_gone(server);
+            // So much that it is not full again soon: each limiter is visited a few times at most.
+            self.slots.reserve(self.slots.len() / 2 + 1, hash_of);
         }
         self.slots
             .insert_unique(hash.bits(), slot, hash_of)
             .bucket_index()
     }
 
-    /// Visits up to `most` places of the round, and drops what is empty and has no handle. Returns
-    /// the number of places.
-    pub(super) fn sweep(&mut self, most: usize, server: i64) -> usize {
-        let from = self.swept_from.min(self.slots.num_buckets());
-        let to = from.saturating_sub(most);
-        for place in to..from {
-            if let Ok(mut slot) = self.slots.get_bucket_entry(place)
-                && slot.get_mut().is_gone(server)
-            {
-                slot.remove();
-            }
-        }
-        self.swept_from = to;
-        from - to
-    }
-
-    pub(super) fn is_round_over(&self) -> bool {
-        self.swept_from == 0
-    }
-
-    /// Starts to sweep all limiters again.
-    pub(super) fn start_round(&mut self) {
-        self.swept_from = self.slots.num_buckets();
-    }
-
-    /// Gives memory back that the limiters no longer need.
-    pub(super) fn give_back_room(&mut self) {
+    /// Drops what is empty and has no handle, and gives back memory that the others do not need.
+    /// Returns how many places of the table were visited.
+    pub(super) fn sweep(&mut self, server: i64) -> usize {
+        let places = self.slots.num_buckets();
+        self.drop_gone(server);
         if self.slots.capacity() > LITTLE_ROOM.max(self.slots.len() * MOST_ROOM) {
             self.shrink_to(self.slots.len() * 2);
         }
+        places
     }
 
     /// Drops all limiters that are empty and have no handle, and gives back the memory that they
     /// took.
     pub(super) fn shrink(&mut self, server: i64) {
-        self.slots.retain(|slot| !slot.is_gone(server));
+        self.drop_gone(server);
         self.shrink_to(0);
+    }
+
+    fn drop_gone(&mut self, server: i64) {
+        self.slots.retain(|slot| !slot.is_gone(server));
     }
 
     fn shrink_to(&mut self, capacity: usize) {

@@ -1,13 +1,18 @@
 //! The store: its limiters, divided into shards.
+//!
+//! Expired limiters are dropped by requests, whichever limiter these are for, so that no caller
+//! depends on another's runtime. A request sweeps the next shards, and when all have been swept the
+//! next round begins a second later. A store without requests is not swept, see
+//! [`MemoryStore::shrink`].
 
 use std::array;
 use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::limiter::StoredLimiter;
 use super::lock::lock;
 use super::shard::{Shard, Slot};
-use super::sweep::{Part, Sweep};
 use crate::clock::TokioClock;
 use crate::name_hash::NameHash;
 
@@ -35,12 +40,20 @@ pub(super) struct MemoryStoreInner {
     /// A limiter is in the shard that the hash of its name selects, so that threads seldom wait for
     /// each other.
     shards: [Mutex<Shard>; SHARDS],
-    sweep: Sweep,
+    /// When a request sweeps, in ms of the clock.
+    next_sweep: AtomicI64,
+    /// How many shards have been swept.
+    swept: AtomicUsize,
 }
 
 const SHARDS: usize = 128;
-/// A shard stays locked while this many places are visited.
-const SWEPT_AT_ONCE: usize = 64;
+/// Once a request has visited this many places of shards, which takes some 200 µs, it leaves the
+/// other shards to a later request.
+const MOST_VISITED: usize = 4_096;
+/// So many places are visited in each millisecond on average, which takes some 10 µs.
+const VISITED_EACH_MS: i64 = 256;
+/// From the end of a round to the next, in ms.
+const REST: i64 = 1_000;
 
 /// Shows no names: a log that shows a client has none of its users' keys.
 impl fmt::Debug for MemoryStore {
@@ -64,7 +77,8 @@ impl MemoryStore {
     pub fn new() -> Self {
         let clock = TokioClock::start();
         Self(Arc::new(MemoryStoreInner {
-            sweep: Sweep::new(clock.now()),
+            next_sweep: AtomicI64::new(clock.now() + REST),
+            swept: AtomicUsize::new(0),
             shards: array::from_fn(|_| Mutex::default()),
             clock,
         }))
@@ -170,33 +184,35 @@ impl MemoryStoreInner {
         self.shard((hash.bits() >> 48) as usize % SHARDS)
     }
 
-    /// The time of a request, in ms. If it is time, visits expired limiters. The caller holds no
-    /// lock.
+    /// The time of a request, in ms. If it is time to, sweeps some shards. The caller holds no lock.
     #[inline]
     pub(super) fn request_time(&self) -> i64 {
         let now = self.clock.now();
-        if let Some(part) = self.sweep.due(now) {
-            self.do_part(part, now);
+        let due = self.next_sweep.load(Ordering::Relaxed);
+        if now >= due {
+            self.sweep(due, now);
         }
         now
     }
 
     #[cold]
-    fn do_part(&self, mut part: Part<'_>, now: i64) {
-        while part.most > 0 {
-            let (place, begins) = part.shard();
-            let mut shard = self.shard(place);
-            if begins {
-                shard.start_round();
-            }
-            part.most -= shard.sweep(part.most.min(SWEPT_AT_ONCE), now);
-            if shard.is_round_over() {
-                shard.give_back_room();
-                if !part.go_on(SHARDS) {
-                    return;
-                }
+    fn sweep(&self, due: i64, now: i64) {
+        // In the meantime no other request sweeps.
+        let (next, relaxed) = (&self.next_sweep, Ordering::Relaxed);
+        let claimed = next.compare_exchange(due, now + REST, relaxed, relaxed);
+        if claimed.is_err() {
+            return;
+        }
+        let (mut visited, mut rest) = (0, 0);
+        while visited < MOST_VISITED && rest == 0 {
+            let place = self.swept.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            visited += self.shard(place).sweep(now);
+            if place == SHARDS - 1 {
+                rest = REST;
             }
         }
+        let pause = visited as i64 / VISITED_EACH_MS;
+        self.next_sweep.store(now + pause + rest, Ordering::Relaxed);
     }
 }
 
