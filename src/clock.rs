@@ -172,7 +172,7 @@ pub(crate) fn system_millis() -> i64 {
 pub(crate) struct TokioClock {
     started: Instant,
     started_millis: i64,
-    /// By how much a test has moved it on, in ms.
+    /// By how much a test has moved it on, in ms: at most [`FURTHEST`], so that no sum overflows.
     #[cfg(feature = "test-util")]
     advanced: std::sync::atomic::AtomicI64,
 }
@@ -197,8 +197,9 @@ impl TokioClock {
 
     #[cfg(feature = "test-util")]
     pub(crate) fn advance(&self, millis: i64) {
-        let advanced = &self.advanced;
-        advanced.fetch_add(millis, std::sync::atomic::Ordering::Relaxed);
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let advance = |before: i64| Some(before.saturating_add(millis).min(FURTHEST));
+        let _ = self.advanced.fetch_update(relaxed, relaxed, advance);
     }
 }
 

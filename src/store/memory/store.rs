@@ -132,7 +132,7 @@ impl MemoryStore {
     /// ```
     #[cfg(feature = "test-util")]
     pub fn advance(&self, time: std::time::Duration) {
-        let millis = i64::try_from(time.as_millis()).unwrap_or(1 << 52);
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         self.0.clock.advance(millis);
     }
 
@@ -326,6 +326,22 @@ mod tests {
         assert_eq!(store.held(), 1_001);
         for i in 0..1_000 {
             assert!(!limiter.check(&i.to_string(), 1).await.unwrap().is_granted());
+        }
+    }
+
+    #[cfg(feature = "test-util")]
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_moved_on_as_far_as_can_be_still_shows_a_time() {
+        let store = MemoryStore::new();
+        let client = RedissonClient::builder().in_memory(&store);
+        let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
+        for time in [
+            Duration::from_millis(i64::MAX as u64),
+            SECOND,
+            Duration::MAX,
+        ] {
+            store.advance(time);
+            let _ = limiter.check("name", 1).await.unwrap();
         }
     }
 
