@@ -24,8 +24,8 @@ impl ClientState {
         }
     }
 
-    /// Refuses a request of a client that was closed. One that may wait is refused by its queue
-    /// too, which is closed later.
+    /// Refuses a request of a client that was closed. The queue, which is closed later, also
+    /// refuses those that may wait.
     #[inline]
     pub(crate) fn admit(&self) -> Result<()> {
         match self.is_closed() {
@@ -47,7 +47,8 @@ impl ClientState {
 
     /// Returns when the client is closed.
     pub(crate) async fn closed(&self) {
-        let closing = self.closing.notified(); // from here on it is told
+        // Made first, so that a client that is closed from here on wakes it.
+        let closing = self.closing.notified();
         if !self.is_closed.load(Ordering::SeqCst) {
             closing.await;
         }

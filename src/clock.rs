@@ -34,10 +34,10 @@ enum Source {
     Passed(Arc<dyn Fn() -> i64 + Send + Sync>),
 }
 
-/// Longer than any wait, and still a time that each clock can show.
+/// Longer than any wait, and short enough that each clock can show the time at its end.
 pub(crate) const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// So many ms; none if they are below zero.
+/// A duration of so many ms; zero if they are negative.
 #[inline]
 pub(crate) fn millis(millis: i64) -> Duration {
     Duration::from_millis(millis.max(0).unsigned_abs())

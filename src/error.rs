@@ -64,14 +64,16 @@ pub enum Error {
     #[doc(alias = "RedissonShutdownException")]
     #[error("the client is closed")]
     Closed,
-    /// The permits of a [`Reservation`](crate::Reservation) were to be used earlier. They go back.
+    /// The time to use the permits of a [`Reservation`](crate::Reservation) is over. They are given
+    /// back.
     #[error("the reservation of permits of `{}` has expired", Escaped(.name))]
     ReservationExpired {
         /// The limiter's name in Redis.
         name: String,
     },
-    /// The limiter would expire before permits that are [reserved](crate::RateLimiter::reserve)
-    /// count no longer: its keep alive or its time to live is too short. Nothing was taken.
+    /// The limiter would expire while permits that are to be
+    /// [reserved](crate::RateLimiter::reserve) still count: its keep alive or its time to live is
+    /// too short. Nothing was taken.
     #[error("`{}` expires before what is reserved counts no longer", Escaped(.name))]
     ExpiresTooSoon {
         /// The limiter's name in Redis.
@@ -116,8 +118,8 @@ pub enum Error {
         /// What is wrong, with the name of the field.
         reason: String,
     },
-    /// A [`Rule`](crate::Rule) cannot be one of these rules. Nothing was sent, and the rules in
-    /// force stay.
+    /// A [`Rule`](crate::Rule) is invalid, by itself or beside the other rules. Nothing was sent,
+    /// and the rules in force stay.
     #[error("invalid rule `{}`: it {}", Escaped(.rule), Escaped(.reason))]
     InvalidRule {
         /// The rule's name, or that of the limiter of its plan.
@@ -257,7 +259,7 @@ impl Error {
         Some(refusal.refused)
     }
 
-    /// Why a request of a call has no answer when its time is up.
+    /// The error of a request that has no answer when its time is up.
     pub(crate) fn unanswered(may_have_run: bool) -> Self {
         if may_have_run {
             Self::Indeterminate { source: None }
@@ -275,13 +277,13 @@ impl Error {
         source.map_or_else(|| self.to_string(), ToString::to_string)
     }
 
-    /// The time of a request was up before it could be sent.
+    /// The error of a request whose time was up before it could be sent.
     pub(crate) fn not_sent() -> Self {
         let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
         Self::unavailable(Arc::new(timed_out))
     }
 
-    /// A call had no effect, at a server that [`at`](Self::at) names.
+    /// The error of a call that had no effect. [`at`](Self::at) adds the server.
     pub(crate) fn unavailable(cause: Arc<dyn std::error::Error + Send + Sync>) -> Self {
         Self::StoreUnavailable {
             server: None,
@@ -289,7 +291,7 @@ impl Error {
         }
     }
 
-    /// The same error, of a call to this server.
+    /// Adds the server that the call was sent to, if the error has none.
     pub(crate) fn at(mut self, name: &Arc<str>) -> Self {
         if let Self::StoreUnavailable { server, .. } = &mut self {
             server.get_or_insert_with(|| Arc::clone(name));
@@ -328,7 +330,7 @@ pub(crate) struct Refusal {
 pub(crate) enum Refused {
     /// This call. Others, on other keys, are answered.
     Call,
-    /// All calls: for its clients it is as good as away.
+    /// All calls: for its clients this is an outage.
     AllCalls,
 }
 

@@ -1,4 +1,4 @@
-//! Permits that were taken.
+//! A grant: permits that were taken, and whether they were given back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,7 +47,7 @@ use crate::permit::CallId;
 pub struct Grant {
     /// When it was made, in ms of the clock that scored it.
     pub(crate) score: i64,
-    /// Of a lease, by how many ms less its score may be once the lease is settled; else 0.
+    /// By how many ms the score may be reduced when the grant is settled, if it is a lease; else 0.
     pub(crate) span: i64,
     pub(crate) call_id: CallId,
     pub(crate) permits: u32,
@@ -55,9 +55,9 @@ pub struct Grant {
     /// The target of a policy that was charged: a grant is given back only there. An RRateLimiter
     /// finds its own by score and call.
     target: NameHash,
-    /// Whether it was refunded or settled: what clones share, made with the first clone. The grants
-    /// of one call share a member of the sorted set, so the store cannot tell a second refund of
-    /// one from a refund of another.
+    /// Whether it was refunded or settled. Clones share this, which is made with the first clone.
+    /// The grants of one call share a member of the sorted set, so the store cannot tell a second
+    /// refund of one grant from a refund of another.
     is_spent: OnceLock<Arc<AtomicBool>>,
 }
 
@@ -86,7 +86,7 @@ impl Grant {
         }
     }
 
-    /// What a policy has charged a target; `mark` is that of its answer.
+    /// What a policy has charged a target; `mark` is the one in the policy's answer.
     #[inline]
     pub(crate) fn charged(mark: i64, call_id: CallId, permits: u32, target: NameHash) -> Self {
         Self {
@@ -186,7 +186,8 @@ impl Grant {
         changed
     }
 
-    /// This grant to give back whatever comes of it, unless it or a clone was spent.
+    /// Spends this grant and returns it, to be given back in the background; `None` if it or a
+    /// clone was spent before.
     pub(crate) fn spend_now(self) -> Option<Self> {
         (!self.begin_spending()).then_some(self)
     }
@@ -197,7 +198,7 @@ impl Grant {
         Ok(0)
     }
 
-    /// Marks it as spent, and returns whether it was.
+    /// Marks this grant and its clones as spent, and returns whether they were before.
     fn begin_spending(&self) -> bool {
         let is_spent = self.is_spent.get();
         is_spent.is_some_and(|it| it.swap(true, Ordering::Relaxed))

@@ -59,7 +59,7 @@ impl Keys {
         ]
     }
 
-    /// Exists while a client audits the limiter, and for a while after that.
+    /// The key of an audit, which exists while a client audits the limiter and for a while after.
     #[cfg(feature = "redis")]
     pub(crate) fn audit(&self) -> &str {
         &self.others[self.ends[3]..]
@@ -83,13 +83,13 @@ impl Keys {
     }
 }
 
-/// What the suffixes of sibling keys consist of: names that must not collide with such a key avoid
-/// these. A client's id may follow.
+/// The suffixes of sibling keys, behind which a client's id may follow. Names that must not be the
+/// key of another limiter do not contain them.
 pub(crate) const SEGMENTS: [&str; 2] = [":value", ":permits"];
-/// A key may end with one of these (`-window` in version 0.1),
+/// The other ends that a key may have; `-window` is of version 0.1. A key may also end with `-` and
+/// the time in ms at which a period ends.
 pub(crate) const ENDS: [&str; 6] = ["-st", "-lock", "-window", "-periods", ":audit", ":call"];
-/// or with `-` and the time in ms at which a period ends. Times since 2001 have at least this many
-/// digits.
+/// The fewest digits of a time in ms at the end of a key: times since 2001 have as many or more.
 pub(crate) const FEWEST_DIGITS: usize = 13;
 
 /// Why a name cannot be used on a cluster.

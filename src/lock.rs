@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A mutex whose content is consistent between any two changes, so that a panic leaves it usable.
-/// In tests, another thread may run before it is locked ([`interleaving`](crate::interleaving)).
+/// A mutex for content that each change leaves consistent, so that it is usable after a panic. In
+/// tests, another thread may run before it is locked ([`interleaving`](crate::interleaving)).
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T>(Mutex<T>);
 
@@ -20,8 +20,8 @@ impl<T> Lock<T> {
     }
 }
 
-/// A number of this thread, for state that is divided so that threads seldom contend: threads are
-/// counted.
+/// The number of this thread, counted from 0 in the order in which threads first ask: for state
+/// that is divided so that threads seldom contend.
 #[inline]
 pub(crate) fn number_of_thread() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);

@@ -1,11 +1,10 @@
-//! Names as numbers: to find what has a name, and to tell two names apart.
+//! Hashes of names, by which names are looked up and compared.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
-/// The hash of a name, which is different for names that are likely to be mistaken for each other.
-/// Its key is random and this process's own, so that nobody can choose names that meet in one
-/// place.
+/// The hash of a name. Its key is random for each process, so that nobody can choose names that
+/// share a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NameHash(u64);
 

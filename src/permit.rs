@@ -13,7 +13,7 @@ use bytes::Bytes;
 /// The random bytes that name a call, and the grant that it leaves.
 pub(crate) type CallId = [u8; 16];
 
-/// The first number of a process: its own random 128 bits.
+/// Random 128 bits of this process, from which its ids are counted.
 static START: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::new_v4().as_u128());
 
 /// The id of a call: bytes that no other call has, even in a process whose memory was cloned from
@@ -53,9 +53,9 @@ impl CallIds {
     }
 }
 
-/// Ids of calls on a limiter in this process's memory, which a clone of the process does not share,
-/// so a counter is enough. Each limiter has its own, because threads that share a counter contend
-/// for it.
+/// Makes the ids of calls on one limiter in this process's memory. A clone of the process does not
+/// share the limiter, so a counter is enough. Each limiter has its own, because threads that share
+/// a counter contend for it.
 #[derive(Debug)]
 pub(crate) struct Names {
     counter: u64,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_alone_makes_names_that_ascend_and_that_nobody_else_has() {
+    fn each_limiter_in_memory_makes_ascending_ids_that_no_other_call_has() {
         let (mut one, mut other) = (Names::new(), Names::new());
         let names: Vec<_> = (0..1_000).map(|_| one.next()).collect();
         let others: Vec<_> = (0..1_000).map(|_| other.next()).collect();

@@ -129,8 +129,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether no breaker refuses a call or has anything to note about one: then no breaker has to
-    /// be looked up.
+    /// Whether all breakers are closed and count no failures: then none has to be looked up.
     fn is_healthy(&self) -> bool {
         true
     }
@@ -145,27 +144,27 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Nobody will wait any more: ends what serves only those who wait.
+    /// Ends what serves only waiting requests: there will be none.
     fn close(&self) {}
 
-    /// Waits until nothing is left to be given back whose caller is gone, and returns whether
-    /// nothing is missing that could not be given back.
+    /// Waits until all permits of callers that are gone have been given back, as far as they can
+    /// be. Returns whether none are missing.
     fn given_back(&self) -> BoxFuture<'_, bool> {
         Box::pin(async { true })
     }
 
-    /// Runs a task that may give permits back, which [`given_back`](Self::given_back) waits for,
-    /// whatever becomes of the caller's runtime. In memory nothing waits for it, and what it has
-    /// spawned goes on.
+    /// Runs a task that may give permits back, also after the end of the caller's runtime.
+    /// [`given_back`](Self::given_back) waits for the task, except in memory: there it is polled
+    /// once, and only what it has spawned by then goes on.
     fn give_back_in_background(&self, task: GivingBack) {
         give_back_at_once(task);
     }
 
-    /// The limiter with these keys, whether it exists or not. Sends nothing.
+    /// Returns the limiter with these keys, whether it exists or not. Sends nothing.
     fn limiter(&self, keys: Arc<Keys>) -> Arc<dyn LimiterStore>;
 
-    /// Decides a list of requests by limiters with other policies, or says what it would decide.
-    /// Returns by `deadline`.
+    /// Decides a list of requests by limiters of any policy, or says what it would decide. Returns
+    /// by `deadline`.
     fn check<'a>(
         &'a self,
         call: &'a Arc<Call>,
@@ -176,12 +175,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
     /// returns how many keys or permits. Returns by `deadline`.
     fn undo<'a>(&'a self, call: &'a Arc<Call>, deadline: Instant) -> BoxFuture<'a, Result<u32>>;
 
-    /// The store itself, if it is in memory: then it decides without waiting.
+    /// The store itself, if it is in memory and so decides without waiting.
     fn in_memory(&self) -> Option<&MemoryClient> {
         None
     }
 
-    /// The store itself, if it is in Redis: then it has servers.
+    /// The store itself, if it is in Redis and so has servers.
     #[cfg(feature = "redis")]
     fn redis(&self) -> Option<&redis::RedisStore> {
         None
@@ -194,19 +193,19 @@ pub(crate) trait Store: fmt::Debug + Send + Sync {
 /// A task of a store that does not depend on a caller's runtime.
 pub(crate) type Task = BoxFuture<'static, ()>;
 
-/// The same of a task that may give permits back. It returns for how long those are missing that it
-/// could not give back: no time if there are none.
+/// A task that may give permits back. Returns for how long the permits that it could not give back
+/// are missing; zero if there are none.
 pub(crate) type GivingBack = BoxFuture<'static, Duration>;
 
-/// Polls a task of a store in memory, whose steps are done when they are first polled.
+/// Polls a task once. Where it uses a store in memory, all its steps are then done.
 fn give_back_at_once(mut task: GivingBack) {
     let _ = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Runs when a background task is done: permits may be free.
+/// Runs when a background task is done, which may have freed permits.
 pub(crate) type OnDone = Box<dyn FnOnce() + Send>;
 
-/// Told that another client has freed permits of a limiter, and how many are available now.
+/// Called when another client has freed permits of a limiter, with the number that is available.
 pub(crate) type OnFreed = dyn Fn(i64) + Send + Sync;
 
 /// One limiter of a [`Store`].
@@ -233,7 +232,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         (!is_healthy).then(|| self.breaker()).flatten()
     }
 
-    /// How long a call takes at most, if the store may be slow.
+    /// The longest time that a call takes.
     fn response_timeout(&self) -> Duration {
         Duration::MAX
     }
@@ -243,43 +242,44 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         true
     }
 
-    /// The time by a clock of this process, in ms since the epoch: the one that scores the grants,
-    /// if that is not another machine's.
+    /// The time in ms since the epoch, by the clock that scores the grants, or by this machine's if
+    /// that one is another machine's.
     fn wall_millis(&self) -> i64;
 
-    /// How often the limiter may have been changed past this client's queue. A store in memory
-    /// counts changes of its settings, by any client; a client of Redis the audits that it has
-    /// made.
+    /// A count that rises when the limiter may have been changed otherwise than through this
+    /// client's queue. In memory it counts the changes of the limiter's settings by any client, on
+    /// Redis the audits of this client.
     fn changes(&self) -> u64 {
         0
     }
 
-    /// Has `on_freed` called while it lives, each time when another client frees permits otherwise
-    /// than by the passing of time. A call may be lost, late, or say more or less than is
-    /// available. A store that will call it has a weak reference to it.
+    /// Calls `on_freed`, as long as it lives, when another client frees permits otherwise than by
+    /// the passing of time. A call may be lost or late, or pass more or less than is available. The
+    /// store keeps only a weak reference.
     fn watch(&self, _on_freed: &Arc<OnFreed>) {}
 
-    /// A driver of this client has started, for a store that counts who waits.
+    /// Notes that a driver of this client has started, for a store that counts who waits.
     fn driver_started(&self) {}
 
-    /// A driver has ended.
+    /// Notes that a driver of this client has ended.
     fn driver_ended(&self) {}
 
-    /// Decides a call, by `deadline`. A call may be passed again, after an error or at the same
-    /// time, and is granted at most once.
+    /// Decides a call, by `deadline`. The same call may be passed again after an error, or several
+    /// times at once: it is granted at most once.
     fn acquire<'a>(
         &'a self,
         call: &'a AcquireCall,
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Acquired>>;
 
-    /// Whether it decides a call when it is first polled, also outside of a runtime.
+    /// Whether the future of [`acquire`](Self::acquire) is ready when it is first polled, also
+    /// outside of a runtime.
     fn decides_at_once(&self) -> bool {
         false
     }
 
-    /// Decides one request, if the store decides without waiting: returns the call's id and the
-    /// answer.
+    /// Decides one request and returns the call's id and the answer; `None` if the store cannot
+    /// decide without waiting.
     fn acquire_now(
         &self,
         _permits: u32,
@@ -288,36 +288,39 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether one request is granted, if the store decides without waiting. The grant has no id to
-    /// refund it by.
+    /// Decides one request and returns whether it was granted; `None` if the store cannot decide
+    /// without waiting. The grant cannot be refunded.
     fn try_acquire_now(&self, _permits: u32) -> Result<Option<bool>> {
         Ok(None)
     }
 
-    /// Gives back a grant without an owner. No caller waits for this, and it needs no caller's
-    /// runtime.
+    /// Gives back a grant that nobody has taken over. No caller waits for this, and it needs no
+    /// caller's runtime.
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone);
 
-    /// Gives back what a call took whose caller is gone, once no attempt of it can still arrive.
-    /// Does nothing if the call's outcome is claimed before.
+    /// Gives back what a call took, if its caller is gone, once no attempt of the call can still
+    /// arrive. Does nothing if the call's outcome is claimed before.
     fn reclaim(self: Arc<Self>, call: Arc<AcquireCall>, on_done: OnDone);
 
     /// Runs a task of the wait queue that ends calls whose own runtime makes no progress.
     fn run_in_background(&self, task: Task);
 
-    /// Runs a task that may give permits back: see [`Store::given_back`].
+    /// See [`Store::give_back_in_background`].
     fn give_back_in_background(&self, task: GivingBack) {
         self.client().give_back_in_background(task);
     }
 
+    /// Gives a grant back, and returns how many permits came back: none if its window has passed.
     fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>>;
 
-    /// Gives back what was not used of a lease, and counts the rest as used when the last of it
-    /// was: then its grant has a score that is [`early`](Settlement::early) ms less. Returns how
-    /// many permits came back. Settles once, however often and however late it is called.
+    /// Gives back the unused permits of a lease, and counts the others as used at the time of the
+    /// last use: the score of the grant becomes [`early`](Settlement::early) ms less. Returns how
+    /// many permits came back. A lease is settled once, however often and however late this is
+    /// called.
     fn settle<'a>(&'a self, lease: &'a Grant, settlement: Settlement)
     -> BoxFuture<'a, Result<u32>>;
 
+    /// Gives permits back without naming their grants: the oldest grants lose them.
     fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>>;
 
     /// Takes all permits for so many ms, or until the limiter expires, by a grant with this id.

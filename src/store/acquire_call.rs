@@ -29,21 +29,21 @@ pub(crate) struct AcquireCall {
     /// The attempts that may have been executed, or may still be.
     #[cfg(any(feature = "redis", feature = "test-util", test))]
     attempts: Lock<SmallVec<[Attempt; 1]>>,
-    /// How many these are, for readers without the lock.
+    /// The number of attempts, which the queue reads under its own lock and so without this one.
     made: AtomicUsize,
-    /// The answer of a store in this process that has granted it: later attempts find it.
+    /// The answer by which a store in this process granted the call, for later attempts to find.
     #[cfg(any(feature = "test-util", test))]
     pub(crate) granted: Lock<Option<Acquired>>,
-    /// The score of the grant that was delivered.
+    /// The score in ms of the grant that the caller got.
     granted_at: OnceLock<i64>,
     is_claimed: AtomicBool,
 }
 
-/// An attempt of a call, or several attempts as one.
+/// An attempt of a call, or what several attempts have in common.
 #[cfg(any(feature = "redis", feature = "test-util", test))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
-    /// It does nothing after this time, in ms of the server's clock.
+    /// When its time is up, in ms of the server's clock: later it does nothing.
     pub(crate) deadline: i64,
     /// The earliest score that its grant can have, in ms.
     pub(crate) from: i64,
@@ -109,7 +109,7 @@ impl AcquireCall {
         self
     }
 
-    /// What is to be decided, where the live grants were last summed at this rate.
+    /// The request that is sent, by a client that last summed the live grants at this rate.
     pub(crate) fn audited_at(&self, audited_rate: Option<i64>) -> Acquire {
         Acquire {
             audited_rate,
@@ -134,7 +134,7 @@ impl AcquireCall {
         })
     }
 
-    /// Removes an attempt that has done nothing, and can no longer do anything.
+    /// Removes an attempt that has done nothing and cannot do anything later.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn forget_attempt(&self, attempt: Attempt) {
         self.change(|attempts| {
@@ -144,8 +144,8 @@ impl AcquireCall {
         });
     }
 
-    /// The server got an attempt after its deadline, when its clock showed `now`. Another copy of
-    /// it may have come in time.
+    /// Notes that the server got an attempt after its deadline, at `now` by the server's clock. A
+    /// copy of the attempt may have come in time.
     #[cfg(feature = "redis")]
     pub(crate) fn note_deadline_exceeded(&self, attempt: Attempt, now: i64) {
         let mut attempts = self.attempts.lock();
@@ -154,10 +154,11 @@ impl AcquireCall {
         }
     }
 
-    /// Until when another attempt can arrive that takes permits where it does not find the grant of
-    /// this call.
+    /// The last deadline of the attempts other than `attempt`: until then one can arrive and, if
+    /// the grant was given back, take permits again.
     ///
-    /// The first one either took the permits, or its deadline had passed when another one did.
+    /// The first attempt does not count: either it took the permits, or its deadline had passed
+    /// when another attempt took them.
     #[cfg(feature = "redis")]
     pub(crate) fn last_deadline_except(&self, attempt: Attempt) -> Option<i64> {
         if self.made.load(Ordering::Acquire) < 2 {
@@ -168,7 +169,7 @@ impl AcquireCall {
         others.map(|other| other.deadline).max()
     }
 
-    /// All attempts that may have been executed, or may still be, as one.
+    /// What all attempts have in common that may have been executed, or may still be.
     #[cfg(any(feature = "redis", test))]
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
         self.attempts.lock().iter().copied().reduce(Attempt::and)

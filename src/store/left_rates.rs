@@ -9,11 +9,11 @@ use crate::event::{Event, Events};
 use crate::lock::Lock;
 use crate::window::{SetUp, Settings};
 
-/// The most that are remembered, some 100 kB; one more clears them.
+/// The most hashes that are remembered, some 100 kB; one more clears them.
 const CAPACITY: usize = 4_096;
 
-/// What was reported, by a hash of the limiter's name and of both settings. If two share a hash,
-/// one is not reported.
+/// Reports each limiter whose rate differs once. It remembers hashes of the limiter's name and of
+/// both settings; of two that share a hash, one is not reported.
 #[derive(Debug, Default)]
 pub(crate) struct LeftRates {
     events: Events,
@@ -37,7 +37,7 @@ impl LeftRates {
         }
     }
 
-    /// A request found the limiter with settings other than those that it `named`.
+    /// Notes that a request `named` other settings than the limiter has.
     fn note(&self, name: &str, named: Settings, found: Settings) {
         let hash = self.hasher.hash_one((name, named, found));
         let mut reported = self.reported.lock();

@@ -30,7 +30,7 @@ impl MemoryClient {
         }
     }
 
-    /// The same, whose client tells these of what its calls find.
+    /// Reports limiters that keep another rate than their handles have to these events.
     pub(crate) fn reporting_to(self, events: Events) -> Self {
         let reports = Arc::new(LeftRates::reporting_to(events));
         Self { reports, ..self }
@@ -65,8 +65,8 @@ impl MemoryClient {
         Ok(acquired)
     }
 
-    /// Counts permits that were granted elsewhere so long ago, or may be used for so much longer,
-    /// even if there are fewer.
+    /// Counts permits that were granted elsewhere, even if fewer are available: `ago` is how long
+    /// ago they were granted, `ahead` how much longer they may be used.
     pub(crate) fn count(
         &self,
         name: &str,
@@ -91,8 +91,8 @@ impl MemoryClient {
         });
     }
 
-    /// Like [`MemoryStore::shrink`], one part after another, so that other tasks go on. Returns
-    /// whether nothing is left.
+    /// Does what [`MemoryStore::shrink`] does, and lets other tasks run in between. Returns whether
+    /// the store is empty.
     pub(crate) async fn shrink_in_parts(&self) -> bool {
         self.store.shrink_in_parts().await
     }

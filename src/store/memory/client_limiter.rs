@@ -26,7 +26,7 @@ pub(super) struct MemoryLimiter {
     client: MemoryClient,
     limiter: Arc<StoredLimiter>,
     keys: Arc<Keys>,
-    /// The drivers of this client.
+    /// How many drivers of this client have waiters.
     drivers: AtomicUsize,
 }
 
@@ -68,7 +68,7 @@ impl MemoryLimiter {
         })
     }
 
-    /// Runs a step that may free permits, and tells the other clients that wait for them.
+    /// Runs a step that may free permits, and tells other clients' waiters how many are available.
     fn freeing<T>(
         &self,
         step: impl FnOnce(&mut Held, At) -> Result<T, NotInitialized>,
@@ -79,8 +79,7 @@ impl MemoryLimiter {
             let done = step(held, at)?;
             if self.may_have_peers() {
                 let found = held.window.available_permits(at, client);
-                // Without a limiter there are none to wait for, and those who wait have to learn of
-                // it.
+                // If the limiter is gone, its waiters are woken, so that they learn of it.
                 available = Some(found.unwrap_or(i64::MAX));
             }
             Ok(done)
@@ -174,7 +173,7 @@ impl LimiterStore for MemoryLimiter {
     }
 
     fn refund_unclaimed(self: Arc<Self>, grant: Grant, on_done: OnDone) {
-        // The refund fails only if the limiter is gone, and the grant with it.
+        // The refund fails only if the limiter is gone, and its grants with it.
         let _ = self.refund_now(&grant);
         on_done();
     }
@@ -185,7 +184,7 @@ impl LimiterStore for MemoryLimiter {
     }
 
     fn run_in_background(&self, _task: Task) {
-        // For the same reason there is no call left to end.
+        // A call in memory is never left unanswered, so there is none to end.
     }
 
     fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {

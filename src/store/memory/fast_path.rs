@@ -56,14 +56,14 @@ impl StripePermits {
         })
     }
 
-    /// The state for a thread that read the clock at `now`. A time later than `millis` is not valid
-    /// here; an earlier one is: the fast path was opened after the clock was read.
+    /// The permits in this word for a request that read the clock at `now`; `None` if the word is
+    /// older than that. It may be newer, if the fast path was opened after the clock was read.
     fn at(now: i64, word: u64) -> Option<Self> {
         Self::from_word(word).filter(|left| now <= left.millis)
     }
 
-    /// What is left without these permits. A stripe keeps its last permit, so that an empty one was
-    /// reserved empty.
+    /// What is left once these permits are taken. A stripe keeps its last permit, so that a stripe
+    /// without permits is one that never had any.
     fn without(self, permits: u32) -> Option<Self> {
         (permits < self.permits).then(|| Self {
             permits: self.permits - permits,
@@ -71,8 +71,8 @@ impl StripePermits {
         })
     }
 
-    /// Whether the request is certainly denied. One permit never exceeds the rate; for more, the
-    /// rate must be known.
+    /// Whether the request is certainly denied. A request for more than one permit may be above the
+    /// rate, which is an error instead.
     fn denies(self, permits: u32) -> bool {
         self.permits == 0 && permits == 1
     }

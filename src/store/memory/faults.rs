@@ -1,11 +1,11 @@
 //! Faults of a store in memory, which tests switch on and off: what an application sees of a Redis
 //! that is lost, silent or used up by others.
 //!
-//! A client with faults is one of a distant store: its requests take the same way as those to
-//! Redis, through the failure policy, the queues and the circuit breaker. Each call then comes here
-//! ([`Faults::reached`]) before it reaches the limiters, and is executed and answered in one step.
-//! So no call takes permits that its caller does not learn of. Calls reach the limiters in the
-//! order in which they were made, as those over a connection do.
+//! To a client with faults the store is a distant one: requests take the same path as those to
+//! Redis, through the failure policy, the queues and the circuit breaker. Each call then waits in
+//! [`Faults::reached`] before it reaches the limiters, where it is executed and answered in one
+//! step. So no call takes permits that its caller does not learn of. Calls reach the limiters in
+//! the order in which they were made, as calls over a connection do.
 
 mod denial;
 mod limiter;
@@ -35,12 +35,12 @@ use denial::Denial;
 pub(crate) use network_tests::{Loss, Network};
 pub(crate) use store::FaultyStore;
 
-/// Switches by which a test takes the store from the clients that were made [with
-/// them](crate::RedissonClientBuilder::in_memory_with_faults), for the feature `test-util`: it is
-/// lost, stalls or denies. Clones are the same switches.
+/// Switches for tests, with the feature `test-util`, that make the store of some clients fail,
+/// stall or deny: of those that were made [with
+/// them](crate::RedissonClientBuilder::in_memory_with_faults). Clones are the same switches.
 ///
-/// Each method replaces what was switched on before. Whatever the client decides by is concerned:
-/// limiters of any kind, rules and joint decisions, requests that wait, and what sets or reads a
+/// Each method replaces what was switched on before. It applies to all calls of the client: by
+/// limiters of any kind, rules and joint decisions, by waiting requests, and to set or read a
 /// limiter's state.
 ///
 /// ```
@@ -67,11 +67,11 @@ pub struct Faults(Arc<Switches>);
 #[derive(Default)]
 struct Switches {
     fault: Lock<Fault>,
-    /// Wakes the calls that wait in the order in which they came.
+    /// Wakes waiting calls, in the order in which they came.
     changed: Notify,
-    /// Those of the clients, which open when the store is lost.
+    /// The circuit breakers of the clients, which open when the store is lost.
     breakers: Lock<Vec<Weak<Breaker>>>,
-    /// Who waits for permits.
+    /// Called when a denial ends, for waiting requests.
     waiting: Lock<Vec<Weak<OnFreed>>>,
     #[cfg(test)]
     network: Network,
@@ -103,8 +103,8 @@ impl Faults {
         Self::default()
     }
 
-    /// Has the clients lose their connection to the store, and fail to make another one: their
-    /// circuit breakers open, and failure policies decide. Calls that are under way, and those that
+    /// Makes the clients lose their connection to the store, and fail to make another one: their
+    /// circuit breakers open, and failure policies decide. Calls that are under way, and calls that
     /// may wait for the store, end at their response timeout.
     ///
     /// ```
@@ -127,9 +127,9 @@ impl Faults {
         self.set(Fault::Lost);
     }
 
-    /// Leaves calls without an answer, as a Redis that is stopped does, until this ends: then those
-    /// are executed that still wait. A call whose response timeout passes first fails, and is never
-    /// executed. A request that is dropped ends as its method says of one in flight.
+    /// Leaves calls without an answer, as a stopped Redis does. Calls that still wait when this
+    /// [ends](Self::end) are executed then. A call whose response timeout passes first fails, and
+    /// is never executed. A request that is dropped ends as its method says of one in flight.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -153,10 +153,11 @@ impl Faults {
     }
 
     /// Denies requests for the names that `is_denied` returns `true` for, as if others took each
-    /// permit as it comes back; `|_| true` denies all. A name is what the store knows a limiter by:
-    /// of a limiter for keys its prefix and the key, as a name mapper has mapped it. A denied
-    /// request may come again after `retry_after`, in whole milliseconds; it is charged nowhere.
-    /// One for more than the limit fails as ever, and so does one to a limiter without a rate.
+    /// permit as it comes back; `|_| true` denies all. The name is the one that the store knows the
+    /// limiter by, after the name mapper; for limiters with keys it is the prefix and the key. A
+    /// denied request is told to try again after `retry_after`, in whole milliseconds, and is
+    /// charged nowhere. A request for more than the limit, or to a limiter without a rate, fails as
+    /// usual.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -218,9 +219,9 @@ impl Faults {
         }
     }
 
-    /// A breaker of these tells the application of its change, so no lock is held. If the store was
-    /// lost or found again in the meantime, all are told again, so that
-    /// the last call reports the state that holds.
+    /// Opens or closes the breakers as the store is lost or not. A breaker calls the application's
+    /// handler of events, so no lock is held. If the store is lost or found again meanwhile, all
+    /// breakers are told again, so that they end in the state that holds.
     fn tell_breakers(&self, breakers: &Lock<Vec<Weak<Breaker>>>) {
         loop {
             let is_lost = self.is_lost();
@@ -237,7 +238,7 @@ impl Faults {
         self.0.fault.lock().is_lost()
     }
 
-    /// The breaker of a new client.
+    /// Adds the breaker of a new client.
     fn add_breaker(&self, breaker: &Arc<Breaker>) {
         add(&self.0.breakers, breaker);
         if self.is_lost() {
@@ -245,7 +246,7 @@ impl Faults {
         }
     }
 
-    /// Has `on_freed` called when permits are not denied any more.
+    /// Calls `on_freed`, as long as it lives, when permits are no longer denied.
     fn watch(&self, on_freed: &Arc<OnFreed>) {
         add(&self.0.waiting, on_freed);
     }
@@ -257,7 +258,7 @@ impl Faults {
         }
     }
 
-    /// Waits until a call reaches the store, or fails at `deadline`.
+    /// Waits until the store takes calls, or fails at `deadline`.
     async fn reached(&self, deadline: Instant) -> Result<()> {
         let mut is_sent = false;
         loop {
@@ -278,8 +279,8 @@ impl Faults {
     }
 }
 
-/// Lets all others go first that are ready now. Unlike tokio's function of this kind, which wakes
-/// those that yield together in the opposite order, it keeps their order.
+/// Lets all other tasks run first that are ready now. Tasks that yield together go on in the order
+/// in which they yielded, unlike with [`tokio::task::yield_now`].
 async fn yield_in_order() {
     let mut is_first_poll = true;
     poll_fn(|context| {
@@ -298,7 +299,7 @@ impl Fault {
     }
 }
 
-/// Why there is no connection.
+/// The error of a call that found no connection.
 fn refused() -> Error {
     Error::unavailable(Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused)))
 }

@@ -1,8 +1,8 @@
 //! One limiter: the model, alone under its lock, and its fast path.
 //!
-//! The clock is read before the lock is taken, which keeps the lock for a shorter time. Another
-//! thread may hold the lock in between with a later time. So a limiter remembers the latest time of
-//! a step, and makes no step at an earlier one.
+//! The clock is read before the lock is taken, so that the lock is held for a shorter time. In
+//! between another thread may make a step at a later time. So a limiter remembers the latest time
+//! of a step, and makes no step at an earlier time.
 
 #[cfg(test)]
 mod tests;
@@ -21,22 +21,22 @@ use crate::rate::RateType;
 use crate::store::{AcquireCall, OnFreed};
 use crate::window::{Acquire, Acquired, At, NotInitialized, Requests, SetUp, Timed, Window};
 
-/// One limiter, whether it exists or not. Handles reach it without the map, and the map keeps it
-/// while a handle exists, so that a name never has two.
+/// One limiter, whether it exists or not. A handle has a reference to it. While there is one, the
+/// map keeps the limiter, so that no name ever has two limiters.
 #[derive(Debug)]
 pub(super) struct StoredLimiter {
     pub(super) name: Name,
     pub(super) fast_path: FastPath,
-    /// The number of drivers with waiters, of all clients.
+    /// How many drivers of all clients have waiters.
     pub(super) drivers: AtomicUsize,
     /// How often its settings have changed.
     pub(super) changes: AtomicU64,
-    /// Who is told that another client has freed permits.
+    /// The drivers that are told when another client has freed permits.
     waiting: Mutex<Vec<Waiting>>,
     held: Mutex<Held>,
 }
 
-/// A driver of this client.
+/// A driver of a client.
 #[derive(Debug)]
 struct Waiting {
     client_id: String,
@@ -46,26 +46,26 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) window: Window,
-    /// The rate at which the grants were summed, 0 for none. Only this crate changes the state, so
-    /// once per rate is enough.
+    /// The rate at which the grants were last summed; 0 if they never were. Only this crate changes
+    /// the state, so summing them once for each rate is enough.
     audited_rate: i64,
-    /// The rate of each client for which the permits left are stated, 0 for none.
-    stated_rate: i64,
+    /// The rate per client that the permits left of each client follow from; 0 if there was none.
+    client_rate: i64,
     names: Names,
-    /// The state of the other kind of limiter that was last used under this name.
+    /// The state of the last other kind of limiter that was used under this name.
     pub(super) other: Option<AnyState>,
-    /// What is left of other kinds that were used before.
+    /// The keys of kinds that were used under this name before `other`.
     pub(super) closed: Option<Box<TargetKeys>>,
-    /// Set while the target is locked out.
+    /// Set while the target is locked out by a penalty.
     pub(super) lock: Timed<()>,
-    /// The latest time of a step, by the store's clock.
+    /// The latest time of a step, in ms of the store's clock.
     pub(super) latest: i64,
     /// What the open fast path has reserved.
     pub(super) reserved: Option<StripePermits>,
     /// How often the lock was taken.
     times: u32,
-    /// The value of `times`, and the time, when a request was last decided that the fast path could
-    /// have answered.
+    /// `times` and the time in ms when the last request was decided that the fast path could have
+    /// answered.
     last_plain: (u32, i64),
 }
 
@@ -80,7 +80,7 @@ impl StoredLimiter {
             held: Mutex::new(Held {
                 window: Window::default(),
                 audited_rate: 0,
-                stated_rate: 0,
+                client_rate: 0,
                 names: Names::new(),
                 other: None,
                 closed: None,
@@ -93,7 +93,7 @@ impl StoredLimiter {
         }
     }
 
-    /// With what is left of a target of this name.
+    /// A limiter with the state that a target of this name had.
     pub(super) fn of_target(name: Name, closed: Closed) -> Self {
         let mut limiter = Self::new(name);
         let held = limiter.held.get_mut();
@@ -113,8 +113,8 @@ impl StoredLimiter {
         });
     }
 
-    /// A client has freed permits, so that this many are available: tells the others. The caller
-    /// holds no lock.
+    /// Tells the other clients' drivers that this client has freed permits, and how many are
+    /// available. The caller holds no lock.
     pub(super) fn freed(&self, client_id: &str, available: i64) {
         let waiting = lock(&self.waiting);
         let others = waiting.iter().filter(|it| it.client_id != client_id);
@@ -125,8 +125,8 @@ impl StoredLimiter {
         }
     }
 
-    /// Whether nothing is left of it. Permits may have been taken from an open fast path; what
-    /// follows from these expires no later than what the request before left.
+    /// Whether nothing is left of it. The fast path need not be closed first: grants that were made
+    /// there expire no later than the grant of the request that opened it.
     pub(super) fn is_gone(&mut self, server: i64) -> bool {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         held.is_gone(server)
@@ -140,7 +140,7 @@ impl StoredLimiter {
         if let Some(reserved) = held.reserved.take() {
             held.write_down(reserved.millis, self.fast_path.close(reserved));
         }
-        held.state_client_rate();
+        held.apply_client_rate();
         held
     }
 
@@ -173,15 +173,15 @@ impl StoredLimiter {
 }
 
 impl Held {
-    /// The time of a step whose clock was read before the lock was taken: within a limiter, time
-    /// never goes back.
+    /// The time of a step, in ms, if the clock showed `read` before the lock was taken: no earlier
+    /// than that of the step before.
     #[inline]
     pub(super) fn time(&mut self, read: i64) -> i64 {
         self.latest = self.latest.max(read);
         self.latest
     }
 
-    /// Decides requests without a call.
+    /// Decides requests that come without an [`AcquireCall`].
     #[inline]
     fn acquire_requests(
         &mut self,
@@ -220,17 +220,17 @@ impl Held {
         Some(self.audited_rate).filter(|&rate| rate > 0)
     }
 
-    /// Restates the permits left of each client after another one has changed the rate. Here all of
-    /// them are known; in Redis each client finds the new rate in its next call.
+    /// Corrects the permits left of each client after one of them has changed the rate. In memory
+    /// all clients are known; in Redis each finds the new rate in its next call.
     #[inline]
-    fn state_client_rate(&mut self) {
+    fn apply_client_rate(&mut self) {
         let Some(settings) = self.window.settings.get() else {
             return;
         };
         let rate = settings.rate;
-        if settings.rate_type == RateType::PerClient && self.stated_rate != rate {
+        if settings.rate_type == RateType::PerClient && self.client_rate != rate {
             self.window.state_client_rate(rate);
-            self.stated_rate = rate;
+            self.client_rate = rate;
         }
     }
 
@@ -243,7 +243,7 @@ impl Held {
         Ok(answer)
     }
 
-    /// Decides one request, and names it.
+    /// Decides one request, and returns the id that it made for the call and the answer.
     pub(super) fn acquire_one(
         &mut self,
         at: At,
@@ -257,9 +257,10 @@ impl Held {
         Ok((call_id, answer))
     }
 
-    /// Reserves what a request left, if all clients share it and the time is the store's. The
-    /// request was decided for a bool, like the one before it in the same millisecond: opening the
-    /// fast path takes as long as deciding, and pays off when more follow.
+    /// Reserves the permits that a request left for the fast path, which is opened with them: if
+    /// the request before was also one that the fast path could have answered, in the same
+    /// millisecond. Opening takes as long as a decision, which pays only if more such requests
+    /// follow. Permits of a single client, and those of another clock, are not reserved.
     pub(super) fn reserve(&mut self, at: At, permits: u32, answer: &Acquired) {
         let this = (self.times, at.now);
         let last = std::mem::replace(&mut self.last_plain, this);
@@ -268,8 +269,8 @@ impl Held {
         }
         let settings = self.window.settings.get();
         let is_shared = settings.is_some_and(|it| it.rate_type == RateType::Overall);
-        // For a request above the rate, or if more grants have expired, the answer does not say
-        // what is available.
+        // The answer does not have all that is available if the request was for more than the rate,
+        // or if more grants have expired.
         let is_exact = !answer.has_more && i64::from(permits) <= answer.rate;
         if is_shared && at.now == at.server && is_exact {
             let taken = Requests::one(permits).taken(answer);
@@ -277,8 +278,8 @@ impl Held {
         }
     }
 
-    /// Has the model grant what was taken on the fast path: it would have done so at that time, and
-    /// nothing was decided since.
+    /// Grants in the model what was taken on the fast path. The model would have granted it at that
+    /// time, and nothing was decided since.
     fn write_down(&mut self, millis: i64, taken: u32) {
         if taken == 0 {
             return;

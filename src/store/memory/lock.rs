@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 const FIRST_PAUSE: u32 = 64;
 const PAUSES: u32 = 4;
 
-/// Locks like `Mutex::lock`, but backs off for a while if another thread holds the lock. In the
-/// meantime that thread makes many decisions without moving cache lines back and forth, and no
-/// thread is put to sleep and woken for each of them: otherwise two threads on one limiter are
-/// slower than one.
+/// Locks like `Mutex::lock`, but backs off for a while if another thread holds the lock. Meanwhile
+/// that thread makes many decisions, and neither are cache lines moved back and forth nor threads
+/// put to sleep and woken for each of them. Otherwise two threads on one limiter are slower than
+/// one.
 #[inline]
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match lock_at_once(mutex) {

@@ -1,4 +1,4 @@
-//! A part of a store's targets and limiters, by their names.
+//! One of the parts into which a store's targets and limiters are divided by their names.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ pub(super) struct Shard {
     slots: HashTable<Slot>,
 }
 
-/// What a name has.
+/// The state that the store has under one name.
 #[derive(Debug)]
 pub(super) enum Slot {
     /// The state of one policy.
     Target(StoredTarget),
-    /// An RRateLimiter, or what several limiters have used at once, or several kinds one after
+    /// An RRateLimiter, a target of a joint decision, or a target of several policies one after
     /// another.
     Limiter(Arc<StoredLimiter>),
 }
@@ -36,7 +36,7 @@ impl Slot {
         }
     }
 
-    /// The limiter of this name. A target becomes one, with what it holds.
+    /// The limiter of this name. If the slot has a target, turns it into a limiter with its state.
     pub(super) fn limiter(&mut self) -> &mut Arc<StoredLimiter> {
         if let Self::Target(target) = self {
             let limiter = StoredLimiter::of_target(target.name().clone(), target.close_target());
@@ -48,7 +48,8 @@ impl Slot {
         }
     }
 
-    /// Whether nothing is left of it, and nobody has a handle.
+    /// Whether all of its state has expired at `server`, in ms of the store's clock, and nobody has
+    /// a handle on it.
     fn is_gone(&mut self, server: i64) -> bool {
         match self {
             Self::Target(target) => target.is_gone(server),
@@ -65,7 +66,7 @@ fn hash_of(slot: &Slot) -> u64 {
 }
 
 impl Shard {
-    /// What this name has, which has this hash: something new if it has nothing.
+    /// The slot of a name with this hash. If there is none, inserts the one that `new` makes.
     #[inline]
     pub(super) fn slot(
         &mut self,

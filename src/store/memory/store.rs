@@ -113,8 +113,8 @@ impl MemoryStore {
 
     /// Moves the clock of this store on, by whole milliseconds: with the feature `test-util`, for
     /// tests that do not pause tokio's time. Windows pass, permits come back, and keys and
-    /// penalties end. Those who wait for permits sleep by tokio's clock: where a test has waiters,
-    /// pause that, and `tokio::time::advance` moves both.
+    /// penalties end. Requests that wait for permits sleep by tokio's clock: a test with such
+    /// requests pauses tokio's time, and `tokio::time::advance` moves both clocks.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -136,8 +136,8 @@ impl MemoryStore {
         self.0.clock.advance(millis);
     }
 
-    /// Does what [`shrink`](Self::shrink) does, one part after another, so that other tasks go on.
-    /// Returns whether nothing is left.
+    /// Does what [`shrink`](Self::shrink) does, and lets other tasks run between two shards.
+    /// Returns whether the store is empty.
     pub(super) async fn shrink_in_parts(&self) -> bool {
         let mut is_empty = true;
         for place in 0..SHARDS {
@@ -155,7 +155,8 @@ impl MemoryStore {
         self.with_limiter(name, self.0.clock.now(), |limiter| Arc::clone(limiter))
     }
 
-    /// Calls `step` with the limiter of this name. It must not use the store.
+    /// Calls `step` with the limiter of this name, whose shard is locked: `step` must not use the
+    /// store.
     #[inline]
     pub(super) fn with_limiter<T>(
         &self,
@@ -179,8 +180,8 @@ impl MemoryStoreInner {
     /// The shard that has the name with this hash.
     #[inline]
     pub(super) fn shard_of(&self, hash: NameHash) -> MutexGuard<'_, Shard> {
-        // By bits that a table of any size in memory does not use: it takes the lowest ones and the
-        // highest seven.
+        // A table chooses its places by the lowest bits of the hash and the highest seven. Whatever
+        // its size, it does not get as far as these.
         self.shard((hash.bits() >> 48) as usize % SHARDS)
     }
 

@@ -1,4 +1,4 @@
-//! Decisions of the other limiters, by one or by several at once.
+//! Decisions by limiters of any policy, by one of them or by several jointly.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -16,12 +16,12 @@ use crate::policies::model::Charge;
 use crate::policies::stored_target::StoredTarget;
 use crate::window::{At, NotInitialized};
 
-/// So many limiters decide together without memory of their own for each list of them.
+/// Up to this many limiters decide jointly without an allocation for each list of them.
 const FEW: usize = 4;
 
 impl MemoryClient {
-    /// Decides one request by one limiter that is no RRateLimiter, whose grants are named by their
-    /// calls: one look-up in the map, and then one lock.
+    /// Decides one request by one limiter of another policy than RRateLimiter, whose grants carry
+    /// the ids of their calls. It takes one look-up in the map and at most two locks.
     pub(crate) fn check_one(&self, target: TargetRef<'_>, cost: u32) -> Result<TargetAnswer> {
         // Before the locks, which are then held for a shorter time.
         let passed = self.clock.now();
@@ -146,7 +146,7 @@ impl MemoryClient {
 }
 
 impl Held {
-    /// The target with its state, which is created if it is missing.
+    /// The target with its state, which is created if there is none.
     #[inline]
     fn open<'a>(&'a mut self, target: TargetRef<'a>, server: i64) -> Result<Opened<'a>> {
         self.lock.drop_expired(server);
@@ -176,7 +176,8 @@ impl Held {
         })
     }
 
-    /// The state of a kind that was not used last, from the keys that were left before.
+    /// The state for another kind of limiter than the last one, from the keys that it may have left
+    /// here before.
     fn open_another(&mut self, model: &Algorithm) -> Option<AnyState> {
         if self.other.is_none() && self.closed.is_none() {
             return model.new_state(());
@@ -200,7 +201,7 @@ impl Held {
         self.closed.take_if(|keys| !keys.drop_expired(server));
     }
 
-    /// Whether nothing is left of it.
+    /// Whether all state under this name has expired.
     pub(super) fn is_gone(&mut self, server: i64) -> bool {
         self.lock.drop_expired(server);
         self.drop_others_expired(server);

@@ -31,29 +31,31 @@ use crate::store::acquire_call::Attempt;
 use crate::store::redis::script;
 use crate::window::{Acquire, Acquired, Ahead, Retry, SetUp};
 
-/// How far the server's clock may be set back within a call, or be behind when another server takes
-/// over: the search for what an attempt was granted starts this long before the attempt was sent.
+/// How far, in ms, the server's clock may be set back within a call, or be behind when another
+/// server takes over. The search for the grant of an attempt starts this long before it was sent.
 pub(super) const CLOCK_STEP: i64 = 1_000;
 
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(50);
 
-/// The time of an attempt.
+/// How long an attempt may take.
 #[derive(Debug, PartialEq, Eq)]
 struct AttemptTime {
-    /// For how long the server may receive it.
+    /// For how long the server executes it if it arrives.
     valid: Duration,
     /// For how long the client waits for its answer.
     waits: Duration,
 }
 
 impl AttemptTime {
-    /// The time of an attempt that follows `too_long` attempts that took too long, where this
-    /// remains of the call. It is as long as its connection may be silent, so that one that is lost
-    /// holds up the next one for no longer, but no shorter than an answer takes.
+    /// The time of an attempt after `too_long` others that took too long, if `remaining` is left of
+    /// the call. The first one has as long as its connection may be silent, so that one that is
+    /// lost does not hold up the next one for longer, but no less than an answer takes. Each later
+    /// one has twice as long.
     ///
-    /// If less than twice this time would be left for the next attempt, a server that is slower
-    /// than this could not answer that one either: the client waits for this one. If less than this
-    /// time would be left, there is no next one.
+    /// The client waits for this attempt until the end of the call if the next one would have less
+    /// than twice this time: a server that is slower than this could not answer that one either. If
+    /// less than this time would be left then, the server may execute this attempt until the end
+    /// too.
     fn new(pace: Pace, response_timeout: Duration, too_long: u32, remaining: Duration) -> Self {
         let first = pace.silence_limit.min(response_timeout / 4);
         let first = first.max(SHORTEST_ATTEMPT).max(pace.answer_time);
@@ -85,7 +87,7 @@ impl RedisLimiter {
             .map_err(|_| Error::NoRuntime)?;
         let mut may_share = counted.is_one_of_many;
         let mut too_long = self.late_attempts.load(Ordering::Relaxed);
-        // From which score on the search for earlier grants is continued.
+        // The score from which the search for earlier grants goes on.
         let mut look_from = None;
         loop {
             let pace = attempts.ready(|| acquire.may_have_run()).await?;
@@ -212,8 +214,8 @@ impl RedisLimiter {
             .unwrap_or(RateType::Overall)
     }
 
-    /// Gives back what a call took and was not delivered, once no attempt of it can still arrive,
-    /// unless its meaning is claimed before. Returns how many permits came back.
+    /// Gives back what a call took and nobody was told of, once no attempt of it can still arrive.
+    /// Does nothing if the call's outcome is claimed before. Returns how many permits came back.
     pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
         let name = &self.keys.name;
         let mut attempts = self.attempts(Repeat::Safe);
@@ -231,13 +233,13 @@ impl RedisLimiter {
                     continue;
                 }
             }
-            // Between two attempts the call is not over: the claim ends it.
+            // Another attempt may follow until the outcome is claimed.
             if !is_ours {
                 if !acquire.claim() {
                     return Ok(0);
                 }
                 is_ours = true;
-                continue; // another attempt may have been noted before the claim
+                continue; // an attempt may have been noted just before the claim
             }
             let Some(made) = made else {
                 return Ok(0); // no attempt was made, or none that ran
@@ -266,8 +268,8 @@ impl RedisLimiter {
     }
 }
 
-/// What an attempt must know about the earlier ones. If the caller passes the clock, their grants
-/// have a score of at most now, and as much more as the call asks for.
+/// What an attempt must know about the earlier ones. If the client has its own clock, the score of
+/// their grant is at most `now` plus what the call asks for ahead.
 fn retry_after(call: &Acquire, before: Attempt, now: Option<i64>, look_from: Option<i64>) -> Retry {
     Retry {
         previous_deadline: before.deadline,

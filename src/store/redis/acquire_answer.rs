@@ -73,8 +73,9 @@ fn undecided<T>(numbers: &[i64], word: &[u8]) -> Option<AcquireAnswer<T>> {
 }
 
 impl AcquireAnswer {
-    /// `passed` is the time that the call passed; without one the server's own scored the grants. A
-    /// reply without a rate is for `audited_rate`. The call was for a limiter of this type.
+    /// `passed` is the time in ms that was sent with the call; without one the server's clock
+    /// scored the grants. A reply without a rate means that the rate is still `audited_rate`. The
+    /// call was for a limiter of this type.
     pub(super) fn read(
         name: &str,
         value: Value,

@@ -39,7 +39,7 @@ pub(super) fn call_key(keys: &Keys, call: &Acquire) -> Option<String> {
         .then(|| keys.of_call(&call.id))
 }
 
-/// The runs and the options; `None` for a single plain request.
+/// The runs of equal requests and the options; `None` for a single request without options.
 pub(super) fn list_args(call: &Acquire, retry: Option<&Retry>) -> Option<Args> {
     let requests = &call.requests;
     let mut args = Args::new();

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::audit_budget::AuditBudget;
 use crate::window::Acquired;
 
-/// Summing a grant takes the server less than a microsecond, so a client's audits cost it a
-/// two-thousandth of its time.
+/// The pause for each grant that was summed. That takes the server less than a microsecond, so the
+/// audits of a limiter by one client cost less than a thousandth of the server's time.
 const PAUSE_PER_GRANT: Duration = Duration::from_millis(1);
 /// The pause before a limiter with too many grants is tried again. An audit of it takes longer, and
 /// only one client audits it at a time.
@@ -81,8 +81,8 @@ impl Audit {
     }
 }
 
-/// How long the grants are not summed after this answer; `None` if the call did not ask for their
-/// sum.
+/// The time until the grants are summed again after this answer; `None` if the call did not ask for
+/// their sum.
 pub(super) fn pause_after(audited_rate: Option<i64>, answer: &Acquired) -> Option<Duration> {
     if answer.found || audited_rate == Some(answer.rate) {
         return None;
@@ -90,7 +90,7 @@ pub(super) fn pause_after(audited_rate: Option<i64>, answer: &Acquired) -> Optio
     Some(if answer.audit_due {
         PAUSE_OF_LARGE
     } else {
-        // At most 100 grants are summed.
+        // A script sums at most `BOUNDS.most_summed` grants. What a reply claims is bounded too.
         PAUSE_PER_GRANT * answer.counted.clamp(1, 1_000) as u32
     })
 }

@@ -1,10 +1,10 @@
 //! What an audit has read: the grants of a limiter in pages, oldest first.
 //!
-//! During the audit the limiter changes at both ends: expired grants leave at the front, new ones
-//! are added at the end. Of the pages at the front, only the number of grants that are gone is
-//! known. So these pages are dropped, and the last call of the audit reads the rest of the first
-//! page again. What changed in between is noted by other scripts: a refund takes permits out of one
-//! grant.
+//! During the audit the limiter changes at both ends: expired grants are removed at the front, new
+//! ones are added at the end. How many grants were removed is known, but not how many permits they
+//! had. So pages that lost all their grants are dropped, and the last call of the audit reads what
+//! remains of the first page again. Other changes, such as a refund that takes permits out of a
+//! grant, are noted by the scripts that make them.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -41,10 +41,11 @@ struct Page {
     permits: i64,
 }
 
-/// What another script took out of one grant.
+/// A change of one grant by another script.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct GrantChange {
     at: Position,
+    /// How many permits were taken out of it.
     permits: i64,
     is_gone: bool,
 }
@@ -63,7 +64,7 @@ impl GrantChange {
     }
 }
 
-/// What the last call of an audit must know.
+/// What the call that ends an audit must know.
 #[derive(Debug, PartialEq)]
 pub(super) struct Known<'a> {
     /// A grant.
@@ -86,7 +87,8 @@ impl AuditPages {
         self.pages.back().map(|page| &page.last.member[..])
     }
 
-    /// Of the grants that were read, `place` are left: drops the pages at the front that are gone.
+    /// Drops the pages at the front that lost all their grants, if `place` of the grants that were
+    /// read are left.
     pub(super) fn note_place(&mut self, place: i64) {
         let mut gone = self.pages.iter().map(|page| page.count).sum::<i64>() - place;
         while let Some(first) = self.pages.front()
@@ -106,14 +108,14 @@ impl AuditPages {
         });
     }
 
-    /// Drops the first page, which is gone. `false` if it is the only one.
+    /// Drops the first page, whose grants are gone. Returns `false` if it is the only one.
     pub(super) fn drop_first(&mut self) -> bool {
         self.pages.pop_front();
         !self.pages.is_empty()
     }
 
-    /// Notes what another script took out of a grant. `false` if it is the last grant that was
-    /// read: the audit cannot tell where to read on.
+    /// Notes a change of a grant. Returns `false` if that is the last grant that was read: then the
+    /// audit does not know where to go on.
     pub(super) fn change(&mut self, change: &GrantChange) -> bool {
         let pages = &mut self.pages;
         let place = pages.partition_point(|page| page.last.is_before(&change.at));

@@ -27,13 +27,13 @@ pub(crate) struct Background {
 
 #[derive(Debug, Default)]
 struct Unsettled {
-    /// How many tasks have something to give back.
+    /// The number of tasks that are giving permits back.
     tasks: usize,
-    /// Until when permits are missing that a task could not give back.
+    /// When the last permits come back that a task could not give back.
     missing_until: Option<Instant>,
 }
 
-/// Counts a task that has something to give back, until it ends.
+/// Counts a task that gives permits back, until it ends.
 struct Counted {
     unsettled: Arc<watch::Sender<Unsettled>>,
     missing_for: Duration,
@@ -51,8 +51,8 @@ impl Drop for Counted {
 }
 
 impl Background {
-    /// Runs a task that [`given_back`](Self::given_back) waits for. It returns for how long permits
-    /// are missing that it could not give back.
+    /// Runs a task that [`given_back`](Self::given_back) waits for. The task returns for how long
+    /// the permits that it could not give back are missing; zero if there are none.
     pub(crate) fn give_back(&self, task: impl Future<Output = Duration> + Send + 'static) {
         self.unsettled.send_modify(|it| it.tasks += 1);
         let counted = Counted {
@@ -60,13 +60,13 @@ impl Background {
             missing_for: Duration::MAX, // if it panics or never runs
         };
         self.spawn(async move {
-            let mut counted = counted; // as a whole
+            let mut counted = counted; // moved as a whole, so that it is dropped with the task
             counted.missing_for = task.await;
         });
     }
 
-    /// Waits until no task has anything to give back, and returns whether nothing is missing that
-    /// one could not give back.
+    /// Waits until no task is giving permits back, and returns whether no permits are missing that
+    /// a task could not give back.
     pub(crate) async fn given_back(&self) -> bool {
         let mut unsettled = self.unsettled.subscribe();
         let settled = unsettled.wait_for(|it| it.tasks == 0).await;

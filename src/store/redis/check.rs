@@ -1,4 +1,4 @@
-//! One call of the other limiters: turns it into keys and arguments, sends it, and parses the
+//! One call by limiters of any policy: turns it into keys and arguments, sends it, and parses the
 //! reply.
 
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::policies::reply::TargetReply;
 use crate::store::redis::script::{self, Args, Script};
 
 impl RedisStore {
-    /// Makes a call, and returns what `read` makes of the replies: `None` if they are not those to the
-    /// call.
+    /// Makes a call by `deadline`, and returns what `read` finds in the replies. `read` returns
+    /// `None` if they are not replies to this call.
     pub(super) async fn run_call<T>(
         &self,
         call: &Arc<Call>,
@@ -41,8 +41,8 @@ impl RedisStore {
         deadline: Instant,
         read: impl Fn(&[TargetReply]) -> Option<T>,
     ) -> Result<T> {
-        // The state does not know single requests: one that may have been charged is not sent again,
-        // and neither is one that may have given back.
+        // The state does not tell requests apart, so a call that may have charged something, or
+        // given it back, is not sent again.
         let (repeat, requests) = match call.purpose {
             Purpose::Peek => (Repeat::Safe, 0),
             Purpose::Reset | Purpose::GiveBack { .. } => (Repeat::Never, 0),
@@ -106,7 +106,8 @@ impl RedisStore {
                     }
                     return read(&replies).ok_or_else(bad_state);
                 }
-                // Its permits are counted in several calls. What was done so far stays.
+                // The permits of the expired grants are counted in several calls, each of which
+                // goes on from the one before.
                 CheckReply::Unfinished(read) => progress = read,
                 // The server received it after its deadline. If the deadline has not passed here,
                 // the server's clock was misjudged.
@@ -133,10 +134,10 @@ pub(crate) enum CheckReply {
     DeadlineExceeded,
 }
 
-/// What the next call of a peek must know.
+/// What the next call of an unfinished peek must know.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The time of the first call.
+    /// The time of the first call, in ms.
     pub(crate) now: Option<i64>,
     /// What has been read of each limiter.
     pub(crate) read: Vec<Vec<u8>>,
@@ -175,8 +176,8 @@ pub(crate) fn script_and_args(
     }
 }
 
-/// The arguments of the script by which several limiters decide one request, or a single one does.
-/// `progress` is what an earlier call of a peek returned for each limiter.
+/// The arguments of the script of joint decisions, which one limiter may make too. `progress` is
+/// what an earlier call of a peek returned for each limiter.
 pub(crate) fn joint_args(
     call: &Call,
     now: Option<i64>,
@@ -243,7 +244,7 @@ fn bytes(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// Little-endian doubles, all of them whole numbers.
+/// Reads little-endian doubles, all of which are whole numbers.
 fn numbers(value: &Value) -> Option<SmallVec<[i64; 9]>> {
     let Value::BulkString(bytes) = value else {
         return None;

@@ -26,11 +26,12 @@ use crate::link::server_time::{self, ServerTime};
 use crate::link::{Connecting, Connection, Message, Reached, Subscriber, failure};
 use crate::store::left_rates::LeftRates;
 
-/// The most leases that are settled at a time. With the last handle of a limiter for keys end all
-/// of its leases, and the first attempt of each is to have its answer in time.
+/// The most leases that are settled at a time. When the last handle of a limiter for keys is
+/// dropped, all of its leases end at once, and the first attempt to settle each should be answered
+/// in time.
 pub(super) const MOST_SETTLED: usize = 512;
 
-/// Cheap to clone; clones share everything.
+/// The store of one client in Redis. Clones are the same store.
 #[derive(Clone)]
 pub(crate) struct RedisStore(pub(super) Arc<RedisStoreInner>);
 
@@ -51,7 +52,7 @@ pub(crate) struct RedisStoreInner {
     pub(super) left_rates: LeftRates,
     pub(super) subscriber: Arc<Subscriber>,
     pub(super) background: Background,
-    /// Whose turn it is to settle a lease.
+    /// A permit for each lease that is being settled.
     pub(super) settling: Semaphore,
 }
 
@@ -114,7 +115,7 @@ impl RedisStore {
         }))
     }
 
-    /// Makes a call without a failure policy, by `deadline`.
+    /// Makes a call that no failure policy decides, by `deadline`. Fails if the breaker refuses it.
     pub(super) async fn guarded<T>(
         &self,
         key: &str,
@@ -135,8 +136,8 @@ impl RedisStore {
         }
     }
 
-    /// Tells the breaker how a call ended that had time until `deadline`. An error names the
-    /// server.
+    /// Tells the breaker how a call ended, which had time until `deadline`. Returns the result; an
+    /// error names the server.
     pub(super) fn noted<T>(&self, key: &str, result: Result<T>, deadline: Instant) -> Result<T> {
         let is_answered = !matches!(&result, Err(error) if error.is_unavailable());
         if is_answered && self.connection.is_healthy() {

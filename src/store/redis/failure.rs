@@ -1,4 +1,4 @@
-//! Which error of a limiter a server's refusal becomes.
+//! Turns a server's refusal of a call into the limiter's error.
 
 use std::sync::Arc;
 
@@ -8,10 +8,12 @@ use crate::error::Error;
 use crate::keys::SEVERAL_SLOTS;
 use crate::link::failure;
 
-/// The error of a call that the server has refused, where an earlier attempt may have run or not.
+/// The error of a call that the server has refused. `sent_before` says whether an earlier attempt
+/// may have run.
 pub(super) fn of_call(name: &str, error: RedisError, sent_before: bool) -> Error {
     match of_answer(name, error) {
-        // These errors describe the keys as they are now: what an earlier attempt took is gone.
+        // These errors say that the keys hold no limiter now, so what an earlier attempt took is
+        // gone.
         error @ (Error::NotInitialized { .. } | Error::BadState { .. }) => error,
         error if sent_before => Error::Indeterminate {
             source: Some(Arc::new(error)),
@@ -20,7 +22,8 @@ pub(super) fn of_call(name: &str, error: RedisError, sent_before: bool) -> Error
     }
 }
 
-/// The error that a refusal becomes; the name is empty for a command of the application's own.
+/// The error of a refused call on the limiter of this name, which is empty for an application's own
+/// command.
 pub(super) fn of_answer(name: &str, error: RedisError) -> Error {
     let text = error.detail().unwrap_or_default();
     let code = error.code().unwrap_or_default();

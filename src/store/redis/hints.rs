@@ -1,7 +1,7 @@
 //! A cache of hints on limiters that have no handle.
 //!
-//! A service that gets its limiter anew for each request makes a new
-//! [`super::limiter::RedisLimiter`] each time. A hint saves it an audit, and the second round trip
+//! A service that asks the client for a limiter with each request makes a new
+//! [`super::limiter::RedisLimiter`] each time. The hint saves an audit, and the second round trip
 //! that finds out the limiter's type.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,8 +21,8 @@ pub(super) struct Hint {
     pub(super) rate_type: RateType,
 }
 
-/// By the hash of the name: if two names share a hash, a round trip or an audit is added or saved,
-/// and nothing else.
+/// The hints by the hash of the limiter's name. If two names share a hash, a round trip or an audit
+/// is added or saved, and nothing else.
 #[derive(Debug, Default)]
 pub(super) struct HintCache {
     hints: Mutex<HashTable<(u64, Hint)>>,

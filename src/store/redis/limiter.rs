@@ -25,15 +25,15 @@ use crate::window::Acquired;
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
     pub(super) keys: Arc<Keys>,
-    /// The limiter's type when it was last seen, and 2 before that. It decides which keys an
-    /// acquire names; a wrong guess costs a round trip.
+    /// The code of the limiter's type when it was last seen; 2 before that. An acquire names the
+    /// keys of this type, and a wrong guess costs a round trip.
     seen_type: AtomicI64,
     /// The interval in ms that the last answer had; 0 before the first one.
     pub(super) interval: AtomicI64,
     audit: Audit,
     has_warned_of_clocks: AtomicBool,
-    /// How many attempts of the last acquire took too long: the first attempt of the next one gets
-    /// as much time as the last.
+    /// How many attempts of the last acquire took too long. The first attempt of the next acquire
+    /// gets as much time as the last attempt of that one.
     pub(super) late_attempts: AtomicU32,
 }
 
@@ -82,7 +82,7 @@ impl RedisLimiter {
         }
     }
 
-    /// Tells of a grant whose time is ahead of the clock.
+    /// Reports a grant whose score is ahead of the clock.
     pub(super) fn note_clocks(&self, answer: &Acquired) {
         let Ok(ahead @ 1..) = u64::try_from(answer.clock_ahead()) else {
             return;
@@ -134,7 +134,7 @@ impl RedisLimiter {
             .await
     }
 
-    /// Makes a call unless the breaker refuses it.
+    /// Makes the attempts of a call, unless the breaker refuses it.
     async fn call<F>(
         &self,
         attempts: &mut Attempts<'_>,

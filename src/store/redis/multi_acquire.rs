@@ -13,11 +13,12 @@ use crate::link::limits::Repeat;
 use crate::rate::RateType;
 use crate::window::Acquire;
 
-/// One acquire.
+/// One acquire of a shared call.
 pub(super) struct AcquirePart {
     rate_type: RateType,
-    /// The keys, then the arguments.
+    /// Its keys, then its arguments.
     words: Args,
+    /// The number of its keys.
     keys: usize,
     /// The runs and the options, unless there is a single plain request.
     list: Option<Args>,

@@ -1,7 +1,7 @@
 //! Decisions on many targets in one call (`lua/multi_check.lua`).
 //!
-//! Only calls share one whose decision takes the server the same time whatever was granted before:
-//! those that touch a few keys, and carry requests of equal cost. Others are sent alone.
+//! A call is shared only if its decision takes the server the same time whatever was granted
+//! before: if it touches few keys, and its requests have equal costs. Other calls are sent alone.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::policies::call::{Call, Purpose, Target};
 pub(crate) struct CheckPart {
     call: Arc<Call>,
     keys: Vec<String>,
-    /// Their cost, and how many there are.
+    /// The cost of each request, and the number of requests.
     run: (i64, i64),
 }
 
 impl CheckPart {
-    /// `None` if the call is sent alone.
+    /// The part of a shared call that this call is; `None` if it has to be sent alone.
     pub(crate) fn new(call: &Arc<Call>) -> Option<Self> {
         let (Purpose::Decide, [target]) = (call.purpose, &call.limiters[..]) else {
             return None;
@@ -47,7 +47,7 @@ impl CheckPart {
         self.keys.iter().any(|key| keys.contains(key))
     }
 
-    /// It has one, or it would be no part.
+    /// The target of the call: a part has one.
     fn target(&self) -> &Target {
         &self.call.limiters[0]
     }
@@ -98,13 +98,13 @@ impl Part for CheckPart {
         (keys.map(String::as_bytes).collect(), args)
     }
 
-    /// The same as the answer to a call for this target alone.
+    /// An error of one part is its answer, as if it had been sent alone.
     fn refused(error: RedisError) -> SharedReply {
         SharedReply::Answered(Err(error.into()))
     }
 }
 
-/// Consecutive equal costs: the cost, and their number.
+/// The runs of equal costs: the cost, and how often it comes.
 pub(super) fn runs(costs: &[u32]) -> impl Iterator<Item = (i64, i64)> {
     let runs = costs.chunk_by(|one, next| one == next);
     runs.map(|run| (run[0].into(), run.len() as i64))

@@ -26,7 +26,7 @@ use crate::window::{BOUNDS, Bounds};
 pub(crate) struct Script {
     /// The path of its file, for events.
     name: &'static str,
-    /// Each has another one, below [`MOST_SCRIPTS`].
+    /// A number that no other script has, below [`MOST_SCRIPTS`].
     number: usize,
     hash: String,
     source: String,
@@ -67,8 +67,8 @@ macro_rules! script_of {
     };
 }
 
-/// The script that decides a list of requests by one algorithm; of RRateLimiter's the one that
-/// decides one request by several.
+/// The script that decides a list of requests by one algorithm. For RRateLimiter's it is the script
+/// of joint decisions.
 pub(crate) fn of(algorithm: &str) -> &'static Script {
     policies!(script_of! { algorithm });
     &JOINT
@@ -134,8 +134,8 @@ impl Script {
         }
     }
 
-    /// One round trip where the server knows the script, or where there is no time for a second
-    /// one.
+    /// Runs the script with these keys and arguments. This takes one round trip if the server knows
+    /// the script, or if there is no time for a second one.
     pub(crate) async fn run(
         &self,
         connection: &Connection,
@@ -143,7 +143,7 @@ impl Script {
         args: &Args,
         limits: Limits,
     ) -> Result<Value, Failure> {
-        let mut told = Told {
+        let mut reported = ReportedCall {
             events: connection.events(),
             started: connection.events().start(),
             script: self.name,
@@ -163,21 +163,21 @@ impl Script {
         };
         let sending = connection.send(Message::Script(call), limits);
         let result = sending.await;
-        told.is_answered = is_answered(&result);
+        reported.is_answered = is_answered(&result);
         if let Err(failure) = &result {
-            spans::fail(&told.span, failure.kind());
+            spans::fail(&reported.span, failure.kind());
         }
         if let Err(Failure::NotSent(_) | Failure::NoRuntime) = result {
-            told.started = None;
+            reported.started = None;
         }
         result
     }
 }
 
-/// A call whose end is an event, also if nobody waits for its answer any more.
-struct Told<'a> {
+/// Reports the end of a call by an event when it is dropped, also if nobody waits for the answer.
+struct ReportedCall<'a> {
     events: &'a Events,
-    /// `None` if there is nothing to tell.
+    /// `None` if no event is to be made.
     started: Option<Instant>,
     script: &'static str,
     limits: Limits,
@@ -185,7 +185,7 @@ struct Told<'a> {
     span: Span,
 }
 
-impl Drop for Told<'_> {
+impl Drop for ReportedCall<'_> {
     fn drop(&mut self) {
         let Some(started) = self.started else {
             return;

@@ -35,8 +35,8 @@ impl Keys {
         }
     }
 
-    /// The keys of an acquire: those of its type, those of the other type if it may set the limiter
-    /// up, and last the key of the call, if it has one.
+    /// The keys of an acquire: those of a limiter of this type, those of the other type if the
+    /// acquire may create the limiter, and last the key of the call, if it has one.
     pub(crate) fn of_acquire<'a>(
         &'a self,
         rate_type: RateType,
@@ -53,7 +53,8 @@ impl Keys {
         keys
     }
 
-    /// The key of one call that was granted in part: it exists while a copy of the call may arrive.
+    /// The key of a call that was granted in part, which exists while a copy of the call may
+    /// arrive.
     pub(crate) fn of_call(&self, id: &CallId) -> String {
         sibling(
             &self.name,

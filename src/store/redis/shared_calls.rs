@@ -33,7 +33,7 @@ use crate::link::limits::Repeat;
 use crate::link::server_time::ServerTime;
 use crate::link::{Connection, PerRuntime};
 use batch::{PendingPart, RuntimeParts};
-use sender::Sender;
+use sender::CallSender;
 
 /// The next calls share one once this many are in flight.
 const FEW: usize = 16;
@@ -44,7 +44,8 @@ pub(crate) trait Part: Sized + Send + Sync + 'static {
 
     fn script() -> &'static Script;
 
-    /// Runs of requests, which take the server time beside the decision itself.
+    /// The number of runs of requests, each of which takes the server time beside the decision
+    /// itself.
     fn work(&self) -> usize;
 
     /// How many requests it carries, for events.
@@ -65,7 +66,7 @@ pub(crate) trait Part: Sized + Send + Sync + 'static {
     fn refused(error: RedisError) -> SharedReply;
 }
 
-/// What came back, and the time that was sent along.
+/// The reply to a part, and the time in ms that was sent with it.
 pub(crate) struct PartReply {
     pub(super) answer: Value,
     pub(super) now: Option<i64>,
@@ -81,7 +82,7 @@ pub(crate) enum SharedReply {
 
 /// The shared calls of one kind of a client.
 pub(super) struct SharedCalls<P: Part> {
-    sender: Arc<Sender>,
+    sender: Arc<CallSender>,
     batches: PerRuntime<RuntimeParts<P>>,
 }
 
@@ -105,7 +106,7 @@ impl<P: Part> SharedCalls<P> {
         server_time: &Arc<ServerTime>,
     ) -> Self {
         Self {
-            sender: Arc::new(Sender {
+            sender: Arc::new(CallSender {
                 connection: Arc::clone(connection),
                 clock: clock.clone(),
                 server_time: Arc::clone(server_time),
@@ -127,8 +128,8 @@ impl<P: Part> SharedCalls<P> {
         })
     }
 
-    /// Sends the pending batch now if it has such a part, which a call that is sent next must not
-    /// overtake.
+    /// Sends the pending batch now if it has such a part, so that a call that is sent next does not
+    /// overtake that part.
     pub(super) async fn send_before(&self, is_such: impl Fn(&P) -> bool) {
         let Ok(batch) = self.batches.current(RuntimeParts::default) else {
             return; // nothing is sent outside of a runtime
@@ -171,9 +172,10 @@ impl<P: Part> SharedCalls<P> {
     }
 }
 
-/// The task that sends the pending batch. If it is dropped before, the parts are sent alone.
+/// The task that sends the pending batch. If it is dropped before that, the parts are refused, and
+/// their callers send them alone.
 struct SharedCallFlusher<P: Part> {
-    sender: Arc<Sender>,
+    sender: Arc<CallSender>,
     batch: Arc<RuntimeParts<P>>,
     has_taken: bool,
 }
@@ -187,9 +189,9 @@ impl<P: Part> SharedCallFlusher<P> {
     }
 }
 
-/// Sends the entries as one call, and leaves their answers to a task. Ready when it is first
-/// polled.
-async fn send_now<P: Part>(sender: &Arc<Sender>, entries: Vec<PendingPart<P>>) {
+/// Sends the entries as one call, and leaves their answers to a task. The future is ready when it
+/// is first polled.
+async fn send_now<P: Part>(sender: &Arc<CallSender>, entries: Vec<PendingPart<P>>) {
     let mut sending = Box::pin(Arc::clone(sender).send(entries));
     let is_sent = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context)));
     if is_sent.await.is_pending() {

@@ -138,7 +138,7 @@ impl LimiterStore for RedisLimiter {
                 let answer = self.run_on(&keys, &script::SETTLE, &args, &mut attempts);
                 read(&self.keys.name, answer.await?)
             };
-            // In a box of its own: while it waits for its turn it is small.
+            // In a box of its own, so that the future is small while it waits for its turn.
             Box::pin(settling).await
         })
     }
@@ -179,7 +179,7 @@ impl LimiterStore for RedisLimiter {
         Box::pin(async move {
             let mut attempts = self.attempts(Repeat::Safe);
             let now = self.store.clock.now();
-            // If a call did not read everything, what the next one must know.
+            // What the next call must know if this one could not read everything.
             let mut progress: Vec<Vec<u8>> = Vec::new();
             loop {
                 let args = Args::new().optional(now);
@@ -262,11 +262,12 @@ impl LimiterStore for RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// For how long permits of a cancelled request are missing once they were to be given back.
+    /// For how long permits of a cancelled request are missing, after an attempt to give them back
+    /// ended like this.
     fn missing_for(&self, given_back: Result<u32>, permits: Option<u32>) -> Duration {
         let error = match given_back {
             Err(error) if !matches!(error, Error::NotInitialized { .. }) => error,
-            // If the limiter is gone, it counts nothing.
+            // If the limiter is gone, nothing counts as used.
             _ => return Duration::ZERO,
         };
         tracing::warn!(
@@ -316,7 +317,7 @@ pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
     let number = |text: &str| {
         let number: Option<u64> = text.parse().ok();
         let number = number.filter(|number| *number <= LARGEST_RATE);
-        // As Redis writes it: `parse` alone accepts `+5` and `05`.
+        // Only in the form in which Redis writes it: `parse` accepts `+5` and `05` too.
         let number = number.filter(|number| number.to_string() == text);
         number.ok_or_else(bad_state)
     };

@@ -1,4 +1,5 @@
-//! Denials that a test asks for: the limiters say what they are, and none of them is charged.
+//! Denials that a test switches on. The answers have what the limiters say of themselves, and
+//! nothing is charged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +15,14 @@ use crate::store::memory::MemoryClient;
 use crate::store::{AcquireCall, LimiterStore};
 use crate::window::{Acquired, SetUp};
 
-/// Which requests are denied, and until when.
+/// Which requests are denied, and for how long.
 pub(super) struct Denial {
     /// In ms, at least 1.
     retry_after: i64,
     is_denied: Box<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
-/// A limiter that never grants what it costs: with it in a call, no other is charged.
+/// The key of a limiter that never grants its cost, so that a call with it charges no other one.
 const DENIES: &str = "denies what a test denies";
 
 impl Denial {
@@ -29,7 +30,7 @@ impl Denial {
         retry_after: Duration,
         is_denied: Box<dyn Fn(&str) -> bool + Send + Sync>,
     ) -> Self {
-        /// Added to a time, it is still a number of ms that everything counts exactly.
+        /// In ms. Added to any time it gives a number that is exact everywhere.
         const LONGEST: i64 = 1 << 51;
         let millis = i64::try_from(retry_after.as_millis()).unwrap_or(LONGEST);
         Self {
@@ -46,7 +47,7 @@ impl Denial {
         call.limiters.iter().any(|target| self.is_of(&target.key))
     }
 
-    /// The answers to a call of which a limiter is denied.
+    /// The answers to a call if a limiter in it is denied.
     pub(super) fn answers(&self, memory: &MemoryClient, call: &Call) -> Result<Answers> {
         let mut limiters = call.limiters.clone();
         limiters.push(Target {
@@ -84,7 +85,7 @@ impl Denial {
         }
     }
 
-    /// The answer to a call for permits of a limiter that is denied.
+    /// The answer to a call for permits of a denied limiter.
     pub(super) fn answer(&self, limiter: &MemoryLimiter, call: &AcquireCall) -> Result<Acquired> {
         let (stored, now) = limiter.step(|window, at| (window.config(at.server), at.now))?;
         let replacing = call.set_up.and_then(SetUp::replacing);

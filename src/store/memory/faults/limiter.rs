@@ -26,7 +26,7 @@ pub(super) struct FaultyLimiter {
     memory: Arc<MemoryLimiter>,
 }
 
-/// It is over when it has been executed.
+/// The attempt that is noted of each call. It is over once it has been executed.
 const ATTEMPT: Attempt = Attempt {
     deadline: 0,
     from: 0,
@@ -44,8 +44,8 @@ impl FaultyLimiter {
         self.store.answer(self.call_deadline(), call).await
     }
 
-    /// Executes an attempt of a call, which is granted once, and not after its outcome was claimed
-    /// by who gives back what it took.
+    /// Executes an attempt of a call. The call is granted once, and not after its outcome was
+    /// claimed to give back what it took.
     fn execute(&self, call: &AcquireCall) -> Result<Acquired> {
         let mut granted = call.granted.lock();
         if let Some(mut answer) = granted.clone() {

@@ -18,21 +18,21 @@ use crate::policies::call::{Answers, Call};
 use crate::store::memory::MemoryClient;
 use crate::store::{GivingBack, LimiterStore, Store};
 
-/// Clones are the store of one client.
+/// The store of one client with faults. Clones are the same store.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultyStore {
     pub(super) memory: MemoryClient,
     pub(super) faults: Faults,
     pub(super) breaker: Arc<Breaker>,
     pub(super) response_timeout: Duration,
-    /// How many tasks have something to give back.
+    /// The number of tasks that are giving permits back.
     giving_back: Arc<watch::Sender<usize>>,
 }
 
-/// Counts one of these tasks until it is dropped.
-struct Counted(Arc<watch::Sender<usize>>);
+/// Counts a task that gives permits back, until it is dropped.
+struct CountedTask(Arc<watch::Sender<usize>>);
 
-impl Drop for Counted {
+impl Drop for CountedTask {
     fn drop(&mut self) {
         self.0.send_modify(|tasks| *tasks -= 1);
     }
@@ -61,7 +61,8 @@ impl FaultyStore {
         &self.breaker
     }
 
-    /// A call that finds a connection is sent, though it may wait for the store.
+    /// Notes whether a call is sent: it is if there is a connection, even if it then waits for the
+    /// store.
     fn note_sent(&self, call: &Call) {
         call.note_sent(!self.faults.is_lost());
     }
@@ -149,7 +150,7 @@ impl Store for FaultyStore {
             return; // no call is made outside of a runtime
         };
         self.giving_back.send_modify(|tasks| *tasks += 1);
-        let counted = Counted(Arc::clone(&self.giving_back));
+        let counted = CountedTask(Arc::clone(&self.giving_back));
         runtime.spawn(async move {
             task.await;
             drop(counted);

@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 /// Room for the arguments of most calls.
 const USUAL_BYTES: usize = 96;
 
-/// Arguments of a script, in its order: one behind the other, so that a call makes no allocation
-/// for each.
+/// The arguments of a script, in its order. Their bytes are in one buffer, so that they need no
+/// allocation each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Args {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// Where each argument ends in `bytes`.
     ends: SmallVec<[usize; 16]>,
 }
 
@@ -48,13 +48,13 @@ impl Args {
         self.bytes(if flag { b"1" } else { b"0" })
     }
 
-    /// Numbers in the form that the scripts take, one behind the other; NaN for `None`.
+    /// One argument of numbers, as the little-endian doubles that the scripts take; NaN for `None`.
     #[must_use]
     pub(crate) fn doubles(self, numbers: impl IntoIterator<Item = Option<i64>>) -> Self {
         self.doubles_and(numbers, &[])
     }
 
-    /// The same, and bytes that follow.
+    /// One argument of numbers as little-endian doubles, NaN for `None`, and bytes behind them.
     #[must_use]
     pub(crate) fn doubles_and(
         mut self,
@@ -62,14 +62,14 @@ impl Args {
         bytes: &[u8],
     ) -> Self {
         for number in numbers {
-            // All are exact as doubles: larger ones are refused before.
+            // Every number is exact as a double: larger ones are refused earlier.
             let double = number.map_or(f64::NAN, |number| number as f64);
             self.bytes.extend_from_slice(&double.to_le_bytes());
         }
         self.bytes(bytes)
     }
 
-    /// All of other arguments.
+    /// Appends all of the other arguments.
     #[must_use]
     pub(crate) fn all(mut self, others: &Self) -> Self {
         let start = self.bytes.len();
@@ -87,13 +87,14 @@ impl Args {
         self.bytes.len()
     }
 
-    /// `1`, or the empty string.
+    /// `1` for `true`, the empty string for `false`.
     #[must_use]
     pub(crate) fn mark(self, mark: bool) -> Self {
         self.bytes(if mark { b"1" } else { b"" })
     }
 
-    /// Leaves out the empty ones that no other follows, where the script takes that for the same.
+    /// Leaves out the empty arguments at the end, for a script that reads a missing argument as an
+    /// empty one.
     #[must_use]
     pub(crate) fn without_empty_end(mut self) -> Self {
         let last = self.bytes.len();

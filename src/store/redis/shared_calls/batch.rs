@@ -1,4 +1,5 @@
-//! The pending batch of a runtime: parts that wait for the flusher, no more than one call takes.
+//! The pending batch of a runtime: the parts that wait for the flusher, at most as many as fit into
+//! one call.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +9,15 @@ use tokio::time::Instant;
 
 use super::{Part, SharedReply};
 
-/// The most parts of one call: the server does nothing else while it runs.
+/// The most parts of one call. The server does nothing else while a call runs.
 const LARGEST_CALL: usize = 32;
 
 /// The most work of the parts of one call, unless a single part has more.
 const MOST_WORK: usize = 1_000;
 
-/// The calls of one kind on one runtime.
+/// The shared calls of one kind on one runtime.
 pub(in crate::store::redis) struct RuntimeParts<P> {
+    /// How many calls of this kind are under way, shared or not.
     pub(super) in_flight: AtomicUsize,
     /// The parts that wait for the flusher. There is one unless this is empty.
     pending: Mutex<Vec<PendingPart<P>>>,
@@ -24,8 +26,9 @@ pub(in crate::store::redis) struct RuntimeParts<P> {
 /// One part of a shared call.
 pub(in crate::store::redis) struct PendingPart<P> {
     pub(in crate::store::redis) part: P,
+    /// When the caller stops waiting.
     pub(super) deadline: Instant,
-    /// The same by the server's clock.
+    /// When the server stops deciding it, in ms of its clock.
     pub(super) server_deadline: i64,
     pub(super) answer: oneshot::Sender<SharedReply>,
 }
@@ -45,8 +48,8 @@ impl<P> RuntimeParts<P> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an entry. Returns those before it, to be sent now, if it does not fit into their call;
-    /// and whether it needs a flusher.
+    /// Adds a part. Returns the parts before it, if it does not fit into their call and they are to
+    /// be sent now, and whether a flusher is to be started.
     pub(super) fn push(&self, entry: PendingPart<P>) -> (Vec<PendingPart<P>>, bool)
     where
         P: Part,

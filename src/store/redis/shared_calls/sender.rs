@@ -16,28 +16,28 @@ use crate::link::failure::Failure;
 use crate::link::limits::Limits;
 use crate::link::server_time::ServerTime;
 
-/// What a shared call is sent with.
-pub(super) struct Sender {
+/// What shared calls are sent with.
+pub(super) struct CallSender {
     pub(super) connection: Arc<Connection>,
     pub(super) clock: Clock,
     pub(super) server_time: Arc<ServerTime>,
 }
 
-/// Who waits for a part's answer.
+/// A caller that waits for the answer to its part.
 struct Caller {
     deadline: Instant,
     /// `None` once its time is up.
     answer: Option<oneshot::Sender<SharedReply>>,
 }
 
-impl Sender {
+impl CallSender {
     /// Sends one call.
     pub(super) async fn send<P: Part>(self: Arc<Self>, mut entries: Vec<PendingPart<P>>) {
         let now = Instant::now();
         entries.retain(|entry| !entry.answer.is_closed() && entry.deadline > now);
         entries.sort_by_key(|entry| entry.part.rank());
-        // Each caller waits for as long as it wants. The server decides none after the time of any
-        // of them; then those that have more time ask again.
+        // Each caller waits until its own deadline. The server decides nothing after the first of
+        // their deadlines; callers that have more time ask again then.
         let deadline = entries.iter().map(|entry| entry.deadline).max();
         let server_deadline = entries.iter().map(|entry| entry.server_deadline).min();
         let Some(deadline) = deadline else {
@@ -75,8 +75,8 @@ impl Sender {
                     caller.answer(SharedReply::Answered(Ok(PartReply { answer, now })));
                 }
             }
-            // The error is that of one of them, and does not say of which; or another connection is
-            // open now.
+            // The error is that of one part, and does not say of which. Or nothing was sent,
+            // because another connection is open now.
             Err(Failure::Refused(error) | Failure::NotSent(error)) => {
                 if error.kind() == ErrorKind::Server(ServerErrorKind::CrossSlot) {
                     self.connection.refuses_several_keys();
@@ -102,8 +102,8 @@ impl Caller {
     }
 }
 
-/// The call's result. In the meantime callers whose time is up get none: one timer for the call
-/// takes less time than one for each of them.
+/// Waits for the call's result, and meanwhile drops the senders of callers whose time is up. One
+/// timer for the call costs less than one for each caller.
 async fn answer_in_time<T>(sending: impl Future<Output = T>, callers: &mut [Caller]) -> T {
     let mut sending = pin!(sending);
     loop {
