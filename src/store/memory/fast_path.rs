@@ -31,8 +31,8 @@ const MOST: u32 = (1 << PERMITS_BITS) - 1;
 const NOTHING: u64 = 0;
 
 impl StripePermits {
-    /// What each stripe gets of the permits left at a time; `None` if they are too few, or if a word
-    /// cannot hold the time.
+    /// What each stripe gets of the permits left at a time; `None` if they are too few, or if a
+    /// word cannot hold the time.
     pub(super) fn of_each(millis: i64, left: i64) -> Option<Self> {
         let permits = (left / STRIPES as i64).clamp(0, i64::from(MOST)) as u32;
         let time_fits = 0 < millis && millis < 1 << (u64::BITS - PERMITS_BITS);

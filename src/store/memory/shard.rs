@@ -85,8 +85,8 @@ impl Shard {
         slot.expect("a slot was found or inserted at this place")
     }
 
-    /// Inserts a slot, and returns its place. A full table grows only by as much as what is not gone
-    /// needs, so that a flood of new names does not outrun the sweeps.
+    /// Inserts a slot, and returns its place. A full table grows only by as much as what is not
+    /// gone needs, so that a flood of new names does not outrun the sweeps.
     #[cold]
     fn insert(&mut self, hash: NameHash, server: i64, slot: Slot) -> usize {
         if self.slots.len() == self.slots.capacity() {

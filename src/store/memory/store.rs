@@ -185,7 +185,8 @@ impl MemoryStoreInner {
         self.shard((hash.bits() >> 48) as usize % SHARDS)
     }
 
-    /// The time of a request, in ms. If it is time to, sweeps some shards. The caller holds no lock.
+    /// The time of a request, in ms. If it is time to, sweeps some shards. The caller holds no
+    /// lock.
     #[inline]
     pub(super) fn request_time(&self) -> i64 {
         let now = self.clock.now();

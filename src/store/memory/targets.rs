@@ -59,8 +59,7 @@ impl MemoryClient {
     }
 
     pub(crate) fn check_call(&self, call: &Call) -> Result<Answers> {
-        // Before the locks, which are then held for a shorter time: the client's clock may be foreign
-        // code.
+        // Before the locks, which are then held for a shorter time. The clock may be foreign code.
         let passed = self.clock.now();
         let read = self.store.0.request_time();
         let found = call.limiters.iter().map(|target| {
