@@ -26,18 +26,12 @@ pub(crate) enum Failure {
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         match error.kind() {
-            ErrorKind::Server(
-                ServerErrorKind::Moved
-                | ServerErrorKind::Ask
-                | ServerErrorKind::TryAgain
-                | ServerErrorKind::ClusterDown
-                | ServerErrorKind::MasterDown
-                | ServerErrorKind::BusyLoading,
-            ) => Self::NotRun(error),
+            // Another attempt does not change it, unless the script's text is sent.
+            ErrorKind::Server(ServerErrorKind::NoScript) => Self::Refused(error),
             ErrorKind::ClusterConnectionNotFound => Self::NotSent(error),
             ErrorKind::Io if error.is_connection_refusal() => Self::NotSent(error),
             ErrorKind::Io | ErrorKind::Parse => Self::Lost(Some(error)),
-            _ if PASSING.iter().any(|code| has_code(&error, code)) => Self::NotRun(error),
+            _ if refused_by(&error).is_some() => Self::NotRun(error),
             _ => Self::Refused(error),
         }
     }
@@ -245,25 +239,15 @@ pub(crate) fn refuses_one_call(error: &RedisError) -> bool {
 
 /// What a server refuses that answers with this error; `None` if this is no such answer.
 fn refused_by(error: &RedisError) -> Option<Refused> {
-    let ErrorKind::Server(kind) = error.kind() else {
-        let is_refusal = PASSING.iter().any(|code| has_code(error, code));
-        let of_this_connection = has_code(error, "UNBLOCKED");
-        return is_refusal.then_some(match of_this_connection {
-            true => Refused::Call,
-            false => Refused::AllCalls,
-        });
-    };
-    match kind {
-        ServerErrorKind::Moved
-        | ServerErrorKind::Ask
-        | ServerErrorKind::TryAgain
-        | ServerErrorKind::NoScript => Some(Refused::Call),
+    use ServerErrorKind::{Ask, BusyLoading, ClusterDown, MasterDown, Moved, NoScript, TryAgain};
+    let text = error.detail().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::Server(Moved | Ask | TryAgain | NoScript) => Some(Refused::Call),
         // One slot has no node, or the whole cluster is down.
-        ServerErrorKind::ClusterDown => Some(match error.detail() {
-            Some(text) if text.contains("not served") => Refused::Call,
-            _ => Refused::AllCalls,
-        }),
-        ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading => Some(Refused::AllCalls),
+        ErrorKind::Server(ClusterDown) if text.contains("not served") => Some(Refused::Call),
+        ErrorKind::Server(ClusterDown | MasterDown | BusyLoading) => Some(Refused::AllCalls),
+        // Of this connection.
+        _ if has_code(error, "UNBLOCKED") => Some(Refused::Call),
         _ if PASSING.iter().any(|code| has_code(error, code)) => Some(Refused::AllCalls),
         _ => None,
     }
