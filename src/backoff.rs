@@ -4,8 +4,6 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    #[cfg(any(feature = "redis", test))]
-    start: Duration,
     first: Duration,
     longest: Duration,
     next: Duration,
@@ -14,27 +12,16 @@ pub(crate) struct Backoff {
 impl Backoff {
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self {
-            #[cfg(any(feature = "redis", test))]
-            start: first,
             first,
             longest,
             next: first,
         }
     }
 
-    /// The same, with an attempt at once before the first pause.
+    /// Makes the next attempt come at once, and the first pause after it.
     #[cfg(any(feature = "redis", test))]
-    pub(crate) fn at_once_first(self) -> Self {
-        Self {
-            start: Duration::ZERO,
-            next: Duration::ZERO,
-            ..self
-        }
-    }
-
-    #[cfg(any(feature = "redis", test))]
-    pub(crate) fn reset(&mut self) {
-        self.next = self.start;
+    pub(crate) fn restart(&mut self) {
+        self.next = Duration::ZERO;
     }
 
     pub(crate) fn next_pause(&mut self) -> Duration {
@@ -66,13 +53,11 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_start_anew_after_a_success() {
         let [first, longest] = [10, 50].map(Duration::from_millis);
-        let mut waiting = Backoff::new(first, longest);
-        let mut at_once = Backoff::new(first, longest).at_once_first();
+        let mut backoff = Backoff::new(first, longest);
+        assert_eq!(pauses(&mut backoff), [10, 20, 40, 50, 50, 50, 50]);
         for _ in 0..2 {
-            assert_eq!(pauses(&mut waiting), [10, 20, 40, 50, 50, 50, 50]);
-            assert_eq!(pauses(&mut at_once), [0, 10, 20, 40, 50, 50, 50]);
-            waiting.reset();
-            at_once.reset();
+            backoff.restart();
+            assert_eq!(pauses(&mut backoff), [0, 10, 20, 40, 50, 50, 50]);
         }
     }
 

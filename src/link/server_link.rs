@@ -296,8 +296,8 @@ impl Keeper {
     }
 
     async fn run(self) {
-        let after_losses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE_AFTER_LOSSES);
-        let mut after_losses = after_losses.at_once_first();
+        let mut after_losses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE_AFTER_LOSSES);
+        after_losses.restart();
         let mut wants_primary = false;
         loop {
             let (open, endpoint) = self.connect(wants_primary).await;
@@ -319,7 +319,7 @@ impl Keeper {
             tracing::warn!(server = %Escaped(&endpoint), cause = %Escaped(&cause), "replacing the connection");
             self.tell(|server| Event::ConnectionLost { server });
             if since.elapsed() >= STABLE {
-                after_losses.reset();
+                after_losses.restart();
             } else {
                 sleep(next_pause(&mut after_losses)).await;
             }
@@ -333,7 +333,12 @@ impl Keeper {
         let mut step = FIRST_STEP;
         let mut last_failure = None;
         loop {
-            attempts.spawn(self.attempt(step, wants_primary));
+            let (resolver, settings) = (Arc::clone(&self.resolver), Arc::clone(&self.settings));
+            let round_trip = Arc::clone(&self.round_trip);
+            attempts.spawn(async move {
+                let opening = resolver.open(&settings, &round_trip, step, wants_primary);
+                opening.await
+            });
             step = (step * 2).min(LONGEST_STEP);
             let mut next = Instant::now() + STAGGER;
             loop {
@@ -356,20 +361,6 @@ impl Keeper {
             if !attempts.is_empty() {
                 self.note_failure(timed_out(), &mut last_failure);
             }
-        }
-    }
-
-    fn attempt(
-        &self,
-        step: Duration,
-        wants_primary: bool,
-    ) -> impl Future<Output = Result<(Open, Endpoint), RedisError>> + Send + use<> {
-        let (resolver, settings) = (Arc::clone(&self.resolver), Arc::clone(&self.settings));
-        let round_trip = Arc::clone(&self.round_trip);
-        async move {
-            resolver
-                .open(&settings, &round_trip, step, wants_primary)
-                .await
         }
     }
 
