@@ -1,10 +1,11 @@
 //! The calls that wait for their answers: from when they are sent until their callers are woken, as
 //! they are when an answer arrives. Whether a caller polls its call then does not matter.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 
 use tokio::sync::Notify;
 
@@ -20,15 +21,12 @@ pub(super) struct Unanswered {
 /// What wakes a call's caller.
 struct Waiting {
     of: Arc<Unanswered>,
-    is_counted: AtomicBool,
+    /// What to wake; `None` while the call is not counted.
     caller: Lock<Option<Waker>>,
 }
 
-/// A call until its answer, an error or its drop. It is polled where it lies, for it is large.
-struct Call<'a, F> {
-    waiting: Arc<Waiting>,
-    asking: Pin<&'a mut F>,
-}
+/// Ends the wait when its call is dropped.
+struct Guard(Arc<Waiting>);
 
 impl Unanswered {
     pub(super) fn is_any(&self) -> bool {
@@ -40,61 +38,57 @@ impl Unanswered {
         self.first.notified().await;
     }
 
-    /// What `asking` returns, which waits for an answer.
-    pub(super) fn wait_for<F: Future>(
+    /// Awaits `asking`, and counts it as a call without an answer until it is woken, ends or is
+    /// dropped. It is large, and so is polled where it is.
+    pub(super) async fn wait_for<F: Future>(
         self: &Arc<Self>,
-        asking: Pin<&mut F>,
-    ) -> impl Future<Output = F::Output> {
-        Call {
-            waiting: Arc::new(Waiting {
-                of: Arc::clone(self),
-                is_counted: AtomicBool::new(false),
-                caller: Lock::default(),
-            }),
-            asking,
-        }
+        mut asking: Pin<&mut F>,
+    ) -> F::Output {
+        let waiting = Arc::new(Waiting {
+            of: Arc::clone(self),
+            caller: Lock::default(),
+        });
+        let waker = Waker::from(Arc::clone(&waiting));
+        let guard = Guard(waiting);
+        poll_fn(|context| {
+            guard.0.begin(context.waker());
+            asking.as_mut().poll(&mut Context::from_waker(&waker))
+        })
+        .await
     }
 }
 
 impl Waiting {
-    fn begin(&self) {
-        if !self.is_counted.swap(true, Ordering::Relaxed)
-            && self.of.calls.fetch_add(1, Ordering::Relaxed) == 0
-        {
+    fn begin(&self, caller: &Waker) {
+        // Counted under the lock, so that its end is not counted before it.
+        let mut waiting = self.caller.lock();
+        let is_new = waiting.replace(caller.clone()).is_none();
+        let is_first = is_new && self.of.calls.fetch_add(1, Ordering::Relaxed) == 0;
+        drop(waiting);
+        if is_first {
             self.of.first.notify_one();
         }
     }
 
-    fn end(&self) {
-        if self.is_counted.swap(false, Ordering::Relaxed) {
+    fn end(&self) -> Option<Waker> {
+        let caller = self.caller.lock().take();
+        if caller.is_some() {
             self.of.calls.fetch_sub(1, Ordering::Relaxed);
         }
+        caller
     }
 }
 
 impl Wake for Waiting {
     fn wake(self: Arc<Self>) {
-        self.end();
-        let caller = self.caller.lock().take();
-        if let Some(caller) = caller {
+        if let Some(caller) = self.end() {
             caller.wake();
         }
     }
 }
 
-impl<F: Future> Future for Call<'_, F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        *self.waiting.caller.lock() = Some(context.waker().clone());
-        self.waiting.begin();
-        let waker = Waker::from(Arc::clone(&self.waiting));
-        self.asking.as_mut().poll(&mut Context::from_waker(&waker))
-    }
-}
-
-impl<F> Drop for Call<'_, F> {
+impl Drop for Guard {
     fn drop(&mut self) {
-        self.waiting.end();
+        self.0.end();
     }
 }
