@@ -23,7 +23,7 @@ use crate::error::{Error, Refused, Result};
 use crate::escaped::Escaped;
 use crate::event::{Event, Events};
 use crate::health::{BreakerState, ServerHealth};
-use state::{Admission, Change, State};
+use state::{Change, State};
 
 pub(crate) struct Breaker {
     /// The server, for the log and for errors.
@@ -97,23 +97,18 @@ impl Breaker {
             Patience::ResponseTimeout => self.response_timeout,
         };
         let (now, lease) = (Instant::now(), self.response_timeout);
-        let mut admission = Admission::Pass;
+        let mut admission = Ok(None);
         self.change(|state| {
             let change;
             (admission, change) = state.admit(now, patience, lease);
             change
         });
-        if matches!(admission, Admission::Probe(_)) {
+        let probe = admission?.map(|number| (Arc::clone(self), number));
+        if probe.is_some() {
             // From now on others are refused.
             self.state.send_modify(|_| {});
         }
-        match admission {
-            Admission::Pass => Ok(Admitted { probe: None }),
-            Admission::Probe(number) => Ok(Admitted {
-                probe: Some((Arc::clone(self), number)),
-            }),
-            Admission::Refuse(cause) => Err(cause),
-        }
+        Ok(Admitted { probe })
     }
 
     pub(crate) fn is_healthy(&self) -> bool {
@@ -173,10 +168,10 @@ impl Breaker {
     /// Waits until a call without patience would be refused.
     pub(crate) async fn refusing(&self) {
         let mut state = self.state.subscribe();
-        while state.borrow_and_update().would_admit(Instant::now()) {
-            // The sender lives as long as `self`.
-            let _ = state.changed().await;
-        }
+        // The sender lives as long as `self`.
+        let _ = state
+            .wait_for(|state| !state.would_admit(Instant::now()))
+            .await;
     }
 
     /// Waits until a call without patience would be admitted.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backoff::{Backoff, shortened};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::health::BreakerState;
 
 /// The breaker opens after this many consecutive calls that failed.
@@ -55,15 +55,9 @@ struct Probe {
     until: Instant,
 }
 
-/// Whether a call is sent.
-#[derive(Debug)]
-pub(super) enum Admission {
-    Pass,
-    /// It is sent as the probe of this number.
-    Probe(u64),
-    /// It is not sent, for this reason.
-    Refuse(Error),
-}
+/// Whether a call is sent: as the probe of this number, if there is one, or else like any other call.
+/// The error says why it is not sent.
+pub(super) type Admission = Result<Option<u64>>;
 
 /// A change of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,13 +122,13 @@ impl State {
     ) -> (Admission, Option<Change>) {
         let may_probe = self.would_admit(now);
         let Some(outage) = &mut self.outage else {
-            return (Admission::Pass, None);
+            return (Ok(None), None);
         };
         if now.saturating_duration_since(outage.since) < patience {
-            return (Admission::Pass, None);
+            return (Ok(None), None);
         }
         if !may_probe {
-            return (Admission::Refuse(outage.cause.clone()), None);
+            return (Err(outage.cause.clone()), None);
         }
         let change = match outage.stage {
             Stage::HalfOpen(_) => None,
@@ -145,7 +139,7 @@ impl State {
             number: self.probes,
             until: now + lease,
         }));
-        (Admission::Probe(self.probes), change)
+        (Ok(Some(self.probes)), change)
     }
 
     /// A call was answered, with whatever answer.
@@ -267,7 +261,7 @@ mod tests {
 
     fn probe(state: &mut State, now: Instant) -> u64 {
         match admitted(state, now) {
-            Admission::Probe(number) => number,
+            Ok(Some(number)) => number,
             admission => panic!("{admission:?}"),
         }
     }
@@ -276,12 +270,12 @@ mod tests {
     async fn it_opens_after_three_failures_in_a_row() {
         let now = Instant::now();
         let mut state = after_failures(2, now);
-        assert!(matches!(admitted(&mut state, now), Admission::Pass));
+        assert!(matches!(admitted(&mut state, now), Ok(None)));
         assert_eq!(state.answered(), None);
         assert_eq!(state.failed(now, cause(), 1.0), None);
         assert_eq!(state.failed(now, cause(), 1.0), None);
         assert_eq!(state.failed(now, cause(), 1.0), Some(Change::Opened));
-        assert!(matches!(admitted(&mut state, now), Admission::Refuse(_)));
+        assert!(matches!(admitted(&mut state, now), Err(_)));
     }
 
     #[tokio::test]
@@ -297,7 +291,7 @@ mod tests {
         }
         assert!(matches!(
             admitted(&mut state, now + 3600 * SECOND),
-            Admission::Refuse(_)
+            Err(_)
         ));
         assert_eq!(state.connected(), Some(Change::HalfOpened));
         probe(&mut state, now);
@@ -313,17 +307,17 @@ mod tests {
         assert!(!state.would_admit(due - Duration::from_millis(1)));
         assert!(state.would_admit(due));
         let first = probe(&mut state, due);
-        assert!(matches!(admitted(&mut state, due), Admission::Refuse(_)));
+        assert!(matches!(admitted(&mut state, due), Err(_)));
         // The first probe was dropped: the next call is the probe.
         assert_eq!(state.probe_ended(first, None, due, 1.0), None);
         let second = probe(&mut state, due);
         assert_eq!(state.probe_ended(first, Some(cause()), due, 1.0), None);
-        assert!(matches!(admitted(&mut state, due), Admission::Refuse(_)));
+        assert!(matches!(admitted(&mut state, due), Err(_)));
         assert_eq!(
             state.probe_ended(second, Some(cause()), due, 1.0),
             Some(Change::OpenedAgain)
         );
-        assert!(matches!(admitted(&mut state, due), Admission::Refuse(_)));
+        assert!(matches!(admitted(&mut state, due), Err(_)));
     }
 
     #[tokio::test]
@@ -333,11 +327,11 @@ mod tests {
         assert_eq!(state.connected(), Some(Change::HalfOpened));
         let number = probe(&mut state, now);
         assert_eq!(state.connected(), None);
-        assert!(matches!(admitted(&mut state, now), Admission::Refuse(_)));
+        assert!(matches!(admitted(&mut state, now), Err(_)));
         assert_eq!(state.probe_ended(number, None, now, 1.0), None);
         // The breaker is half open already, so nothing changes.
         let (admission, change) = state.admit(now, NO_PATIENCE, SECOND);
-        assert!(matches!(admission, Admission::Probe(_)));
+        assert!(matches!(admission, Ok(Some(_))));
         assert_eq!(change, None);
     }
 
@@ -359,7 +353,7 @@ mod tests {
         let number = probe(&mut state, now);
         state.probe_ended(number, Some(named("third")), now, 1.0);
         assert!(is_named(&state, "third"));
-        let (Admission::Refuse(cause), _) = state.admit(now, NO_PATIENCE, SECOND) else {
+        let (Err(cause), _) = state.admit(now, NO_PATIENCE, SECOND) else {
             panic!("it is open");
         };
         assert!(matches!(cause, Error::NotInitialized { name } if name == "third"));
@@ -400,12 +394,12 @@ mod tests {
         state.disconnected(now, cause());
         let just_before = now + SECOND - Duration::from_millis(1);
         let (admission, _) = state.admit(just_before, SECOND, SECOND);
-        assert!(matches!(admission, Admission::Pass));
+        assert!(matches!(admission, Ok(None)));
         // Patience counts from the first failure, however often the breaker changed since.
         state.connected();
         state.disconnected(just_before, cause());
         let (admission, _) = state.admit(now + SECOND, SECOND, SECOND);
-        assert!(matches!(admission, Admission::Refuse(_)));
+        assert!(matches!(admission, Err(_)));
     }
 
     #[tokio::test]
