@@ -49,14 +49,17 @@ pub(super) struct SentinelSet {
     pub(super) options: Options,
 }
 
-#[cfg(feature = "tls")]
 impl Address {
+    fn endpoints(&self) -> Vec<&Endpoint> {
+        match self {
+            Self::Servers(servers) => servers.iter().map(|server| &server.endpoint).collect(),
+            Self::Sentinels(set) => set.sentinels.iter().collect(),
+        }
+    }
+
     pub(super) fn is_tls(&self) -> bool {
-        let mut endpoints: Box<dyn Iterator<Item = &Endpoint>> = match self {
-            Self::Servers(servers) => Box::new(servers.iter().map(|server| &server.endpoint)),
-            Self::Sentinels(set) => Box::new(set.sentinels.iter()),
-        };
-        endpoints.any(|endpoint| matches!(endpoint, Endpoint::Tcp { is_tls: true, .. }))
+        let is_tls = |it: &&Endpoint| matches!(it, Endpoint::Tcp { is_tls: true, .. });
+        self.endpoints().iter().any(is_tls)
     }
 }
 
@@ -72,17 +75,11 @@ impl fmt::Display for Endpoint {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let endpoints: Vec<_> = match self {
-            Self::Servers(servers) => servers.iter().map(|server| &server.endpoint).collect(),
-            Self::Sentinels(set) => {
-                write!(f, "the primary `{}` of Sentinels at ", set.primary_name)?;
-                set.sentinels.iter().collect()
-            }
-        };
-        for (i, endpoint) in endpoints.into_iter().enumerate() {
-            write!(f, "{}{endpoint}", if i == 0 { "" } else { "," })?;
+        if let Self::Sentinels(set) = self {
+            write!(f, "the primary `{}` of Sentinels at ", set.primary_name)?;
         }
-        Ok(())
+        let endpoints: Vec<_> = self.endpoints().iter().map(ToString::to_string).collect();
+        f.write_str(&endpoints.join(","))
     }
 }
 
@@ -141,9 +138,6 @@ fn parse_one(url: &str) -> Result<Server> {
         let rest = url.strip_prefix(scheme)?;
         Some(format!("{plain}{rest}"))
     });
-    if tls.is_some() {
-        supports_tls()?;
-    }
     let info = match &tls {
         Some(plain) => plain.as_str().into_connection_info(),
         None => url.into_connection_info(),
@@ -272,9 +266,6 @@ fn server(info: &ConnectionInfo, is_tls: bool) -> Result<Server> {
 
 /// `[user:pass@]h1:26379,h2:26379/primary-name[/db][?parameters]`
 fn parse_sentinels(rest: &str, is_tls: bool) -> Result<SentinelSet> {
-    if is_tls {
-        supports_tls()?;
-    }
     let no_url = || invalid(NO_SENTINEL_URL);
     let (authority, path) = rest.split_once('/').ok_or_else(no_url)?;
     if path.contains('@') {
@@ -320,16 +311,6 @@ fn parse_sentinels(rest: &str, is_tls: bool) -> Result<SentinelSet> {
         primary_name: primary_name.to_owned(),
         options,
     })
-}
-
-fn supports_tls() -> Result<()> {
-    if cfg!(feature = "tls") {
-        Ok(())
-    } else {
-        Err(invalid(
-            "names a server with TLS, which needs this crate's feature `tls`",
-        ))
-    }
 }
 
 #[cfg(test)]
@@ -485,14 +466,5 @@ mod tests {
         let error = parse("redis://h1?user=app").unwrap_err();
         assert!(matches!(error, Error::UnknownUrlParameter { .. }));
         assert!(parse("redis+unix:///path?user=app&pass=a@b").is_ok());
-    }
-
-    #[cfg(not(feature = "tls"))]
-    #[test]
-    fn a_tls_url_without_the_feature_names_the_feature() {
-        for url in ["rediss://localhost", "rediss-sentinel://localhost/orders"] {
-            let error = parse(url).unwrap_err().to_string();
-            assert!(error.contains("feature `tls`"), "{error}");
-        }
     }
 }

@@ -93,9 +93,3 @@ impl Provider {
         (self.0)().await
     }
 }
-
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider").finish_non_exhaustive()
-    }
-}

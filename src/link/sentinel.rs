@@ -6,8 +6,8 @@
 //! is over a connection that was not lost.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, Value, cmd, from_redis_value};
@@ -20,6 +20,7 @@ use super::round_trip::RoundTrip;
 use super::settings::Settings;
 use super::setup;
 use crate::escaped::Escaped;
+use crate::lock::Lock;
 
 #[derive(Debug)]
 pub(super) struct Sentinels {
@@ -27,7 +28,7 @@ pub(super) struct Sentinels {
     /// The index of the Sentinel that is asked first.
     first: AtomicUsize,
     /// The primary that was found last.
-    last_primary: Mutex<Option<Endpoint>>,
+    last_primary: Lock<Option<Endpoint>>,
 }
 
 impl fmt::Display for Sentinels {
@@ -41,7 +42,7 @@ impl Sentinels {
         Self {
             set,
             first: AtomicUsize::new(0),
-            last_primary: Mutex::default(),
+            last_primary: Lock::default(),
         }
     }
 
@@ -71,7 +72,7 @@ impl Sentinels {
             match opened {
                 Ok((open, primary)) => {
                     self.first.store(index, Ordering::Relaxed);
-                    *self.last_primary() = Some(primary.clone());
+                    *self.last_primary.lock() = Some(primary.clone());
                     return Ok((open, primary));
                 }
                 Err(error) => {
@@ -83,7 +84,7 @@ impl Sentinels {
                 }
             }
         }
-        let last_primary = self.last_primary().clone().filter(|_| !is_answered);
+        let last_primary = self.last_primary.lock().clone().filter(|_| !is_answered);
         if let Some(primary) = last_primary
             && let Ok(open) = self
                 .open_primary(&primary, settings, round_trip, step)
@@ -92,13 +93,6 @@ impl Sentinels {
             return Ok((open, primary));
         }
         Err(last_error.unwrap_or_else(timed_out))
-    }
-
-    fn last_primary(&self) -> MutexGuard<'_, Option<Endpoint>> {
-        // The value is only ever replaced as a whole, so a panic elsewhere leaves it intact.
-        self.last_primary
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a connection to the primary that a Sentinel named.

@@ -1,6 +1,5 @@
 //! What a client connects with, and what all its connections share.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +23,6 @@ pub(crate) struct Connecting {
     pub(crate) breakers: Arc<Breakers>,
 }
 
-#[derive(Debug)]
 pub(super) struct Settings {
     pub(super) credentials: Option<Provider>,
     pub(super) sentinel_credentials: Option<Provider>,
@@ -39,12 +37,6 @@ pub(super) struct Settings {
 /// Called for each message, on the task that reads the connection.
 #[derive(Clone)]
 pub(super) struct OnPush(pub(super) Arc<dyn Fn(PushInfo) + Send + Sync>);
-
-impl fmt::Debug for OnPush {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OnPush").finish_non_exhaustive()
-    }
-}
 
 impl Settings {
     /// For a Sentinel, which is asked to log in with these credentials. Its clock is not that of

@@ -41,9 +41,9 @@ pub(super) async fn open(
     let open = open.await.map_err(failure::of_set_up)?;
     let handshake = shake_hands(&open, &server.options, credentials);
     let done = unless_silent(&traffic, step, handshake);
-    let done = done.await.map_err(failure::of_set_up)?;
-    round_trip.learn_anew(done.took);
-    if let Some(server_millis) = done.server_millis {
+    let (took, server_millis) = done.await.map_err(failure::of_set_up)?;
+    round_trip.learn_anew(took);
+    if let Some(server_millis) = server_millis {
         settings.server_time.learn(server_millis);
     }
     Ok(open)
@@ -70,17 +70,13 @@ async fn unless_silent<T>(
     }
 }
 
-struct Handshake {
-    took: Duration,
-    server_millis: Option<i64>,
-}
-
-/// Logs in, selects the database and asks for the time, all in one round trip.
+/// Logs in, selects the database and asks for the time, all in one round trip. Returns how long it
+/// took, and the time.
 async fn shake_hands(
     open: &Open,
     options: &Options,
     credentials: Option<&Credentials>,
-) -> Result<Handshake, RedisError> {
+) -> Result<(Duration, Option<i64>), RedisError> {
     let select = (options.db != 0).then(|| cmd("SELECT").arg(options.db).take());
     let name = cmd("CLIENT")
         .arg("SETINFO")
@@ -117,10 +113,7 @@ async fn shake_hands(
         Err(_) => None,
     };
     selected?;
-    Ok(Handshake {
-        took,
-        server_millis,
-    })
+    Ok((took, server_millis))
 }
 
 /// Whether the server knows no name of a library, or does not permit to set one.

@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 use super::address::Address;
 use super::stream::Stream;
 use super::traffic::Counted;
+#[cfg(not(feature = "tls"))]
+use crate::error::Error;
 use crate::error::Result;
 #[cfg(feature = "tls")]
 pub use rustls::TlsConfig;
@@ -35,7 +37,14 @@ impl Tls {
             false => None,
         };
         #[cfg(not(feature = "tls"))]
-        let _ = (address, config);
+        let _ = config;
+        #[cfg(not(feature = "tls"))]
+        if address.is_tls() {
+            return Err(Error::InvalidArgument {
+                argument: "url",
+                reason: "names a server with TLS, which needs this crate's feature `tls`",
+            });
+        }
         Ok(Self {
             #[cfg(feature = "tls")]
             connector,
@@ -56,8 +65,17 @@ impl Tls {
     }
 }
 
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
+#[cfg(all(test, not(feature = "tls")))]
+mod tests {
+    use super::*;
+    use crate::link::address::parse;
+
+    #[test]
+    fn a_tls_url_without_the_feature_is_refused_by_the_name_of_the_feature() {
+        for url in ["rediss://localhost", "rediss-sentinel://localhost/orders"] {
+            let refused = Tls::new(&parse(url).unwrap(), &TlsConfig::default());
+            let error = refused.err().unwrap().to_string();
+            assert!(error.contains("feature `tls`"), "{error}");
+        }
     }
 }
