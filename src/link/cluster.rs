@@ -6,10 +6,10 @@
 //! own retries go on.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value, cmd};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
@@ -40,17 +40,15 @@ pub(super) struct Cluster(Arc<Inner>);
 struct Inner {
     seeds: Vec<Server>,
     settings: Arc<Settings>,
-    slots: RwLock<Arc<SlotMap>>,
+    slots: ArcSwap<SlotMap>,
     nodes: PerRuntime<Nodes>,
-    next_asked: AtomicUsize,
 }
 
 /// The links of one runtime.
 #[derive(Default)]
 struct Nodes {
-    links: Mutex<HashMap<Endpoint, Arc<Link>>>,
-    is_refreshing: AtomicBool,
-    /// The task that did so last.
+    links: Lock<HashMap<Endpoint, Arc<Link>>>,
+    /// The task that reads the slot map, or did so last.
     refreshing: Lock<Option<AbortHandle>>,
 }
 
@@ -69,9 +67,8 @@ impl Cluster {
         Self(Arc::new(Inner {
             seeds,
             settings,
-            slots: RwLock::default(),
+            slots: ArcSwap::default(),
             nodes: PerRuntime::new(),
-            next_asked: AtomicUsize::new(0),
         }))
     }
 
@@ -188,7 +185,7 @@ impl Cluster {
 
     pub(super) fn breakers(&self) -> Vec<Arc<Breaker>> {
         let breakers = |nodes: &Arc<Nodes>| {
-            let links = nodes.links();
+            let links = nodes.links.lock();
             let breakers = links.values().map(|link| Arc::clone(link.breaker()));
             breakers.collect::<Vec<_>>()
         };
@@ -204,19 +201,19 @@ impl Cluster {
 
     /// Reads the slot map in the background, unless this runtime is about to.
     fn refresh_soon(&self, nodes: &Arc<Nodes>) {
-        if nodes.is_refreshing.swap(true, Ordering::Relaxed) {
+        let mut refreshing = nodes.refreshing.lock();
+        if refreshing.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }
-        let (inner, its_nodes) = (Arc::clone(&self.0), Arc::clone(nodes));
+        let inner = Arc::clone(&self.0);
         let task = tokio::spawn(async move {
             let result = inner.refresh(Instant::now() + PATIENCE * 4).await;
             if let Err(failure) = result {
                 tracing::debug!(failure = ?Escaped(&failure), "the slot map cannot be read");
             }
             sleep(PAUSE).await;
-            its_nodes.is_refreshing.store(false, Ordering::Relaxed);
         });
-        *nodes.refreshing.lock() = Some(task.abort_handle());
+        *refreshing = Some(task.abort_handle());
     }
 
     /// Reads the slot map from the first node that has it.
@@ -260,8 +257,7 @@ impl Inner {
     }
 
     fn slots(&self) -> Arc<SlotMap> {
-        // The map is replaced as a whole.
-        Arc::clone(&self.slots.read().unwrap_or_else(PoisonError::into_inner))
+        self.slots.load_full()
     }
 
     fn node_for(&self, slot: Option<u16>) -> Option<Endpoint> {
@@ -271,17 +267,14 @@ impl Inner {
     /// The node that serves a slot, or any node for a command without keys. Before a map was read,
     /// a node that the client was configured with: it redirects commands.
     fn node_in(&self, slots: &SlotMap, slot: Option<u16>) -> Option<Endpoint> {
-        if slots.is_empty() {
-            return self.seeds.first().map(|seed| seed.endpoint.clone());
-        }
-        match slot {
-            Some(slot) => slots.owner(slot).cloned(),
-            None => slots.owner(0).cloned(),
+        match slots.is_empty() {
+            true => self.seeds.first().map(|seed| seed.endpoint.clone()),
+            false => slots.owner(slot.unwrap_or(0)).cloned(),
         }
     }
 
     fn link(&self, nodes: &Nodes, node: &Endpoint) -> Arc<Link> {
-        let mut links = nodes.links();
+        let mut links = nodes.links.lock();
         if let Some(link) = links.get(node) {
             return Arc::clone(link);
         }
@@ -304,23 +297,16 @@ impl Inner {
     fn nodes_to_ask(&self, nodes: &Nodes) -> Vec<Endpoint> {
         let slots = self.slots();
         let mut known: Vec<_> = slots.nodes().into_iter().cloned().collect();
-        known.sort_by_cached_key(ToString::to_string);
-        if !known.is_empty() {
-            let first = self.next_asked.fetch_add(1, Ordering::Relaxed) % known.len();
-            known.rotate_left(first);
-        }
-        let links = nodes.links();
-        known.sort_by_key(|node| !links.get(node).is_some_and(|link| link.is_open()));
+        let links = nodes.links.lock();
+        let is_open = |node: &Endpoint| links.get(node).is_some_and(|link| link.is_open());
+        known.sort_by_cached_key(|node| (!is_open(node), uuid::Uuid::new_v4()));
         known.extend(self.seeds.iter().map(|seed| seed.endpoint.clone()));
         known
     }
 
     fn adopt(&self, map: SlotMap) {
         let map = Arc::new(map);
-        let before = {
-            let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *slots, Arc::clone(&map))
-        };
+        let before = self.slots.swap(Arc::clone(&map));
         let (now, before) = (map.nodes(), before.nodes());
         for node in now.difference(&before) {
             tracing::info!(node = %Escaped(node), "a node of the cluster serves slots");
@@ -332,18 +318,12 @@ impl Inner {
         // gone node for ever.
         for nodes in self.nodes.all() {
             let removed: Vec<_> = nodes
-                .links()
+                .links
+                .lock()
                 .extract_if(|node, _| !now.contains(node))
                 .collect();
             drop(removed); // calls that use them still hold them
         }
-    }
-}
-
-impl Nodes {
-    fn links(&self) -> MutexGuard<'_, HashMap<Endpoint, Arc<Link>>> {
-        // Nothing panics while the lock is held.
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -394,6 +374,6 @@ mod tests {
         };
         let nodes = runtimes.each_ref().map(links);
         inner.adopt(map(2));
-        assert!(nodes.iter().all(|nodes| nodes.links().is_empty()));
+        assert!(nodes.iter().all(|nodes| nodes.links.lock().is_empty()));
     }
 }

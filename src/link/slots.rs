@@ -2,36 +2,19 @@
 
 use std::collections::HashSet;
 
-use redis::{Arg, Cmd, RedisError, Value, from_redis_value};
+use redis::{Arg, Cmd, RedisError, Value, from_redis_value, from_redis_value_ref};
 
 use super::address::Endpoint;
 
 const SLOTS: u16 = 16384;
 
-/// CRC-16/XMODEM of each byte.
-const CRC: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = (byte as u16) << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
-
+/// CRC-16/XMODEM.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc: u16, &byte| {
-        (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ byte)]
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => (crc << 1) ^ 0x1021,
+        })
     })
 }
 
@@ -73,21 +56,17 @@ impl SlotMap {
     pub(super) fn read(answer: Value, asked: &Endpoint) -> Result<Self, RedisError> {
         let entries: Vec<Vec<Value>> = from_redis_value(answer)?;
         let mut ranges = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let [first, last, primary, ..] = &entry[..] else {
+        for entry in &entries {
+            let [first, last, Value::Array(node), ..] = &entry[..] else {
                 continue;
             };
-            let node: Vec<Value> = from_redis_value(primary.clone())?;
             let [host, port, ..] = &node[..] else {
                 continue;
             };
-            let host: Option<String> = from_redis_value(host.clone())?;
-            let port: u16 = from_redis_value(port.clone())?;
-            let (first, last) = (
-                from_redis_value(first.clone())?,
-                from_redis_value(last.clone())?,
-            );
-            ranges.push((first, last, named_by(asked, host.as_deref(), port)));
+            let host: Option<String> = from_redis_value_ref(host)?;
+            let node = named_by(asked, host.as_deref(), from_redis_value_ref(port)?);
+            let (first, last) = (from_redis_value_ref(first)?, from_redis_value_ref(last)?);
+            ranges.push((first, last, node));
         }
         ranges.sort_unstable_by_key(|&(first, _, _)| first);
         Ok(Self { ranges })
@@ -110,22 +89,17 @@ impl SlotMap {
 
 /// A node that the node `asked` names. It omits its own host if it does not know it.
 pub(super) fn named_by(asked: &Endpoint, host: Option<&str>, port: u16) -> Endpoint {
-    match asked {
-        Endpoint::Tcp {
-            host: own, is_tls, ..
-        } => Endpoint::Tcp {
-            host: match host {
-                None | Some("" | "?") => own.clone(),
-                Some(host) => host.to_owned(),
-            },
-            port,
-            is_tls: *is_tls,
-        },
-        Endpoint::Unix(_) => Endpoint::Tcp {
-            host: host.unwrap_or_default().to_owned(),
-            port,
-            is_tls: false,
-        },
+    let (own, is_tls) = match asked {
+        Endpoint::Tcp { host, is_tls, .. } => (host.as_str(), *is_tls),
+        Endpoint::Unix(_) => ("", false),
+    };
+    let host = host
+        .filter(|host| !matches!(*host, "" | "?"))
+        .unwrap_or(own);
+    Endpoint::Tcp {
+        host: host.to_owned(),
+        port,
+        is_tls,
     }
 }
 
