@@ -10,7 +10,7 @@
 //! fuzzing
 //! retry subscriber
 //! connection
-//! cluster single supplied
+//! cluster
 //! server_link
 //! resolver
 //! sentinel
@@ -24,7 +24,6 @@
 //! ```
 
 mod address;
-#[cfg(feature = "cluster")]
 mod cluster;
 mod connection;
 mod credentials;
@@ -46,19 +45,16 @@ mod server_link;
 pub(crate) mod server_time;
 mod settings;
 mod setup;
-mod single;
-#[cfg(feature = "cluster")]
 mod slots;
 mod stream;
 mod subscriber;
-mod supplied;
 mod tls;
 mod traffic;
 mod transport;
 mod unanswered;
 mod wait;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, Reached};
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
 #[cfg(test)]
@@ -67,7 +63,6 @@ pub(crate) use known_scripts::MOST_SCRIPTS;
 pub(crate) use per_runtime::PerRuntime;
 pub(crate) use request::{Message, ScriptCall};
 pub(crate) use round_trip::Pace;
-pub(crate) use server_link::Reached;
 pub(crate) use settings::Connecting;
 pub(crate) use subscriber::Subscriber;
 #[cfg(not(feature = "tls"))]

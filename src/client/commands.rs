@@ -99,7 +99,7 @@ impl Server {
     /// Its address, or those of the Sentinels that know it, without credentials.
     #[must_use]
     pub fn address(&self) -> &str {
-        self.reached.name()
+        &self.reached.name
     }
 
     /// Sends a command to this server. Otherwise as [`RedissonClient::command`].

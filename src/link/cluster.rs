@@ -20,11 +20,9 @@ use super::limits::{Limits, Repeat};
 use super::per_runtime::PerRuntime;
 use super::request::Message;
 use super::resolver::Resolver;
-use super::round_trip::Pace;
-use super::server_link::{Link, Reached, WaitUntil};
+use super::server_link::{Link, WaitUntil};
 use super::settings::Settings;
 use super::slots::{self, SlotMap};
-use crate::breaker::Breaker;
 use crate::escaped::Escaped;
 use crate::lock::Lock;
 
@@ -72,16 +70,16 @@ impl Cluster {
         }))
     }
 
-    /// Waits for a connection to the node that holds a key.
-    pub(super) async fn ready(&self, key: &str, deadline: Instant) -> Result<Pace, Failure> {
+    /// The link to the node that holds a key, as far as is known.
+    pub(super) fn link(&self, key: &[u8]) -> Result<Arc<Link>, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
-        let node = self.node_for(&nodes, Some(slots::slot_of_key(key.as_bytes())))?;
+        let node = self.node_for(&nodes, Some(slots::slot_of_key(key)))?;
         let link = self.0.link(&nodes, &node);
-        let ready = link.ready(deadline, WaitUntil::Refused).await;
-        if ready.is_err() {
+        if !link.breaker().is_healthy() {
+            // The calls that it refuses do not notice that another node has the slot.
             self.refresh_soon(&nodes);
         }
-        ready
+        Ok(link)
     }
 
     fn node_for(&self, nodes: &Arc<Nodes>, slot: Option<u16>) -> Result<Endpoint, Failure> {
@@ -134,12 +132,6 @@ impl Cluster {
         Err(Failure::NotRun((error, "the slot is moving").into()))
     }
 
-    pub(super) fn is_one_server(&self, _key: &str) -> bool {
-        false
-    }
-
-    pub(super) fn refuses_several_keys(&self) {}
-
     pub(super) fn node_of(&self, key: &str) -> Option<Endpoint> {
         self.0.node_for(Some(slots::slot_of_key(key.as_bytes())))
     }
@@ -148,28 +140,9 @@ impl Cluster {
         Some((self.0.resolver(node?), &self.0.settings))
     }
 
-    /// The pace of the node that holds a key, as far as is known.
-    pub(super) fn pace(&self, key: &[u8]) -> Option<Pace> {
-        let nodes = self.0.nodes.current(Nodes::default).ok()?;
-        let node = self.0.node_for(Some(slots::slot_of_key(key)))?;
-        Some(self.0.link(&nodes, &node).pace())
-    }
-
-    /// The breaker of the node that holds a key, as far as is known.
-    pub(super) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
-        let nodes = self.0.nodes.current(Nodes::default).ok()?;
-        let node = self.0.node_for(Some(slots::slot_of_key(key.as_bytes())))?;
-        let breaker = Arc::clone(self.0.link(&nodes, &node).breaker());
-        if !breaker.is_healthy() {
-            // The calls that it refuses do not notice that another node has the slot.
-            self.refresh_soon(&nodes);
-        }
-        Some(breaker)
-    }
-
     /// All nodes that serve slots, or before the map was read those that the client was configured
     /// with.
-    pub(super) fn servers(&self) -> Result<Vec<Reached>, Failure> {
+    pub(super) fn servers(&self) -> Result<Vec<Endpoint>, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let slots = self.0.slots();
         let mut all: Vec<_> = slots.nodes().into_iter().collect();
@@ -177,26 +150,35 @@ impl Cluster {
             all.extend(self.0.seeds.iter().map(|seed| &seed.endpoint));
             self.refresh_soon(&nodes);
         }
-        let servers = all
-            .into_iter()
-            .map(|node| Reached::by(self.0.link(&nodes, node)));
-        Ok(servers.collect())
+        Ok(all.into_iter().cloned().collect())
     }
 
-    pub(super) fn breakers(&self) -> Vec<Arc<Breaker>> {
-        let breakers = |nodes: &Arc<Nodes>| {
-            let links = nodes.links.lock();
-            let breakers = links.values().map(|link| Arc::clone(link.breaker()));
-            breakers.collect::<Vec<_>>()
-        };
-        self.0.nodes.in_use().iter().flat_map(breakers).collect()
+    /// The links of the current runtime, or of all runtimes if it has none.
+    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+        let links = |nodes: &Arc<Nodes>| nodes.links.lock().values().cloned().collect::<Vec<_>>();
+        self.0.nodes.in_use().iter().flat_map(links).collect()
     }
 
-    /// A node does not answer: another one may have its slots by now.
-    pub(super) fn node_failed(&self) {
-        if let Ok(nodes) = self.0.nodes.current(Nodes::default) {
-            self.refresh_soon(&nodes);
+    /// The current runtime's link to a node.
+    pub(super) fn link_to(&self, node: &Endpoint) -> Result<Arc<Link>, Failure> {
+        let nodes = self.0.nodes.current(Nodes::default)?;
+        Ok(self.0.link(&nodes, node))
+    }
+
+    /// Sends a message to one node, which follows no redirection.
+    pub(super) async fn send_to(
+        &self,
+        node: &Endpoint,
+        message: Message<'_>,
+        limits: Limits,
+    ) -> Result<Value, Failure> {
+        let nodes = self.0.nodes.current(Nodes::default)?;
+        let link = self.0.link(&nodes, node);
+        let answer = link.send(message, false, limits, WaitUntil::Deadline).await;
+        if answer.is_err() {
+            self.refresh_soon(&nodes); // another node may have its slots by now
         }
+        answer
     }
 
     /// Reads the slot map in the background, unless this runtime is about to.

@@ -10,20 +10,18 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::address::{self, Address, Endpoint, Server};
-#[cfg(feature = "cluster")]
 use super::cluster::Cluster;
-use super::failure::Failure;
+use super::failure::{self, Failure};
 use super::given::{Cloned, Given};
 use super::limits::Limits;
+use super::per_runtime::PerRuntime;
 use super::request::Message;
 use super::resolver::Resolver;
 use super::round_trip::{Pace, RoundTrip};
 use super::sentinel::Sentinels;
-use super::server_link::{Reached, WaitUntil};
+use super::server_link::{Link, WaitUntil};
 use super::server_time::ServerTime;
 use super::settings::{Connecting, Settings};
-use super::single::Single;
-use super::supplied::Supplied;
 use super::tls::Tls;
 use super::wait::Wait;
 use crate::breaker::{Breaker, Breakers};
@@ -34,42 +32,50 @@ use crate::event::Events;
 pub(crate) struct Connection {
     route: Route,
     /// The cluster that the server of `route` may turn out to be part of.
-    #[cfg(feature = "cluster")]
     cluster: Option<Route>,
     breakers: Arc<Breakers>,
 }
 
-/// Each kind of route has a file of its own, and the same methods.
-#[expect(clippy::large_enum_variant, reason = "a client has one or two of them")]
+/// Where calls go.
 enum Route {
     Server(Single),
-    #[cfg(feature = "cluster")]
     Cluster(Cluster),
-    Supplied(Supplied),
+    /// Over a connection of the application's own.
+    Supplied(Arc<Link>),
 }
 
-/// The same call, whichever route calls take now.
-macro_rules! by_route {
-    ($connection:expr, $route:ident => $call:expr) => {
-        match $connection.route() {
-            Route::Server($route) => $call,
-            #[cfg(feature = "cluster")]
-            Route::Cluster($route) => $call,
-            Route::Supplied($route) => $call,
-        }
-    };
+/// A server, on a cluster a primary.
+pub(crate) struct Reached {
+    /// Its address, without credentials.
+    pub(crate) name: String,
+    /// The node of a cluster that it is; `None` if there is no cluster.
+    node: Option<Endpoint>,
 }
 
-impl Connection {
-    fn new(route: Route, breakers: Arc<Breakers>) -> Self {
+/// The one server of a URL, or the primary that Sentinels name.
+struct Single {
+    links: PerRuntime<Link>,
+    resolver: Arc<Resolver>,
+    settings: Arc<Settings>,
+}
+
+impl Single {
+    fn new(resolver: Resolver, settings: &Arc<Settings>) -> Self {
         Self {
-            route,
-            #[cfg(feature = "cluster")]
-            cluster: None,
-            breakers,
+            links: PerRuntime::new(),
+            resolver: Arc::new(resolver),
+            settings: Arc::clone(settings),
         }
     }
 
+    /// The link of the current runtime.
+    fn link(&self) -> Result<Arc<Link>, Failure> {
+        let start = || Link::start(Arc::clone(&self.resolver), Arc::clone(&self.settings));
+        self.links.current(start)
+    }
+}
+
+impl Connection {
     pub(crate) fn given<C>(
         connection: C,
         response_timeout: Duration,
@@ -86,11 +92,15 @@ impl Connection {
         response_timeout: Duration,
         breakers: Arc<Breakers>,
     ) -> Self {
-        let supplied = Supplied::new(connection, response_timeout, &breakers);
-        Self::new(Route::Supplied(supplied), breakers)
+        let link = Link::supplied(connection, response_timeout, Arc::clone(&breakers));
+        Self {
+            route: Route::Supplied(Arc::new(link)),
+            cluster: None,
+            breakers,
+        }
     }
 
-    /// Connects to one server or primary, or to a cluster if several URLs are given or the server
+    /// Connects to one server or primary, or to a cluster if several URLs are supplied or the server
     /// is part of one. A client that needs no server starts as in an outage: its links go on
     /// trying.
     pub(crate) async fn open(
@@ -126,48 +136,36 @@ impl Connection {
 
     /// The way to what the URLs name, before there is a connection.
     fn to(address: Address, settings: &Arc<Settings>) -> Result<Self> {
-        let breakers = Arc::clone(&settings.breakers);
-        let connection = match address {
+        let single = |resolver| Route::Server(Single::new(resolver, settings));
+        let cluster = |servers| Route::Cluster(Cluster::new(servers, Arc::clone(settings)));
+        let (route, cluster) = match address {
             Address::Servers(servers) => match <[Server; 1]>::try_from(servers) {
-                Ok([server]) => {
-                    let single = Single::new(Resolver::first(server.clone()), settings);
-                    Self {
-                        #[cfg(feature = "cluster")]
-                        cluster: Some(Self::cluster(vec![server], settings)?),
-                        ..Self::new(Route::Server(single), breakers)
-                    }
+                Ok([server]) => (
+                    single(Resolver::first(server.clone())),
+                    Some(cluster(vec![server])),
+                ),
+                Err(_) if !cfg!(feature = "cluster") => {
+                    return Err(failure::of_connecting(failure::needs_cluster()));
                 }
-                Err(servers) => Self::new(Self::cluster(servers, settings)?, breakers),
+                Err(servers) => (cluster(servers), None),
             },
-            Address::Sentinels(set) => {
-                let resolver = Resolver::Sentinels(Sentinels::new(set));
-                Self::new(Route::Server(Single::new(resolver, settings)), breakers)
-            }
+            Address::Sentinels(set) => (single(Resolver::Sentinels(Sentinels::new(set))), None),
         };
-        Ok(connection)
-    }
-
-    #[cfg(feature = "cluster")]
-    fn cluster(servers: Vec<Server>, settings: &Arc<Settings>) -> Result<Route> {
-        Ok(Route::Cluster(Cluster::new(servers, Arc::clone(settings))))
-    }
-
-    #[cfg(not(feature = "cluster"))]
-    fn cluster(_: Vec<Server>, _: &Arc<Settings>) -> Result<Route> {
-        use super::failure::{needs_cluster, of_connecting};
-
-        Err(of_connecting(needs_cluster()))
+        Ok(Self {
+            route,
+            cluster,
+            breakers: Arc::clone(&settings.breakers),
+        })
     }
 
     /// Waits for the first connection, and for what calls must know before they are sent.
     async fn connected(&self, deadline: Instant) -> Result<(), Failure> {
         if let Route::Server(server) = self.route() {
-            let ready = server.connected(deadline).await;
+            let ready = server.link()?.ready(deadline, WaitUntil::Refused).await;
             if !self.is_cluster() {
-                return ready;
+                return ready.map(drop);
             }
         }
-        #[cfg(feature = "cluster")]
         if let Route::Cluster(cluster) = self.route() {
             cluster.refresh(deadline).await?;
         }
@@ -176,13 +174,24 @@ impl Connection {
 
     /// Where calls go now: the first connection to a server may tell that it is part of a cluster.
     fn route(&self) -> &Route {
-        #[cfg(feature = "cluster")]
         if let (Route::Server(server), Some(cluster)) = (&self.route, &self.cluster)
-            && server.leads_to_cluster()
+            && server.resolver.leads_to_cluster()
         {
             return cluster;
         }
         &self.route
+    }
+
+    /// The current runtime's link to the server that holds a key, as far as is known.
+    fn link(&self, key: &[u8]) -> Result<Arc<Link>, Failure> {
+        match self.route() {
+            Route::Server(server) => server.link(),
+            Route::Cluster(cluster) => cluster.link(key),
+            Route::Supplied(link) => match Handle::try_current() {
+                Ok(_) => Ok(Arc::clone(link)),
+                Err(_) => Err(Failure::NoRuntime),
+            },
+        }
     }
 
     /// The handler of events.
@@ -191,46 +200,58 @@ impl Connection {
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        match self.route() {
-            #[cfg(feature = "cluster")]
-            Route::Cluster(_) => true,
-            _ => false,
-        }
+        matches!(self.route(), Route::Cluster(_))
     }
 
     /// Whether one server is known to have all keys; `key` is one that is in use. On a cluster they
     /// are in different slots.
     pub(crate) fn is_one_server(&self, key: &str) -> bool {
-        by_route!(self, route => route.is_one_server(key))
+        let is_one_server = |link: Arc<Link>| link.is_one_server(key);
+        !self.is_cluster() && self.link(b"").is_ok_and(is_one_server)
     }
 
     /// A call on several keys was refused because of their slots.
     pub(crate) fn refuses_several_keys(&self) {
-        by_route!(self, route => route.refuses_several_keys());
+        if !self.is_cluster()
+            && let Ok(link) = self.link(b"")
+        {
+            link.refuses_several_keys();
+        }
     }
 
     /// The node of a cluster that holds a key, as far as is known; `None` where there is no
     /// cluster.
     pub(super) fn node_of(&self, key: &str) -> Option<Endpoint> {
-        by_route!(self, route => route.node_of(key))
+        match self.route() {
+            Route::Cluster(cluster) => cluster.node_of(key),
+            _ => None,
+        }
     }
 
     /// The way to that node, or to the one server; `None` over a connection that the application
     /// supplies.
     pub(super) fn way_to(&self, node: Option<&Endpoint>) -> Option<(Arc<Resolver>, &Settings)> {
-        by_route!(self, route => route.way_to(node))
+        match self.route() {
+            Route::Server(server) => Some((Arc::clone(&server.resolver), &server.settings)),
+            Route::Cluster(cluster) => cluster.way_to(node),
+            Route::Supplied(_) => None,
+        }
     }
 
     /// Waits until a command on a key can be sent, as far as is known.
     pub(crate) async fn ready(&self, key: &str, deadline: Instant) -> Result<Pace, Failure> {
-        by_route!(self, route => route.ready(key, deadline).await)
+        let until = match self.is_cluster() {
+            true => WaitUntil::Refused,
+            false => WaitUntil::Deadline,
+        };
+        self.link(key.as_bytes())?.ready(deadline, until).await
     }
 
     /// How long an answer takes from the server that holds a key, as far as is known.
     pub(crate) fn answer_time(&self, key: &[u8]) -> Duration {
-        let pace = by_route!(self, route => route.pace(key));
-        let pace = pace.unwrap_or_else(|| RoundTrip::default().pace());
-        pace.answer_time
+        let pace = self.link(key).map(|link| link.pace());
+        pace.unwrap_or_else(|_| RoundTrip::default().pace())
+            .answer_time
     }
 
     /// Whether all breakers are healthy.
@@ -241,18 +262,37 @@ impl Connection {
     /// The breaker of the server that holds a key; `None` if no server is known, or outside a
     /// runtime.
     pub(crate) fn breaker(&self, key: &str) -> Option<Arc<Breaker>> {
-        by_route!(self, route => route.breaker(key))
+        let link = self.link(key.as_bytes()).ok()?;
+        Some(Arc::clone(link.breaker()))
     }
 
     /// The breakers of the servers that the current runtime has connections to, or any if it has
     /// none.
     pub(crate) fn breakers(&self) -> Vec<Arc<Breaker>> {
-        by_route!(self, route => route.breakers())
+        let links = match self.route() {
+            Route::Server(server) => server.links.in_use(),
+            Route::Cluster(cluster) => cluster.links(),
+            Route::Supplied(link) => vec![Arc::clone(link)],
+        };
+        links
+            .iter()
+            .map(|link| Arc::clone(link.breaker()))
+            .collect()
     }
 
     /// The servers, on a cluster the primaries.
     pub(crate) fn servers(&self) -> Result<Vec<Reached>, Failure> {
-        by_route!(self, route => route.servers())
+        if let Route::Cluster(cluster) = self.route() {
+            let nodes = cluster.servers()?.into_iter().map(|node| Reached {
+                name: node.to_string(),
+                node: Some(node),
+            });
+            return Ok(nodes.collect());
+        }
+        Ok(vec![Reached {
+            name: self.link(b"")?.breaker().server().to_owned(),
+            node: None,
+        }])
     }
 
     /// Sends a command to one server.
@@ -263,15 +303,19 @@ impl Connection {
         limits: Limits,
     ) -> Result<Value, Failure> {
         let message = Message::Command(command);
-        let Some(link) = &server.link else {
-            return self.send(message, limits).await;
-        };
-        let answer = link.send(message, false, limits, WaitUntil::Deadline).await;
-        #[cfg(feature = "cluster")]
-        if let (Route::Cluster(cluster), Err(_)) = (self.route(), &answer) {
-            cluster.node_failed();
+        match (self.route(), &server.node) {
+            (Route::Cluster(cluster), Some(node)) => cluster.send_to(node, message, limits).await,
+            _ => self.send(message, limits).await,
         }
-        answer
+    }
+
+    /// The current runtime's breaker of a server; `None` outside a runtime.
+    pub(crate) fn breaker_of(&self, server: &Reached) -> Option<Arc<Breaker>> {
+        let link = match (self.route(), &server.node) {
+            (Route::Cluster(cluster), Some(node)) => cluster.link_to(node),
+            _ => self.link(b""),
+        };
+        Some(Arc::clone(link.ok()?.breaker()))
     }
 
     /// Sends a message and waits for its answer until the deadline. The call of a script takes a
@@ -281,6 +325,12 @@ impl Connection {
         message: Message<'_>,
         limits: Limits,
     ) -> Result<Value, Failure> {
-        by_route!(self, route => route.send(message, limits).await)
+        match self.route() {
+            Route::Cluster(cluster) => cluster.send(message, limits).await,
+            _ => {
+                let link = self.link(b"")?;
+                link.send(message, false, limits, WaitUntil::Deadline).await
+            }
+        }
     }
 }

@@ -30,11 +30,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::credentials::Credentials;
 use super::failure::{self, Failure, closed, timed_out};
-use super::given::{Cloned, Given};
+use super::given::Given;
 use super::known_scripts::KnownScripts;
 use super::limits::{Limits, Repeat};
 use super::one_server::OneServer;
-use super::request::Outgoing;
+use super::request::{Outgoing, Way};
 use super::round_trip::RoundTrip;
 use super::settings::OnPush;
 use super::traffic::Traffic;
@@ -136,13 +136,14 @@ impl State {
 }
 
 pub(super) struct Open {
-    connection: MultiplexedConnection,
-    socket: Socket,
+    way: Way,
+    /// `None` of a connection of the application's own, which is never retired.
+    socket: Option<Socket>,
     is_tls: bool,
     traffic: Arc<Traffic>,
     round_trip: Arc<RoundTrip>,
     state: Arc<State>,
-    tasks: [AbortHandle; 2],
+    tasks: Vec<AbortHandle>,
     pub(super) one_server: Arc<OneServer>,
     pub(super) scripts: KnownScripts,
 }
@@ -201,38 +202,52 @@ impl Open {
         let (watched, counted, pace) = (state.clone(), traffic.clone(), Arc::clone(round_trip));
         let watch = tokio::spawn(async move { watched.watch(&counted, &pace).await });
         Ok(Self {
-            connection,
-            socket: transport.socket,
+            way: Way::Own(connection),
+            socket: Some(transport.socket),
             is_tls: transport.is_tls,
             traffic,
             round_trip: Arc::clone(round_trip),
             state,
-            tasks: [driver.abort_handle(), watch.abort_handle()],
+            tasks: vec![driver.abort_handle(), watch.abort_handle()],
             one_server: Arc::default(),
             scripts: KnownScripts::default(),
         })
     }
 
+    /// A connection of the application's own.
+    pub(super) fn supplied(connection: Arc<dyn Given>, round_trip: &Arc<RoundTrip>) -> Self {
+        Self {
+            way: Way::Supplied(connection),
+            socket: None,
+            is_tls: false,
+            traffic: Arc::new(Traffic::new()),
+            round_trip: Arc::clone(round_trip),
+            state: Arc::default(),
+            tasks: Vec::new(),
+            one_server: Arc::default(),
+            scripts: KnownScripts::default(),
+        }
+    }
+
     /// Whether one server is known to have all keys; `key` is one of them.
     pub(super) fn is_one_server(&self, key: &str) -> bool {
-        let connection = || Arc::new(Cloned(self.connection.clone())) as Arc<dyn Given>;
-        self.one_server.has_all_keys(key, connection)
+        self.one_server
+            .has_all_keys(key, || self.way.to_be_shared())
     }
 
     /// Sends a command, without a time limit.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let mut connection = self.connection.clone();
-        let answer = connection.send_packed_command(command).await?;
-        failure::extract_error(answer)
+        let request = Outgoing {
+            command,
+            asking: false,
+        };
+        failure::extract_error(request.send(&self.way).await?)
     }
 
     /// Sends several commands, without a time limit. Each has an answer of its own, which may be an
     /// error.
     pub(super) async fn ask_all(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
-        let mut connection = self.connection.clone();
-        connection
-            .send_packed_commands(commands, 0, commands.len())
-            .await
+        self.way.send_all(commands).await
     }
 
     pub(super) fn is_retired(&self) -> bool {
@@ -272,7 +287,10 @@ impl Open {
 
     /// What the operating system has received for a runtime that has not polled for a while.
     fn peek(&self) -> Peek {
-        match self.socket.peek(&mut [MaybeUninit::uninit()]) {
+        let Some(socket) = &self.socket else {
+            return Peek::Data;
+        };
+        match socket.peek(&mut [MaybeUninit::uninit()]) {
             Ok(0) => Peek::Closed,
             Ok(_) => Peek::Data,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Peek::Silent,
@@ -288,8 +306,7 @@ impl Open {
         limits: Limits,
     ) -> Result<Value, Failure> {
         let (start, writes) = (Instant::now(), self.traffic.writes());
-        let mut connection = self.connection.clone();
-        let sending = pin!(request.send(&mut connection));
+        let sending = pin!(request.send(&self.way));
         // Whether the connection has ended, once the call is to leave it.
         let left = |state: &State| {
             let has_ended = state.has_ended.load(Ordering::Acquire);
@@ -323,6 +340,9 @@ impl Open {
     }
 
     fn failure(&self, error: RedisError, writes: u64) -> Failure {
+        if self.socket.is_none() {
+            return Failure::from(error);
+        }
         if failure::wants_another_connection(&error) {
             self.retire(Retired::Refused(error.clone()));
             return Failure::NotRun(error);

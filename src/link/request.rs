@@ -1,7 +1,38 @@
 //! What is sent over a connection: a command, or the call of a script.
 
+use std::sync::Arc;
+
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
+
+use super::failure::closed;
+use super::given::{Cloned, Given};
+
+/// What commands are sent over.
+pub(super) enum Way {
+    Own(MultiplexedConnection),
+    Supplied(Arc<dyn Given>),
+}
+
+impl Way {
+    pub(super) fn to_be_shared(&self) -> Arc<dyn Given> {
+        match self {
+            Self::Own(connection) => Arc::new(Cloned(connection.clone())),
+            Self::Supplied(connection) => Arc::clone(connection),
+        }
+    }
+
+    /// Sends several commands, as over a connection of the application's own never happens.
+    pub(super) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        let Self::Own(connection) = self else {
+            return Err(closed());
+        };
+        let mut connection = connection.clone();
+        connection
+            .send_packed_commands(commands, 0, commands.len())
+            .await
+    }
+}
 
 /// A command on its way to a server.
 #[derive(Clone, Copy)]
@@ -12,16 +43,16 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    pub(super) async fn send(
-        self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<Value, RedisError> {
+    pub(super) async fn send(self, way: &Way) -> Result<Value, RedisError> {
         if !self.asking {
-            return connection.send_packed_command(self.command).await;
+            return match way {
+                Way::Own(connection) => connection.clone().send_packed_command(self.command).await,
+                Way::Supplied(connection) => connection.send(self.command).await,
+            };
         }
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(self.command.clone());
-        let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
+        let mut answers = way.send_all(&both).await?;
         let answer = answers.pop().unwrap_or_default();
         match answers.pop() {
             // Without it the node only redirects the command.
@@ -50,7 +81,6 @@ pub(crate) enum Message<'a> {
 
 impl Message<'_> {
     /// A command that names the keys.
-    #[cfg(feature = "cluster")]
     pub(super) fn command(&self) -> &Cmd {
         match self {
             Self::Command(command) => command,

@@ -34,7 +34,6 @@ impl Resolver {
     }
 
     /// A node of a cluster.
-    #[cfg(feature = "cluster")]
     pub(super) fn node(server: Server) -> Self {
         Self::Server {
             server,

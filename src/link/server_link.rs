@@ -15,14 +15,15 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::address::Endpoint;
 use super::failure::{Failure, closed, of_connecting, timed_out};
+use super::given::Given;
 use super::limits::Limits;
 use super::open::{Open, Retired};
 use super::request::{Message, Outgoing};
 use super::resolver::Resolver;
-use super::round_trip::{Pace, RoundTrip};
+use super::round_trip::{self, Pace, RoundTrip};
 use super::settings::Settings;
 use crate::backoff::{self, Backoff, shortened};
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, Breakers};
 use crate::escaped::Escaped;
 use crate::event::Event;
 
@@ -48,7 +49,8 @@ pub(super) struct Link {
     round_trip: Arc<RoundTrip>,
     breaker: Arc<Breaker>,
     response_timeout: Duration,
-    task: AbortHandle,
+    /// `None` over a connection of the application's own.
+    task: Option<AbortHandle>,
 }
 
 #[derive(Clone)]
@@ -69,7 +71,7 @@ pub(super) enum WaitUntil {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.task.abort();
+        self.task.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -99,7 +101,26 @@ impl Link {
             round_trip,
             breaker,
             response_timeout,
-            task: tokio::spawn(keeper.run()).abort_handle(),
+            task: Some(tokio::spawn(keeper.run()).abort_handle()),
+        }
+    }
+
+    /// Over a connection of the application's own.
+    pub(super) fn supplied(
+        connection: impl Given,
+        response_timeout: Duration,
+        breakers: Arc<Breakers>,
+    ) -> Self {
+        let round_trip = Arc::default();
+        let open = Arc::new(Open::supplied(Arc::new(connection), &round_trip));
+        let server = "the application's connection".to_owned();
+        Self {
+            state: watch::channel(State::Open(Arc::clone(&open))).1,
+            open: Arc::new(ArcSwapOption::new(Some(open))),
+            round_trip,
+            breaker: Breaker::new(server, response_timeout, breakers),
+            response_timeout,
+            task: None,
         }
     }
 
@@ -108,7 +129,14 @@ impl Link {
     }
 
     pub(super) fn pace(&self) -> Pace {
-        self.round_trip.pace()
+        let pace = self.round_trip.pace();
+        match self.task {
+            Some(_) => pace,
+            None => Pace {
+                silence_limit: round_trip::LONGEST,
+                ..pace
+            },
+        }
     }
 
     /// Waits until a command can be sent.
@@ -181,7 +209,6 @@ impl Link {
         }
     }
 
-    #[cfg(feature = "cluster")]
     pub(super) fn is_open(&self) -> bool {
         self.usable().is_some()
     }
@@ -223,36 +250,6 @@ impl Link {
             },
         };
         Err(Failure::NotSent(cause.unwrap_or_else(timed_out)))
-    }
-}
-
-/// A server, and the way to it unless it is that of all commands.
-pub(crate) struct Reached {
-    pub(crate) breaker: Arc<Breaker>,
-    pub(super) link: Option<Arc<Link>>,
-}
-
-impl Reached {
-    /// The server that all commands go to.
-    pub(super) fn only(breaker: &Arc<Breaker>) -> Self {
-        Self {
-            breaker: Arc::clone(breaker),
-            link: None,
-        }
-    }
-
-    /// One of several.
-    #[cfg(feature = "cluster")]
-    pub(super) fn by(link: Arc<Link>) -> Self {
-        Self {
-            breaker: Arc::clone(link.breaker()),
-            link: Some(link),
-        }
-    }
-
-    /// Its address, without credentials.
-    pub(crate) fn name(&self) -> &str {
-        self.breaker.server()
     }
 }
 

@@ -79,3 +79,24 @@ async fn on_a_cluster_a_command_goes_to_its_keys_or_to_each_primary() {
     }
     assert_eq!(sum, 30);
 }
+
+#[test]
+fn a_server_takes_commands_on_another_runtime_than_it_was_listed_on() {
+    let runtime = || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap()
+    };
+    let cluster = Cluster::start();
+    let (first, second) = (runtime(), runtime());
+    let servers = first.block_on(async {
+        let urls = cluster.urls().join(",");
+        let client = RedissonClient::connect(&urls).await.unwrap();
+        client.servers().unwrap()
+    });
+    drop(first);
+    second.block_on(async {
+        for server in servers {
+            assert_eq!(server.command(["PING"]).await.unwrap(), text("PONG"));
+        }
+    });
+}

@@ -176,10 +176,13 @@ impl RedisStore {
         let asking = async {
             let mut attempts = self.attempts("", deadline, repeat);
             let send = |limits| self.connection.ask(server, command, limits);
-            let result = attempts.run(send).await;
-            self.noted_by(&server.breaker, "", result, deadline)
+            attempts.run(send).await
         };
-        guarded(&server.breaker, Patience::ResponseTimeout, asking).await
+        let Some(breaker) = self.connection.breaker_of(server) else {
+            return asking.await; // it fails outside a runtime
+        };
+        let noted = async { self.noted_by(&breaker, "", asking.await, deadline) };
+        guarded(&breaker, Patience::ResponseTimeout, noted).await
     }
 
     pub(super) fn deadline(&self) -> Instant {
