@@ -12,22 +12,24 @@
 //! permits none, nothing is tried for a minute.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::{Pipeline, PushInfo, PushKind, RedisError, Value, cmd, from_redis_value_ref};
+use redis::{Pipeline, PushInfo, PushKind, RedisError, Value, from_redis_value_ref};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::address::Endpoint;
 use super::connection::Connection;
+use super::failure::Failure;
 use super::open::Open;
 use super::settings::OnPush;
-use super::setup::is_primary;
+use super::setup::expect_primary;
 use crate::backoff::{random, shortened};
 use crate::box_future::BoxFuture;
 use crate::escaped::Escaped;
+use crate::lock::Lock;
 
 /// The most channels on one server. Further waiters ask by themselves.
 const CAPACITY: usize = 16_384;
@@ -55,9 +57,9 @@ type Task = BoxFuture<'static, ()>;
 /// The subscriptions of one client.
 pub(crate) struct Subscriber {
     connection: Arc<Connection>,
-    nodes: Mutex<HashMap<Option<Endpoint>, Arc<Node>>>,
+    nodes: Lock<HashMap<Option<Endpoint>, Arc<Node>>>,
     /// Dropped when the client is closed, which ends the tasks.
-    alive: Mutex<Option<watch::Sender<()>>>,
+    alive: Lock<Option<watch::Sender<()>>>,
 }
 
 /// One server, and the channels of the limiters that it holds.
@@ -65,7 +67,7 @@ struct Node {
     /// `None` if there is no cluster.
     endpoint: Option<Endpoint>,
     client_id: String,
-    channels: Mutex<Channels>,
+    channels: Lock<Channels>,
     changed: Notify,
 }
 
@@ -78,15 +80,12 @@ struct Channels {
     /// Whether a task serves them.
     is_served: bool,
     refused_until: Option<Instant>,
-    /// Whether the server has ended a subscription: its slot is elsewhere.
-    has_lost_some: bool,
 }
 
 struct Channel {
     /// A key of the limiter, which tells where it is, and holds the permits left.
     value: String,
     listeners: SmallVec<[Weak<OnFreed>; 1]>,
-    is_subscribed: bool,
     idle_ticks: u8,
 }
 
@@ -101,27 +100,19 @@ enum Ended {
 
 impl From<RedisError> for Ended {
     fn from(error: RedisError) -> Self {
-        // An error of a server that is not ready, or that names another server, is temporary.
-        let passes = error.is_io_error() || error.is_timeout() || error.redirect_node().is_some();
-        let text = error.code().unwrap_or_default();
-        if passes || matches!(text, "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN") {
-            return Self::Lost;
+        match Failure::from(error) {
+            Failure::Refused(error) => Self::Refused(error),
+            _ => Self::Lost,
         }
-        Self::Refused(error)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each step leaves a consistent state, and a panic ends one at most between two of them.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Subscriber {
     pub(crate) fn new(connection: &Arc<Connection>) -> Arc<Self> {
         Arc::new(Self {
             connection: Arc::clone(connection),
-            nodes: Mutex::default(),
-            alive: Mutex::new(Some(watch::Sender::new(()))),
+            nodes: Lock::default(),
+            alive: Lock::new(Some(watch::Sender::new(()))),
         })
     }
 
@@ -135,40 +126,31 @@ impl Subscriber {
         value: &str,
         on_freed: &Arc<OnFreed>,
     ) -> Option<Task> {
-        let channel = Channel {
-            value: value.to_owned(),
-            listeners: SmallVec::from_buf([Arc::downgrade(on_freed)]),
-            is_subscribed: false,
-            idle_ticks: 0,
-        };
-        self.add(client_id, name, channel)
-    }
-
-    /// Adds a channel, or listeners to it. Returns the task of its node, unless it runs.
-    fn add(self: &Arc<Self>, client_id: &str, name: String, channel: Channel) -> Option<Task> {
-        let mut alive = lock(&self.alive).as_ref()?.subscribe();
-        let endpoint = self.connection.node_of(&channel.value);
+        let mut alive = self.alive.lock().as_ref()?.subscribe();
+        let endpoint = self.connection.node_of(value);
         self.connection.way_to(endpoint.as_ref())?;
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         let node = nodes.entry(endpoint).or_insert_with_key(|endpoint| {
             Arc::new(Node {
                 endpoint: endpoint.clone(),
                 client_id: client_id.to_owned(),
-                channels: Mutex::default(),
+                channels: Lock::default(),
                 changed: Notify::new(),
             })
         });
-        let mut channels = lock(&node.channels);
+        let mut channels = node.channels.lock();
         if channels.refused_until.is_some_and(|at| Instant::now() < at)
             || channels.by_name.len() >= CAPACITY && !channels.by_name.contains_key(&name)
         {
             return None;
         }
         channels.to_ask.push(name.clone());
-        match channels.by_name.get_mut(&name) {
-            Some(known) => known.listeners.extend(channel.listeners),
-            None => drop(channels.by_name.insert(name, channel)),
-        }
+        let channel = channels.by_name.entry(name).or_insert_with(|| Channel {
+            value: value.to_owned(),
+            listeners: SmallVec::new(),
+            idle_ticks: 0,
+        });
+        channel.listeners.push(Arc::downgrade(on_freed));
         node.changed.notify_one();
         let is_served = std::mem::replace(&mut channels.is_served, true);
         if is_served {
@@ -185,7 +167,7 @@ impl Subscriber {
 
     /// Ends all subscriptions, now and later.
     pub(crate) fn close(&self) {
-        drop(lock(&self.alive).take());
+        drop(self.alive.lock().take());
     }
 
     /// Opens a connection to a node for its messages.
@@ -225,7 +207,7 @@ impl Node {
                 }
                 Ended::Refused(error) => {
                     tracing::debug!(error = %Escaped(&error), "the server permits no subscription");
-                    let mut channels = lock(&self.channels);
+                    let mut channels = self.channels.lock();
                     channels.by_name.clear();
                     channels.refused_until = Some(Instant::now() + REFUSED);
                 }
@@ -241,8 +223,8 @@ impl Node {
     /// Ends the task if there are no channels.
     fn ends(&self, subscriber: &Weak<Subscriber>) -> bool {
         let subscriber = subscriber.upgrade();
-        let mut nodes = subscriber.as_ref().map(|it| lock(&it.nodes));
-        let mut channels = lock(&self.channels);
+        let mut nodes = subscriber.as_ref().map(|it| it.nodes.lock());
+        let mut channels = self.channels.lock();
         if !channels.by_name.is_empty() {
             return false;
         }
@@ -255,7 +237,10 @@ impl Node {
 
     /// The same over one connection.
     async fn serve_over(&self, open: &Open, subscriber: &Weak<Subscriber>) -> Ended {
-        self.start_anew();
+        {
+            let mut channels = self.channels.lock();
+            channels.to_ask = channels.by_name.keys().cloned().collect();
+        }
         let mut ticks = interval(TICK);
         ticks.tick().await;
         let mut number = 0_u32;
@@ -268,38 +253,20 @@ impl Node {
                     _ = ticks.tick() => {}
                 }
                 number += 1;
-                let left = self.sweep(subscriber);
-                Self::unsubscribe(open, &left).await?;
+                Self::unsubscribe(open, &self.sweep(subscriber)).await?;
                 if number.is_multiple_of(CHECK_TICKS) {
-                    Self::check(open).await?;
+                    // Others publish on another server if this one is no longer a primary.
+                    expect_primary(open, PATIENCE).await?;
                 }
-                let channels = lock(&self.channels);
-                if channels.by_name.is_empty() {
-                    return Err(Ended::Unused);
+                match self.channels.lock().by_name.is_empty() {
+                    true => Err(Ended::Unused),
+                    false => Ok(()),
                 }
-                Ok(())
             };
             if let Err(ended) = step.await {
                 return ended;
             }
-            if std::mem::take(&mut lock(&self.channels).has_lost_some) {
-                return Ended::Lost;
-            }
         }
-    }
-
-    /// Nothing is subscribed to yet over a new connection.
-    fn start_anew(&self) {
-        let mut channels = lock(&self.channels);
-        let Channels {
-            by_name, to_ask, ..
-        } = &mut *channels;
-        to_ask.clear();
-        for (name, channel) in by_name {
-            channel.is_subscribed = false;
-            to_ask.push(name.clone());
-        }
-        channels.has_lost_some = false;
     }
 
     /// Subscribes to the new channels, and reads what is available.
@@ -308,7 +275,7 @@ impl Node {
             let mut asked = Vec::new();
             let mut commands = Pipeline::new();
             {
-                let mut channels = lock(&self.channels);
+                let mut channels = self.channels.lock();
                 let rest = channels.to_ask.len().saturating_sub(AT_ONCE);
                 for name in channels.to_ask.split_off(rest) {
                     if let Some(channel) = channels.by_name.get(&name) {
@@ -324,18 +291,15 @@ impl Node {
             }
             let answers = ask_all(open, &commands).await?;
             for ((name, listeners), answers) in asked.iter().zip(answers.chunks_exact(2)) {
-                let value = match answers {
-                    [Value::ServerError(error), _] => {
-                        match Ended::from(RedisError::from(error.clone())) {
-                            Ended::Lost => continue, // at the next tick
-                            refused => return Err(refused),
-                        }
-                    }
-                    [_, value] => value,
-                    _ => continue,
+                let [subscribed, value] = answers else {
+                    continue;
                 };
-                if let Some(channel) = lock(&self.channels).by_name.get_mut(name) {
-                    channel.is_subscribed = true;
+                if let Value::ServerError(error) = subscribed {
+                    match Ended::from(RedisError::from(error.clone())) {
+                        Ended::Lost => drop(self.channels.lock().by_name.remove(name)),
+                        refused => return Err(refused),
+                    }
+                    continue;
                 }
                 let available = match value {
                     Value::Nil => Some(i64::MAX), // nothing is in use
@@ -348,57 +312,24 @@ impl Node {
         }
     }
 
-    /// Drops the channels that nobody listens to, and hands over those whose limiter is on another
-    /// node; the others that are not subscribed to are tried again. Returns the names of those that
-    /// are to be left.
+    /// Drops the channels that nobody listens to, and those whose limiter is on another node, and
+    /// returns their names. A driver subscribes again, there, before its next long sleep.
     fn sweep(&self, subscriber: &Weak<Subscriber>) -> Vec<String> {
         let subscriber = subscriber.upgrade();
-        let mut moved = Vec::new();
-        let mut left = Vec::new();
-        {
-            let mut channels = lock(&self.channels);
-            let Channels {
-                by_name, to_ask, ..
-            } = &mut *channels;
-            for (name, channel) in by_name.iter_mut() {
-                channel.listeners.retain(|it| it.strong_count() > 0);
-                channel.idle_ticks = match channel.listeners.is_empty() {
-                    true => channel.idle_ticks + 1,
-                    false => 0,
-                };
-                let is_elsewhere = subscriber.as_ref().is_some_and(|it| {
-                    let node = it.connection.node_of(&channel.value);
-                    node.is_some() && node != self.endpoint
-                });
-                if is_elsewhere || channel.idle_ticks >= IDLE_TICKS {
-                    left.push(name.clone());
-                } else if !channel.is_subscribed {
-                    to_ask.push(name.clone());
-                }
-            }
-            for name in &left {
-                let channel = by_name.remove(name);
-                let channel = channel.filter(|channel| !channel.listeners.is_empty());
-                moved.extend(channel.map(|channel| {
-                    (
-                        name.clone(),
-                        Channel {
-                            is_subscribed: false,
-                            ..channel
-                        },
-                    )
-                }));
-            }
-        }
-        for (name, channel) in moved {
-            if let Some(task) = subscriber
-                .as_ref()
-                .and_then(|it| it.add(&self.client_id, name, channel))
-            {
-                tokio::spawn(task); // this runs on the background thread
-            }
-        }
-        left
+        let mut channels = self.channels.lock();
+        let left = channels.by_name.extract_if(|_, channel| {
+            channel.listeners.retain(|it| it.strong_count() > 0);
+            channel.idle_ticks = match channel.listeners.is_empty() {
+                true => channel.idle_ticks + 1,
+                false => 0,
+            };
+            let is_elsewhere = subscriber.as_ref().is_some_and(|it| {
+                let node = it.connection.node_of(&channel.value);
+                node.is_some() && node != self.endpoint
+            });
+            is_elsewhere || channel.idle_ticks >= IDLE_TICKS
+        });
+        left.map(|(name, _)| name).collect()
     }
 
     /// Leaves these channels.
@@ -411,18 +342,6 @@ impl Node {
             ask_all(open, &commands).await?;
         }
         Ok(())
-    }
-
-    /// Fails if the server is no longer a primary: others publish on another one. One that does not
-    /// permit the question is taken as a primary.
-    async fn check(open: &Open) -> Result<(), Ended> {
-        let role = cmd("ROLE");
-        match timeout(PATIENCE, open.ask(&role)).await {
-            Ok(Ok(role)) if !is_primary(&role) => Err(Ended::Lost),
-            Ok(Err(error)) if error.is_io_error() => Err(Ended::Lost),
-            Ok(_) => Ok(()),
-            Err(_elapsed) => Err(Ended::Lost),
-        }
     }
 
     /// Something arrived. What is no message of a client's script is ignored.
@@ -444,24 +363,14 @@ impl Node {
                 };
                 // The waiters of this client know already what it frees.
                 if sender != self.client_id {
-                    let channels = lock(&self.channels);
+                    let channels = self.channels.lock();
                     let listeners = channels.by_name.get(name).map(|it| it.listeners.clone());
                     drop(channels);
                     tell(&listeners.unwrap_or_default(), available);
                 }
             }
-            PushKind::SUnsubscribe => {
-                let mut channels = lock(&self.channels);
-                // A channel that this client leaves is not among them.
-                if channels
-                    .by_name
-                    .get(name)
-                    .is_some_and(|it| it.is_subscribed)
-                {
-                    channels.has_lost_some = true;
-                    self.changed.notify_one();
-                }
-            }
+            // Its slot is elsewhere, unless this client has left it.
+            PushKind::SUnsubscribe => drop(self.channels.lock().by_name.remove(name)),
             _ => {}
         }
     }
@@ -497,7 +406,6 @@ mod tests {
         let channel = Channel {
             value: "value".to_owned(),
             listeners: listeners.iter().map(|it| Arc::downgrade(it)).collect(),
-            is_subscribed: false,
             idle_ticks: 0,
         };
         let channels = Channels {
@@ -507,19 +415,19 @@ mod tests {
         Arc::new(Node {
             endpoint: None,
             client_id: String::new(),
-            channels: Mutex::new(channels),
+            channels: Lock::new(channels),
             changed: Notify::new(),
         })
     }
 
     /// A server of this role: answers subscriptions, and notes how many times it is asked for the
     /// role.
-    async fn serve_as(role: &str, mut stream: DuplexStream, asked: &Mutex<Vec<Duration>>) {
+    async fn serve_as(role: &str, mut stream: DuplexStream, asked: &Lock<Vec<Duration>>) {
         let (start, mut bytes) = (Instant::now(), [0; 4096]);
         while let Ok(length @ 1..) = stream.read(&mut bytes).await {
             let request = String::from_utf8_lossy(&bytes[..length]);
             let answer = if request.contains("ROLE") {
-                lock(asked).push(start.elapsed());
+                asked.lock().push(start.elapsed());
                 format!("*1\r\n${}\r\n{role}\r\n", role.len())
             } else {
                 "+OK\r\n$-1\r\n".to_owned() // to SSUBSCRIBE and GET
@@ -531,7 +439,7 @@ mod tests {
     /// How serving one channel over a server of this role ends within 58 s, and when it was asked
     /// for its role. `then` is done once the channel is subscribed to.
     async fn ends(role: &str, then: impl Fn(&Node)) -> (Option<Ended>, Vec<Duration>) {
-        let (told, asked) = (Arc::new(Notify::new()), Mutex::default());
+        let (told, asked) = (Arc::new(Notify::new()), Lock::default());
         let subscribed = Arc::clone(&told);
         let on_freed: Arc<OnFreed> = Arc::new(move |_| subscribed.notify_one());
         let node = node_of(&[&on_freed]);
@@ -548,7 +456,8 @@ mod tests {
                 std::future::pending().await
             } => None,
         };
-        (ended, asked.into_inner().unwrap())
+        let asked = asked.lock().clone();
+        (ended, asked)
     }
 
     fn unsubscribed(channel: &str) -> PushInfo {
@@ -569,13 +478,49 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_ends_a_subscription_is_left_at_once() {
+    async fn a_channel_whose_subscription_the_server_ends_is_dropped() {
         let (ended, asked) = ends("master", |node| node.receive(unsubscribed(CHANNEL))).await;
-        assert!(matches!(ended, Some(Ended::Lost)));
+        assert!(matches!(ended, Some(Ended::Unused)));
         assert!(asked.is_empty());
         // The client has left that one itself.
         let (ended, _) = ends("master", |node| node.receive(unsubscribed("another"))).await;
         assert!(ended.is_none());
+    }
+
+    /// What becomes of the channel if its subscription is answered with this error.
+    async fn refused_with(error: &str) -> Result<(), Ended> {
+        let listener: Arc<OnFreed> = Arc::new(|_| {});
+        let node = node_of(&[&listener]);
+        node.channels.lock().to_ask.push(CHANNEL.to_owned());
+        let (open, mut stream) = open_over().await;
+        let answer = async {
+            stream.read_u8().await.unwrap();
+            let answers = format!("-{error}\r\n$-1\r\n");
+            stream.write_all(answers.as_bytes()).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        let subscribed = tokio::select! {
+            subscribed = node.subscribe(&open) => subscribed,
+            () = answer => unreachable!("it waits"),
+        };
+        // A waiter without a channel subscribes again before its next sleep.
+        assert_eq!(Arc::weak_count(&listener) == 0, subscribed.is_ok());
+        subscribed
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_lasting_refusal_of_a_subscription_ends_those_of_all_channels() {
+        for passing in [
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL.",
+            "LOADING Redis is loading the dataset in memory",
+            "MOVED 1 127.0.0.1:7000",
+        ] {
+            assert!(refused_with(passing).await.is_ok(), "{passing}");
+        }
+        for lasting in ["NOPERM no channel", "ERR unknown command 'SSUBSCRIBE'"] {
+            let refused = refused_with(lasting).await;
+            assert!(matches!(refused, Err(Ended::Refused(_))), "{lasting}");
+        }
     }
 
     #[test]
