@@ -43,6 +43,8 @@ use crate::window::{Existing, SetUp, Settings};
 /// It is neither `Copy` nor `Hash`, so that later versions may add policies that hold more than
 /// numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FailurePolicy {
     /// It waits for Redis until its response timeout, and then fails with the error. Once Redis has
@@ -63,6 +65,7 @@ pub enum FailurePolicy {
     Allow,
     /// A limiter in this process decides, with a share of the limit. A waiter keeps its place in
     /// the queue, and is served by that limiter or by Redis.
+    #[cfg_attr(feature = "serde", serde(rename = "local_one_of"))]
     Local(LocalShare),
 }
 
@@ -109,6 +112,8 @@ impl FailurePolicy {
 /// [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate) always. A request for more than the share
 /// is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct LocalShare {
     clients: NonZeroU32,
 }

@@ -20,6 +20,8 @@ pub(crate) const LARGEST_RATE: u64 = 1 << 53;
 /// assert_eq!(Rate::per_client(5, second).rate_type(), RateType::PerClient);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum RateType {
     /// All clients spend from one rate.

@@ -3,7 +3,6 @@
 //!
 //! Rates and times are text. Invalid values are refused, both when writing and when reading.
 
-mod failure_policy;
 mod rate;
 
 #[cfg(test)]

@@ -14,22 +14,11 @@ field_types! {
 #[serde(deny_unknown_fields)]
 struct RateFields {
     rate: rate,
-    #[serde(default, skip_serializing_if = "is_overall")]
-    rate_type: RateTypeName,
+    /// Overall if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rate_type: Option<RateType>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     keep_alive: Option<keep_alive>,
-}
-
-#[derive(Serialize, Deserialize, Default, PartialEq)]
-#[serde(rename_all = "snake_case")]
-enum RateTypeName {
-    #[default]
-    Overall,
-    PerClient,
-}
-
-fn is_overall(name: &RateTypeName) -> bool {
-    *name == RateTypeName::Overall
 }
 
 impl From<&Rate> for RateFields {
@@ -38,10 +27,7 @@ impl From<&Rate> for RateFields {
             rate: rate {
                 value: format!("{}/{}", given.permits(), TimeText(given.interval())),
             },
-            rate_type: match given.rate_type() {
-                RateType::Overall => RateTypeName::Overall,
-                RateType::PerClient => RateTypeName::PerClient,
-            },
+            rate_type: Some(given.rate_type()).filter(|it| *it != RateType::Overall),
             keep_alive: given.keep_alive_time().map(|time| keep_alive {
                 value: time.written(),
             }),
@@ -57,8 +43,8 @@ impl TryFrom<RateFields> for Rate {
         let (permits, interval) = read_rate(&fields.rate.value).map_err(of_rate)?;
         let interval = read_time_of_rate(interval).map_err(of_rate)?;
         let rate = match fields.rate_type {
-            RateTypeName::Overall => Self::overall(permits, interval),
-            RateTypeName::PerClient => Self::per_client(permits, interval),
+            None | Some(RateType::Overall) => Self::overall(permits, interval),
+            Some(RateType::PerClient) => Self::per_client(permits, interval),
         };
         Ok(match fields.keep_alive {
             Some(time) => {
