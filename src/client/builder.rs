@@ -4,8 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::RedissonClient;
-#[cfg(feature = "redis")]
-use super::connect::RedisSettings;
 #[cfg(any(feature = "test-util", test))]
 use crate::breaker::Breakers;
 use crate::clock::Clock;
@@ -15,6 +13,8 @@ use crate::error::Result;
 use crate::event::{Event, Events};
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::{NameMapper, Registry};
+#[cfg(feature = "redis")]
+use crate::link::Connecting;
 use crate::store::Store;
 #[cfg(any(feature = "test-util", test))]
 use crate::store::memory::{Faults, FaultyStore};
@@ -39,7 +39,7 @@ pub struct RedissonClientBuilder {
     options: LimiterOptions,
     pub(super) events: Events,
     #[cfg(feature = "redis")]
-    pub(super) redis: RedisSettings,
+    pub(super) redis: Connecting,
 }
 
 impl RedissonClientBuilder {
@@ -51,7 +51,7 @@ impl RedissonClientBuilder {
             options: LimiterOptions::new(),
             events: Events::default(),
             #[cfg(feature = "redis")]
-            redis: RedisSettings::default(),
+            redis: Connecting::default(),
         }
     }
 
@@ -247,7 +247,7 @@ impl RedissonClientBuilder {
     #[must_use]
     pub fn in_memory_with_faults(self, store: &MemoryStore, faults: &Faults) -> RedissonClient {
         #[cfg(feature = "redis")]
-        let response_timeout = self.redis.response_timeout();
+        let response_timeout = self.redis.response_timeout;
         #[cfg(not(feature = "redis"))]
         let response_timeout = std::time::Duration::from_secs(3);
         let memory = MemoryClient::new(store, self.clock.clone());

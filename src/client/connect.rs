@@ -1,6 +1,5 @@
 //! How a client connects to Redis.
 
-use std::fmt;
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
@@ -9,49 +8,8 @@ use super::{RedissonClient, RedissonClientBuilder};
 use crate::breaker::Breakers;
 use crate::clock::LATE;
 use crate::error::{Error, Result};
-use crate::link::{Connecting, Credentials, Provider, TlsConfig};
+use crate::link::{Credentials, Provider, TlsConfig};
 use crate::store::redis::RedisStore;
-
-/// The settings that only a client of Redis has.
-pub(super) struct RedisSettings {
-    response_timeout: Duration,
-    credentials: Option<Provider>,
-    sentinel_credentials: Option<Provider>,
-    tls: TlsConfig,
-    wait_for_server: Duration,
-    require_server: bool,
-}
-
-impl Default for RedisSettings {
-    fn default() -> Self {
-        Self {
-            response_timeout: Duration::from_secs(3),
-            credentials: None,
-            sentinel_credentials: None,
-            tls: TlsConfig::default(),
-            wait_for_server: Duration::ZERO,
-            require_server: true,
-        }
-    }
-}
-
-impl RedisSettings {
-    #[cfg(any(feature = "test-util", test))]
-    pub(super) fn response_timeout(&self) -> Duration {
-        self.response_timeout
-    }
-}
-
-/// Without credentials and keys.
-impl fmt::Debug for RedisSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisSettings")
-            .field("response_timeout", &self.response_timeout)
-            .field("wait_for_server", &self.wait_for_server)
-            .field("require_server", &self.require_server)
-            .finish_non_exhaustive()
-    }
-}
 
 /// With the feature `redis`, which is on by default.
 impl RedissonClientBuilder {
@@ -250,16 +208,9 @@ impl RedissonClientBuilder {
     #[doc(alias = "ClusterServersConfig")]
     pub async fn connect(self, urls: &str) -> Result<RedissonClient> {
         self.check_response_timeout()?;
-        let connecting = Connecting {
-            credentials: self.redis.credentials.clone(),
-            sentinel_credentials: self.redis.sentinel_credentials.clone(),
-            tls: self.redis.tls.clone(),
-            response_timeout: self.redis.response_timeout,
-            wait: self.redis.wait_for_server,
-            needs_server: self.redis.require_server,
-            breakers: Breakers::new(self.events.clone()),
-        };
-        let backend = RedisStore::connect(urls, connecting, self.clock.clone()).await?;
+        let (connecting, clock) = (self.redis.clone(), self.clock.clone());
+        let breakers = Breakers::new(self.events.clone());
+        let backend = RedisStore::connect(urls, connecting, breakers, clock).await?;
         Ok(self.build(backend))
     }
 

@@ -106,13 +106,14 @@ impl Connection {
     pub(crate) async fn open(
         urls: &str,
         connecting: Connecting,
+        breakers: Arc<Breakers>,
         server_time: &Arc<ServerTime>,
     ) -> Result<Self> {
         let address = address::parse(urls)?;
         if Handle::try_current().is_err() {
             return Err(Error::NoRuntime);
         }
-        let needs_server = connecting.needs_server;
+        let requires_server = connecting.require_server;
         let mut wait = Wait::new(&connecting, address.to_string());
         let settings = Arc::new(Settings {
             credentials: connecting.credentials,
@@ -120,14 +121,14 @@ impl Connection {
             tls: Tls::new(&address, &connecting.tls)?,
             response_timeout: connecting.response_timeout,
             server_time: Arc::clone(server_time),
-            breakers: connecting.breakers,
+            breakers,
             on_push: None,
         });
         let connection = Self::to(address, &settings)?;
         while let Err(cause) = connection.connected(wait.deadline()).await {
             match wait.again(cause).await {
                 Ok(()) => {}
-                Err(Error::StoreUnavailable { .. }) if !needs_server => break,
+                Err(Error::StoreUnavailable { .. }) if !requires_server => break,
                 Err(error) => return Err(error),
             }
         }

@@ -1,5 +1,6 @@
 //! What a client connects with, and what all its connections share.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,17 +11,41 @@ use super::server_time::ServerTime;
 use super::tls::{Tls, TlsConfig};
 use crate::breaker::Breakers;
 
-/// What a client connects with.
+/// How the builder of a client says to connect.
+#[derive(Clone)]
 pub(crate) struct Connecting {
     pub(crate) credentials: Option<Provider>,
     pub(crate) sentinel_credentials: Option<Provider>,
     pub(crate) response_timeout: Duration,
     pub(crate) tls: TlsConfig,
     /// How long `connect` keeps trying if no server is ready.
-    pub(crate) wait: Duration,
-    /// Whether it fails then.
-    pub(crate) needs_server: bool,
-    pub(crate) breakers: Arc<Breakers>,
+    pub(crate) wait_for_server: Duration,
+    /// Whether `connect` fails if no server is ready in that time.
+    pub(crate) require_server: bool,
+}
+
+impl Default for Connecting {
+    fn default() -> Self {
+        Self {
+            credentials: None,
+            sentinel_credentials: None,
+            response_timeout: Duration::from_secs(3),
+            tls: TlsConfig::default(),
+            wait_for_server: Duration::ZERO,
+            require_server: true,
+        }
+    }
+}
+
+/// Without credentials and keys.
+impl fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connecting")
+            .field("response_timeout", &self.response_timeout)
+            .field("wait_for_server", &self.wait_for_server)
+            .field("require_server", &self.require_server)
+            .finish_non_exhaustive()
+    }
 }
 
 pub(super) struct Settings {

@@ -28,13 +28,13 @@ pub(super) struct Wait {
 
 impl Wait {
     pub(super) fn new(connecting: &Connecting, name: String) -> Self {
-        let (wait, response_timeout) = (connecting.wait, connecting.response_timeout);
+        let (wait, response_timeout) = (connecting.wait_for_server, connecting.response_timeout);
         let start = Instant::now();
         Self {
             until: after(start, wait.max(response_timeout)),
             response_timeout,
             waits_for_server: !wait.is_zero(),
-            asks_again: connecting.needs_server,
+            asks_again: connecting.require_server,
             name: name.into(),
             last_cause: None,
         }

@@ -65,10 +65,15 @@ impl std::ops::Deref for RedisStore {
 }
 
 impl RedisStore {
-    pub(crate) async fn connect(urls: &str, connecting: Connecting, clock: Clock) -> Result<Self> {
+    pub(crate) async fn connect(
+        urls: &str,
+        connecting: Connecting,
+        breakers: Arc<Breakers>,
+        clock: Clock,
+    ) -> Result<Self> {
         let response_timeout = connecting.response_timeout;
         let server_time = Arc::new(ServerTime::unknown());
-        let connection = Connection::open(urls, connecting, &server_time).await?;
+        let connection = Connection::open(urls, connecting, breakers, &server_time).await?;
         Ok(Self::new(connection, server_time, clock, response_timeout))
     }
 

@@ -24,15 +24,11 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn store_on(server: &Server) -> RedisStore {
     let connecting = Connecting {
-        credentials: None,
-        sentinel_credentials: None,
         response_timeout: RESPONSE_TIMEOUT,
-        tls: TlsConfig::default(),
-        needs_server: true,
-        wait: Duration::ZERO,
-        breakers: Arc::default(),
+        ..Connecting::default()
     };
-    let connected = RedisStore::connect(&server.url(), connecting, Clock::server()).await;
+    let (url, clock) = (server.url(), Clock::server());
+    let connected = RedisStore::connect(&url, connecting, Arc::default(), clock).await;
     connected.unwrap()
 }
 
