@@ -20,7 +20,8 @@
 //! settings
 //! slots tls
 //! address known_scripts one_server per_runtime
-//! credentials failure given limits request round_trip server_time stream traffic unanswered
+//! request
+//! credentials failure limits round_trip server_time stream supplied traffic unanswered
 //! ```
 
 mod address;
@@ -30,7 +31,6 @@ mod credentials;
 pub(crate) mod failure;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
-mod given;
 mod known_scripts;
 pub(crate) mod limits;
 mod one_server;
@@ -48,6 +48,7 @@ mod setup;
 mod slots;
 mod stream;
 mod subscriber;
+mod supplied;
 mod tls;
 mod traffic;
 mod transport;
@@ -57,14 +58,14 @@ mod wait;
 pub(crate) use connection::{Connection, Reached};
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
-#[cfg(test)]
-pub(crate) use given::{Given, Silent};
 pub(crate) use known_scripts::MOST_SCRIPTS;
 pub(crate) use per_runtime::PerRuntime;
 pub(crate) use request::{Message, ScriptCall};
 pub(crate) use round_trip::Pace;
 pub(crate) use settings::Connecting;
 pub(crate) use subscriber::Subscriber;
+#[cfg(test)]
+pub(crate) use supplied::{SendsCommands, Silent};
 #[cfg(not(feature = "tls"))]
 pub(crate) use tls::TlsConfig;
 #[cfg(feature = "tls")]

@@ -289,10 +289,7 @@ mod tests {
         for _ in 0..FAILURES {
             assert_eq!(state.failed(now, cause(), 1.0), None);
         }
-        assert!(matches!(
-            admitted(&mut state, now + 3600 * SECOND),
-            Err(_)
-        ));
+        assert!(matches!(admitted(&mut state, now + 3600 * SECOND), Err(_)));
         assert_eq!(state.connected(), Some(Change::HalfOpened));
         probe(&mut state, now);
         assert_eq!(state.answered(), Some(Change::Closed));

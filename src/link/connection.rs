@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use super::address::{self, Address, Endpoint, Server};
 use super::cluster::Cluster;
 use super::failure::{self, Failure};
-use super::given::{Cloned, Given};
 use super::limits::Limits;
 use super::per_runtime::PerRuntime;
 use super::request::Message;
@@ -22,6 +21,7 @@ use super::sentinel::Sentinels;
 use super::server_link::{Link, WaitUntil};
 use super::server_time::ServerTime;
 use super::settings::{Connecting, Settings};
+use super::supplied::{Cloned, SendsCommands};
 use super::tls::Tls;
 use super::wait::Wait;
 use crate::breaker::{Breaker, Breakers};
@@ -76,7 +76,7 @@ impl Single {
 }
 
 impl Connection {
-    pub(crate) fn given<C>(
+    pub(crate) fn supplied<C>(
         connection: C,
         response_timeout: Duration,
         breakers: Arc<Breakers>,
@@ -88,7 +88,7 @@ impl Connection {
     }
 
     pub(crate) fn over(
-        connection: impl Given,
+        connection: impl SendsCommands,
         response_timeout: Duration,
         breakers: Arc<Breakers>,
     ) -> Self {

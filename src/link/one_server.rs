@@ -13,7 +13,7 @@ use redis::{RedisResult, Value, cmd};
 use tokio::task::JoinSet;
 
 use super::failure::{Failure, extract_error};
-use super::given::Given;
+use super::supplied::SendsCommands;
 use crate::keys;
 use crate::lock::Lock;
 
@@ -48,7 +48,7 @@ impl OneServer {
     pub(super) fn has_all_keys(
         self: &Arc<Self>,
         key: &str,
-        connection: impl FnOnce() -> Arc<dyn Given>,
+        connection: impl FnOnce() -> Arc<dyn SendsCommands>,
     ) -> bool {
         let known = self.known.load(Ordering::Acquire);
         if known == UNKNOWN
@@ -99,7 +99,7 @@ impl Drop for Asking {
 }
 
 impl Asking {
-    async fn ask(self, connection: Arc<dyn Given>, keys: Vec<String>) {
+    async fn ask(self, connection: Arc<dyn SendsCommands>, keys: Vec<String>) {
         let mut first = None;
         for keys in keys.chunks(AT_ONCE) {
             let mut asking = JoinSet::new();
@@ -144,7 +144,7 @@ mod tests {
     /// Answers for each key as the test says.
     struct Answering(fn(&str) -> RedisResult<Value>);
 
-    impl Given for Answering {
+    impl SendsCommands for Answering {
         fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
             let key = command.args_iter().last();
             let Some(Arg::Simple(key)) = key else {

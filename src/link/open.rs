@@ -30,13 +30,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::credentials::Credentials;
 use super::failure::{self, Failure, closed, timed_out};
-use super::given::Given;
 use super::known_scripts::KnownScripts;
 use super::limits::{Limits, Repeat};
 use super::one_server::OneServer;
-use super::request::{Outgoing, Way};
+use super::request::{Outgoing, Sender};
 use super::round_trip::RoundTrip;
 use super::settings::OnPush;
+use super::supplied::SendsCommands;
 use super::traffic::Traffic;
 use super::transport::Transport;
 use super::unanswered::Unanswered;
@@ -136,7 +136,7 @@ impl State {
 }
 
 pub(super) struct Open {
-    way: Way,
+    sender: Sender,
     /// `None` of a connection of the application's own, which is never retired.
     socket: Option<Socket>,
     is_tls: bool,
@@ -202,7 +202,7 @@ impl Open {
         let (watched, counted, pace) = (state.clone(), traffic.clone(), Arc::clone(round_trip));
         let watch = tokio::spawn(async move { watched.watch(&counted, &pace).await });
         Ok(Self {
-            way: Way::Own(connection),
+            sender: Sender::Own(connection),
             socket: Some(transport.socket),
             is_tls: transport.is_tls,
             traffic,
@@ -215,9 +215,12 @@ impl Open {
     }
 
     /// A connection of the application's own.
-    pub(super) fn supplied(connection: Arc<dyn Given>, round_trip: &Arc<RoundTrip>) -> Self {
+    pub(super) fn supplied(
+        connection: Arc<dyn SendsCommands>,
+        round_trip: &Arc<RoundTrip>,
+    ) -> Self {
         Self {
-            way: Way::Supplied(connection),
+            sender: Sender::Supplied(connection),
             socket: None,
             is_tls: false,
             traffic: Arc::new(Traffic::new()),
@@ -231,8 +234,7 @@ impl Open {
 
     /// Whether one server is known to have all keys; `key` is one of them.
     pub(super) fn is_one_server(&self, key: &str) -> bool {
-        self.one_server
-            .has_all_keys(key, || self.way.to_be_shared())
+        self.one_server.has_all_keys(key, || self.sender.shared())
     }
 
     /// Sends a command, without a time limit.
@@ -241,13 +243,13 @@ impl Open {
             command,
             asking: false,
         };
-        failure::extract_error(request.send(&self.way).await?)
+        failure::extract_error(request.send(&self.sender).await?)
     }
 
     /// Sends several commands, without a time limit. Each has an answer of its own, which may be an
     /// error.
     pub(super) async fn ask_all(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
-        self.way.send_all(commands).await
+        self.sender.send_all(commands).await
     }
 
     pub(super) fn is_retired(&self) -> bool {
@@ -306,7 +308,7 @@ impl Open {
         limits: Limits,
     ) -> Result<Value, Failure> {
         let (start, writes) = (Instant::now(), self.traffic.writes());
-        let sending = pin!(request.send(&self.way));
+        let sending = pin!(request.send(&self.sender));
         // Whether the connection has ended, once the call is to leave it.
         let left = |state: &State| {
             let has_ended = state.has_ended.load(Ordering::Acquire);

@@ -6,23 +6,25 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
 
 use super::failure::closed;
-use super::given::{Cloned, Given};
+use super::supplied::{Cloned, SendsCommands};
 
-/// What commands are sent over.
-pub(super) enum Way {
+/// Sends commands over a connection of this crate's own, or over one that the application supplies.
+pub(super) enum Sender {
     Own(MultiplexedConnection),
-    Supplied(Arc<dyn Given>),
+    Supplied(Arc<dyn SendsCommands>),
 }
 
-impl Way {
-    pub(super) fn to_be_shared(&self) -> Arc<dyn Given> {
+impl Sender {
+    /// Returns the connection for a task that sends commands in the background.
+    pub(super) fn shared(&self) -> Arc<dyn SendsCommands> {
         match self {
             Self::Own(connection) => Arc::new(Cloned(connection.clone())),
             Self::Supplied(connection) => Arc::clone(connection),
         }
     }
 
-    /// Sends several commands, as over a connection of the application's own never happens.
+    /// Sends several commands at once. Only the set-up of a connection, a cluster and the
+    /// subscriber do that, and none of them uses a supplied connection.
     pub(super) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
         let Self::Own(connection) = self else {
             return Err(closed());
@@ -43,16 +45,18 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    pub(super) async fn send(self, way: &Way) -> Result<Value, RedisError> {
+    pub(super) async fn send(self, sender: &Sender) -> Result<Value, RedisError> {
         if !self.asking {
-            return match way {
-                Way::Own(connection) => connection.clone().send_packed_command(self.command).await,
-                Way::Supplied(connection) => connection.send(self.command).await,
+            return match sender {
+                Sender::Own(connection) => {
+                    connection.clone().send_packed_command(self.command).await
+                }
+                Sender::Supplied(connection) => connection.send(self.command).await,
             };
         }
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(self.command.clone());
-        let mut answers = way.send_all(&both).await?;
+        let mut answers = sender.send_all(&both).await?;
         let answer = answers.pop().unwrap_or_default();
         match answers.pop() {
             // Without it the node only redirects the command.

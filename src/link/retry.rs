@@ -210,7 +210,7 @@ mod tests {
 
     use redis::make_extension_error;
 
-    use super::super::given::Silent;
+    use super::super::supplied::Silent;
     use super::*;
     use crate::error::Refused;
 

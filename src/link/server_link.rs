@@ -15,13 +15,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::address::Endpoint;
 use super::failure::{Failure, closed, of_connecting, timed_out};
-use super::given::Given;
 use super::limits::Limits;
 use super::open::{Open, Retired};
 use super::request::{Message, Outgoing};
 use super::resolver::Resolver;
 use super::round_trip::{self, Pace, RoundTrip};
 use super::settings::Settings;
+use super::supplied::SendsCommands;
 use crate::backoff::{self, Backoff, shortened};
 use crate::breaker::{Breaker, Breakers};
 use crate::escaped::Escaped;
@@ -107,7 +107,7 @@ impl Link {
 
     /// Over a connection of the application's own.
     pub(super) fn supplied(
-        connection: impl Given,
+        connection: impl SendsCommands,
         response_timeout: Duration,
         breakers: Arc<Breakers>,
     ) -> Self {

@@ -9,7 +9,7 @@ use crate::silent::Silent;
 use crate::support::Server;
 
 #[tokio::test(start_paused = true)]
-async fn a_call_over_a_silent_given_connection_ends_at_its_response_timeout() {
+async fn a_call_over_a_silent_supplied_connection_ends_at_its_response_timeout() {
     let timeout = Duration::from_secs(3);
     let builder = RedissonClient::builder().response_timeout(timeout);
     let client = builder.connection(Silent::altogether()).unwrap();

@@ -87,7 +87,7 @@ impl RedisStore {
         C: ConnectionLike + Clone + Send + Sync + 'static,
     {
         let server_time = Arc::new(ServerTime::unknown());
-        let connection = Connection::given(connection, response_timeout, breakers);
+        let connection = Connection::supplied(connection, response_timeout, breakers);
         Self::new(connection, server_time, clock, response_timeout)
     }
 

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::box_future::BoxFuture;
     use crate::keys::Keys;
-    use crate::link::{Given, Silent};
+    use crate::link::{SendsCommands, Silent};
     use crate::rate::RateType;
     use crate::window::{Acquire, Requests};
 
@@ -231,7 +231,7 @@ mod tests {
         Builder::new_current_thread().enable_all().build().unwrap()
     }
 
-    fn over(connection: impl Given) -> Arc<SharedCalls<AcquirePart>> {
+    fn over(connection: impl SendsCommands) -> Arc<SharedCalls<AcquirePart>> {
         let minute = Duration::from_secs(60);
         let connection = Arc::new(Connection::over(connection, minute, Arc::default()));
         let server_time = Arc::new(ServerTime::unknown());
@@ -313,7 +313,7 @@ mod tests {
     /// A connection whose answers take a second.
     struct Slow;
 
-    impl Given for Slow {
+    impl SendsCommands for Slow {
         fn send<'a>(&'a self, _command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
             Box::pin(async {
                 sleep(Duration::from_secs(1)).await;
@@ -336,7 +336,7 @@ mod tests {
     /// A connection whose server has this id.
     struct Server(&'static str);
 
-    impl Given for Server {
+    impl SendsCommands for Server {
         fn send<'a>(&'a self, _command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
             Box::pin(async { Ok(Value::BulkString(self.0.into())) })
         }
@@ -372,7 +372,7 @@ mod tests {
     /// Counts what is sent, and never answers.
     struct Counted(Arc<AtomicUsize>);
 
-    impl Given for Counted {
+    impl SendsCommands for Counted {
         fn send<'a>(&'a self, _command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::pending())

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::Keys;
-use crate::link::Given;
+use crate::link::SendsCommands;
 use crate::link::limits::Repeat;
 use crate::link::server_time::ServerTime;
 use crate::link::{Connection, failure};
@@ -157,7 +157,7 @@ impl Server {
     }
 }
 
-impl Given for Distant {
+impl SendsCommands for Distant {
     fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
         let half = ms(self.0.round_trip.load(Ordering::Relaxed)) / 2;
         Box::pin(async move {

@@ -7,13 +7,13 @@ use redis::{Cmd, RedisResult, Value};
 use crate::box_future::BoxFuture;
 
 /// Any connection of redis-rs that many callers can share.
-pub(crate) trait Given: Send + Sync + 'static {
+pub(crate) trait SendsCommands: Send + Sync + 'static {
     fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>>;
 }
 
 pub(super) struct Cloned<C>(pub(super) C);
 
-impl<C> Given for Cloned<C>
+impl<C> SendsCommands for Cloned<C>
 where
     C: ConnectionLike + Clone + Send + Sync + 'static,
 {
@@ -28,7 +28,7 @@ where
 pub(crate) struct Silent;
 
 #[cfg(test)]
-impl Given for Silent {
+impl SendsCommands for Silent {
     fn send<'a>(&'a self, _command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
         Box::pin(std::future::pending())
     }
