@@ -14,6 +14,6 @@ use std::pin::Pin;
 /// assert_eq!(number.await, 5);
 /// # }
 /// ```
-// Not by async-trait: its bounds on lifetimes have the compiler prove for each method anew that all
-// it holds is `Send`, which took a third of the time to compile this crate.
+// Not made by async-trait: because of its lifetime bounds, the compiler proves anew for each method
+// that all it holds is `Send`, which took a third of the time to compile this crate.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

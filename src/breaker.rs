@@ -30,7 +30,7 @@ pub(crate) struct Breaker {
     server: Arc<str>,
     response_timeout: Duration,
     state: watch::Sender<State>,
-    /// Whether there is nothing to note, so that a call takes no lock.
+    /// Whether there is neither an outage nor a failure to count, so that a call takes no lock.
     is_healthy: AtomicBool,
     shared: Arc<Breakers>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Breaker {
 /// What the breakers and connections of a client share.
 #[derive(Debug, Default)]
 pub(crate) struct Breakers {
-    /// How many are not healthy. While there are none, a call does not look up its own.
+    /// How many breakers are not healthy. While it is 0, a call does not look up its server's.
     unhealthy: AtomicUsize,
     pub(crate) events: Events,
 }
@@ -69,6 +69,7 @@ pub(crate) enum Patience {
 /// A call that may be sent. Dropping a probe lets another call be the probe.
 #[derive(Debug)]
 struct Admitted {
+    /// The breaker and the number of the probe, if the call is one.
     probe: Option<(Arc<Breaker>, u64)>,
 }
 
@@ -105,7 +106,7 @@ impl Breaker {
         });
         let probe = admission?.map(|number| (Arc::clone(self), number));
         if probe.is_some() {
-            // From now on others are refused.
+            // Wakes `refusing`: other calls are refused from now on.
             self.state.send_modify(|_| {});
         }
         Ok(Admitted { probe })
@@ -115,7 +116,7 @@ impl Breaker {
         self.is_healthy.load(Ordering::Relaxed)
     }
 
-    /// Notes how a call ended that had time until `deadline`.
+    /// Notes the result of a call that had time until `deadline`.
     pub(crate) fn note<T>(&self, result: &Result<T>, deadline: Instant) {
         let Err(error) = result else {
             return self.note_answer();
@@ -142,13 +143,13 @@ impl Breaker {
         self.change(|state| state.failed(now, cause, random));
     }
 
-    /// An attempt to connect has failed.
+    /// Notes that an attempt to connect has failed.
     pub(crate) fn disconnected(&self, cause: &Error) {
         let (now, cause) = (Instant::now(), self.not_sent(cause));
         self.change(|state| state.disconnected(now, cause));
     }
 
-    /// There is a connection.
+    /// Notes that a connection was made.
     pub(crate) fn connected(&self) {
         self.change(State::connected);
     }
@@ -222,11 +223,12 @@ impl Breaker {
             change.is_some()
         });
         if let Some((change, cause)) = event {
-            self.tell(change, cause.as_ref());
+            self.report(change, cause.as_ref());
         }
     }
 
-    /// Called under the lock of the state.
+    /// Notes whether the breaker is healthy, and counts it if not. Called under the lock of the
+    /// state.
     fn note_health(&self, is_healthy: bool) {
         match (
             self.is_healthy.swap(is_healthy, Ordering::Relaxed),
@@ -238,8 +240,8 @@ impl Breaker {
         };
     }
 
-    /// Each change is an event. Repeated ones in a long outage have a lower level.
-    fn tell(&self, change: Change, cause: Option<&Error>) {
+    /// Logs and reports a change. Changes that repeat in a long outage are logged at a lower level.
+    fn report(&self, change: Change, cause: Option<&Error>) {
         let server = &self.server;
         let text = cause.map(Error::cause_text).unwrap_or_default();
         let state = match change {
@@ -277,9 +279,9 @@ impl Drop for Breaker {
         let has_outage = self.state.borrow().has_outage();
         self.note_health(true);
         if has_outage {
-            // The client uses the server no more, as a node that has left its cluster. Who shows
-            // states would show it for ever.
-            self.tell(Change::Closed, None);
+            // The client no longer uses the server, such as a node that has left its cluster. A
+            // dashboard of the events would otherwise show the outage for ever.
+            self.report(Change::Closed, None);
         }
     }
 }
@@ -313,7 +315,7 @@ impl Drop for Admitted {
 }
 
 impl Breaker {
-    /// An error of a call to this server.
+    /// Adds the server's name to the error of a call to it.
     pub(crate) fn name_server(&self, error: Error) -> Error {
         error.at(&self.server)
     }
@@ -335,7 +337,7 @@ impl Breaker {
         let is_dropped = failure.is_none();
         self.change(|state| state.probe_ended(number, failure, now, random));
         if is_dropped {
-            // A call that waits may be the next probe.
+            // Wakes `recovered`: a call that waits may be the next probe.
             self.state.send_modify(|_| {});
         }
     }
@@ -371,8 +373,8 @@ pub(crate) async fn guarded<T>(
 /// Whether a call with this deadline has used up its time: it ends a little before if another
 /// attempt makes no sense.
 fn is_over(deadline: Instant) -> bool {
-    const REST: Duration = Duration::from_millis(5);
-    Instant::now() + REST >= deadline
+    const MARGIN: Duration = Duration::from_millis(5);
+    Instant::now() + MARGIN >= deadline
 }
 
 #[cfg(test)]

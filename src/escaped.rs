@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Debug, Display, Formatter, Write};
 
-/// Displays a text on one line, as what it is: characters that would begin a line, control a
-/// terminal or reorder what surrounds them are escaped as in a Rust string. Every text of a user or
+/// Displays a text on one line: characters that would begin a line, control a terminal or reorder
+/// the text around them are escaped as in a Rust string. Every text of a user or
 /// a server that is logged, or is part of an error's message, goes through this.
 pub(crate) struct Escaped<T>(pub(crate) T);
 

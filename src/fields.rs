@@ -1,4 +1,4 @@
-//! Types as fields with names: with the feature `serde`.
+//! How types are written and read as named fields, with the feature `serde`.
 
 mod text;
 
@@ -9,8 +9,8 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use crate::error::{Error, Result};
 pub(crate) use text::{TimeText, read_rate, read_time, read_time_of_rate};
 
-/// Writes and reads a type as its fields, once `validate` has found it good. `names` has the field
-/// of each argument that `validate` names.
+/// Implements `Serialize` and `Deserialize` for a type by its fields. What `validate` refuses is
+/// neither written nor read. `names` has the field for each argument that `validate` names.
 macro_rules! as_fields {
     ($type:ty, $fields:ty, $validate:expr, $names:expr) => {
         impl serde::Serialize for $type {
@@ -33,7 +33,7 @@ macro_rules! as_fields {
     };
 }
 
-/// A type for each field, which has the field's name in the error of a value that it cannot have.
+/// Defines a type for each field, whose error for an invalid value names the field.
 macro_rules! field_types {
     ($($field:ident: $Type:ty,)*) => {
         $(
@@ -55,7 +55,7 @@ macro_rules! field_types {
     };
 }
 
-/// The value of the field of this name.
+/// Reads the value of a field. An error names the field.
 pub(crate) fn named<'de, T, D>(field: &str, value: D) -> std::result::Result<T, D::Error>
 where
     T: Deserialize<'de>,
@@ -70,7 +70,7 @@ where
     })
 }
 
-/// What was validated, with an error by the name of the field.
+/// Returns what was validated, or an error that names the field in place of the argument.
 pub(crate) fn by_field<T>(validated: Result<T>, names: &[(&str, &'static str)]) -> Result<T> {
     validated.map_err(|error| match error {
         Error::InvalidArgument { argument, reason } => {
@@ -84,7 +84,7 @@ pub(crate) fn by_field<T>(validated: Result<T>, names: &[(&str, &'static str)]) 
     })
 }
 
-/// A number as the value of a field.
+/// A number or a time as the value of a field.
 pub(crate) trait Field: Sized {
     type Written;
 
@@ -106,7 +106,7 @@ impl Field for u32 {
     }
 }
 
-/// A [text](read_time).
+/// Written as [text](read_time).
 impl Field for Duration {
     type Written = String;
 
@@ -137,7 +137,7 @@ pub(crate) trait OfRate: Sized {
     }
 }
 
-/// A number that policies take.
+/// Converts a number to the type of a policy's numbers.
 pub(crate) fn small(number: u64) -> std::result::Result<u32, String> {
     u32::try_from(number).map_err(|_| format!("`{number}` is more than 4294967295"))
 }

@@ -22,7 +22,7 @@ pub(super) struct State {
     outage: Option<Outage>,
     /// The number of the last probe.
     probes: u64,
-    /// Why there was an outage, unless there is one now.
+    /// The cause of the last outage, once that has ended.
     last_cause: Option<Error>,
 }
 
@@ -55,8 +55,8 @@ struct Probe {
     until: Instant,
 }
 
-/// Whether a call is sent: as the probe of this number, if there is one, or else like any other call.
-/// The error says why it is not sent.
+/// Whether a call is sent: as the probe of a number, or like any other call with `None`. The error
+/// says why it is not sent.
 pub(super) type Admission = Result<Option<u64>>;
 
 /// A change of state.
@@ -142,7 +142,7 @@ impl State {
         (Ok(Some(self.probes)), change)
     }
 
-    /// A call was answered, with whatever answer.
+    /// Notes that a call was answered, whatever the answer.
     pub(super) fn answered(&mut self) -> Option<Change> {
         self.failures = 0;
         // Without a connection, this is a late answer on an old one.
@@ -153,7 +153,7 @@ impl State {
         Some(Change::Closed)
     }
 
-    /// A call has used up its time without an answer, or was refused as all calls are.
+    /// Notes that a call has used up its time without an answer, or was refused as all calls are.
     pub(super) fn failed(&mut self, now: Instant, cause: Error, random: f64) -> Option<Change> {
         if self.outage.is_some() {
             return None; // the probe decides
@@ -167,7 +167,8 @@ impl State {
         })
     }
 
-    /// A probe has ended; with `cause`, it failed.
+    /// Notes that the probe of this number has ended. `cause` says why it failed; `None` if it was
+    /// dropped or answered.
     pub(super) fn probe_ended(
         &mut self,
         number: u64,
@@ -180,14 +181,14 @@ impl State {
             return None;
         };
         probe.take_if(|probe| probe.number == number)?;
-        // A probe that was dropped says nothing: the next call is the probe.
+        // A dropped probe says nothing about the server: the next call is the probe.
         let cause = cause?;
         outage.cause = cause;
         outage.stage = Stage::Paused(now + shortened(outage.pauses.next_pause(), random));
         Some(Change::OpenedAgain)
     }
 
-    /// An attempt to connect has failed.
+    /// Notes that an attempt to connect has failed.
     pub(super) fn disconnected(&mut self, now: Instant, cause: Error) -> Option<Change> {
         let Some(outage) = &mut self.outage else {
             return self.open(now, cause, |_| Stage::Disconnected);
@@ -197,7 +198,7 @@ impl State {
         matches!(before, Stage::HalfOpen(_)).then_some(Change::OpenedAgain)
     }
 
-    /// There is a connection.
+    /// Notes that a connection was made.
     pub(super) fn connected(&mut self) -> Option<Change> {
         let outage = self.outage.as_mut()?;
         if matches!(outage.stage, Stage::HalfOpen(_)) {
@@ -207,7 +208,7 @@ impl State {
         Some(outage.half_opened())
     }
 
-    /// `stage` is passed the first pause.
+    /// Begins an outage. `stage` returns its first stage for the first pause.
     fn open(
         &mut self,
         since: Instant,

@@ -132,13 +132,13 @@ impl RedissonClientBuilder {
 
     /// Whether [`connect`](Self::connect) fails if no server answers. The default is `true`.
     ///
-    /// With `false` it returns a client then, whose start is an outage that has not ended yet: at
-    /// once where nobody listens, and after the response timeout where nothing answers, or later by
-    /// [`wait_for_server`](Self::wait_for_server). The client goes on trying to connect. Until
-    /// there is a server, the [`FailurePolicy`](crate::FailurePolicy) decides, waiters wait as it
-    /// says, other calls fail with [`Error::StoreUnavailable`], and
-    /// [`health`](RedissonClient::health) and [`ping`](RedissonClient::ping) say why. What a server
-    /// refuses when it is first reached is known as in any outage.
+    /// With `false`, `connect` then returns a client that starts in an outage: at once if nobody
+    /// listens, and after the response timeout if nothing answers; or after
+    /// [`wait_for_server`](Self::wait_for_server), if that is longer. The client goes on trying to
+    /// connect. Until there is a server, the [`FailurePolicy`](crate::FailurePolicy) decides on
+    /// requests and waiters, other calls fail with [`Error::StoreUnavailable`], and
+    /// [`health`](RedissonClient::health) and [`ping`](RedissonClient::ping) say why. If the server
+    /// refuses the client when it is first reached, calls fail with that error, as in any outage.
     ///
     /// `connect` still returns an error for what is wrong with its arguments, and for credentials
     /// or a database that a server refuses.

@@ -12,7 +12,8 @@ const UNITS: [(u64, &str); 5] = [
     (1, "ms"),
 ];
 
-/// How much in which time, such as `5/1m`. The time is text: it may be a unit of the calendar.
+/// Reads a quantity and its time, such as `5/1m`. The time stays text: it may be a unit of the
+/// calendar.
 pub(crate) fn read_rate(text: &str) -> Result<(u64, &str), String> {
     let (quantity, time) = text
         .split_once('/')
@@ -24,7 +25,7 @@ pub(crate) fn read_rate(text: &str) -> Result<(u64, &str), String> {
     }
 }
 
-/// The time of a rate, of which a number of 1 may be left out: `s` is `1s`.
+/// Reads the time of a rate, whose number may be left out if it is 1: `s` is `1s`.
 pub(crate) fn read_time_of_rate(text: &str) -> Result<Duration, String> {
     match text.starts_with(|first: char| first.is_ascii_digit()) {
         true => read_time(text),
@@ -32,7 +33,7 @@ pub(crate) fn read_time_of_rate(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A whole number of `ms`, `s`, `m`, `h` or `d`, such as `500ms` or `10m`.
+/// Reads a whole number of `ms`, `s`, `m`, `h` or `d`, such as `500ms` or `10m`.
 pub(crate) fn read_time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let end = text.find(|it: char| !it.is_ascii_digit());

@@ -107,12 +107,14 @@ const BAD_PARAMETER: &str =
     "must have parameters of the form `name=value` behind its `?`, each once";
 const FRAGMENT: &str =
     "must have no fragment: the server's certificate is always verified, and `#` is written %23";
-/// The parameters of a URL with a host, and those of a URL of a Unix socket.
+/// The parameters that a URL with a host may have.
 const PARAMETERS: [&str; 2] = ["db", "protocol"];
+/// The parameters that the URL of a Unix socket may have.
 const UNIX_PARAMETERS: [&str; 4] = ["db", "protocol", "user", "pass"];
 /// The schemes of servers that are no Sentinels.
 const SCHEMES: [&str; 6] = ["redis", "rediss", "valkey", "valkeys", "redis+unix", "unix"];
 
+/// Parses one URL, or several that are separated by commas.
 pub(super) fn parse(urls: &str) -> Result<Address> {
     let urls = urls.trim();
     for (scheme, is_tls) in [("redis-sentinel://", false), ("rediss-sentinel://", true)] {
@@ -146,7 +148,7 @@ fn parse_one(url: &str) -> Result<Server> {
     let mut server = server(&info, tls.is_some())?;
     let database = parameters(url, &server.endpoint)?;
     if let (Some(db), Endpoint::Tcp { .. }) = (database, &server.endpoint) {
-        // redis-rs reads the one in the path only.
+        // redis-rs reads only a database in the path.
         let (location, _) = url.split_once('?').unwrap_or((url, ""));
         let path = location.splitn(4, '/').nth(3).unwrap_or_default();
         if !path.is_empty() && server.options.db != db {
@@ -201,7 +203,7 @@ fn parameters(url: &str, endpoint: &Endpoint) -> Result<Option<i64>> {
     Ok(database)
 }
 
-/// Which part of what did not parse is wrong.
+/// What is wrong with a URL that redis-rs cannot parse.
 fn wrong_part(url: &str) -> &'static str {
     let Some((scheme, rest)) = url.split_once("://") else {
         return NO_URL;
@@ -264,7 +266,7 @@ fn server(info: &ConnectionInfo, is_tls: bool) -> Result<Server> {
     })
 }
 
-/// `[user:pass@]h1:26379,h2:26379/primary-name[/db][?parameters]`
+/// Parses `[user:pass@]h1:26379,h2:26379/primary-name[/db][?parameters]`.
 fn parse_sentinels(rest: &str, is_tls: bool) -> Result<SentinelSet> {
     let no_url = || invalid(NO_SENTINEL_URL);
     let (authority, path) = rest.split_once('/').ok_or_else(no_url)?;

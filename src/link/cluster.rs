@@ -1,9 +1,9 @@
 //! A cluster: a link to each of its nodes, and the slot map, which says which node a command is
 //! for.
 //!
-//! A command that was redirected did not run, so it follows the redirection. When a node redirects,
-//! fails or cannot be reached, the map is read again in the background; in the meantime the call's
-//! own retries go on.
+//! A redirected command did not run, so it is sent to the node that the redirection names. When a
+//! node redirects, fails or cannot be reached, the map is read again in the background; in the
+//! meantime the call's own retries go on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Cluster(Arc<Inner>);
 
 struct Inner {
+    /// The nodes that the client was configured with.
     seeds: Vec<Server>,
     settings: Arc<Settings>,
     slots: ArcSwap<SlotMap>,
@@ -46,7 +47,7 @@ struct Inner {
 #[derive(Default)]
 struct Nodes {
     links: Lock<HashMap<Endpoint, Arc<Link>>>,
-    /// The task that reads the slot map, or did so last.
+    /// The last task that was started to read the slot map.
     refreshing: Lock<Option<AbortHandle>>,
 }
 
@@ -70,18 +71,20 @@ impl Cluster {
         }))
     }
 
-    /// The link to the node that holds a key, as far as is known.
+    /// Returns the current runtime's link to the node that is known to hold a key.
     pub(super) fn link(&self, key: &[u8]) -> Result<Arc<Link>, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
         let node = self.node_for(&nodes, Some(slots::slot_of_key(key)))?;
         let link = self.0.link(&nodes, &node);
         if !link.breaker().is_healthy() {
-            // The calls that it refuses do not notice that another node has the slot.
+            // A call that the breaker refuses is not sent, and so is not redirected to another node
+            // that has the slot by now.
             self.refresh_soon(&nodes);
         }
         Ok(link)
     }
 
+    /// Returns the node of a slot. Reads the slot map in the background if none is known.
     fn node_for(&self, nodes: &Arc<Nodes>, slot: Option<u16>) -> Result<Endpoint, Failure> {
         let slots = self.0.slots();
         let node = self.0.node_in(&slots, slot);
@@ -228,7 +231,7 @@ impl Inner {
                 Ok(_) => {
                     let error = (
                         ServerErrorKind::ClusterDown.into(),
-                        "the node knows no slots",
+                        "the node's slot map is empty",
                     );
                     last_failure = Failure::NotRun(error.into());
                 }
@@ -296,8 +299,8 @@ impl Inner {
         for node in before.difference(&now) {
             tracing::info!(node = %Escaped(node), "a node of the cluster serves slots no more");
         }
-        // Of each runtime: one without calls does not read the map, and would try to connect to a
-        // gone node for ever.
+        // On each runtime: one that makes no calls does not read the map, and would try to connect
+        // to the removed node for ever.
         for nodes in self.nodes.all() {
             let removed: Vec<_> = nodes
                 .links

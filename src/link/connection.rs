@@ -40,7 +40,7 @@ pub(crate) struct Connection {
 enum Route {
     Server(Single),
     Cluster(Cluster),
-    /// Over a connection of the application's own.
+    /// Over a connection that the application supplies.
     Supplied(Arc<Link>),
 }
 
@@ -87,6 +87,7 @@ impl Connection {
         Self::over(Cloned(connection), response_timeout, breakers)
     }
 
+    /// Uses a connection that the application supplies.
     pub(crate) fn over(
         connection: impl SendsCommands,
         response_timeout: Duration,
@@ -100,8 +101,8 @@ impl Connection {
         }
     }
 
-    /// Connects to one server or primary, or to a cluster if several URLs are supplied or the server
-    /// is part of one. A client that needs no server starts as in an outage: its links go on
+    /// Connects to one server or primary, or to a cluster if there are several URLs or the server
+    /// is part of one. A client that requires no server starts as in an outage: its links go on
     /// trying.
     pub(crate) async fn open(
         urls: &str,
@@ -135,7 +136,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The way to what the URLs name, before there is a connection.
+    /// A connection to what the URLs name, before anything is connected.
     fn to(address: Address, settings: &Arc<Settings>) -> Result<Self> {
         let single = |resolver| Route::Server(Single::new(resolver, settings));
         let cluster = |servers| Route::Cluster(Cluster::new(servers, Arc::clone(settings)));
@@ -183,7 +184,7 @@ impl Connection {
         &self.route
     }
 
-    /// The current runtime's link to the server that holds a key, as far as is known.
+    /// Returns the current runtime's link to the server that is known to hold a key.
     fn link(&self, key: &[u8]) -> Result<Arc<Link>, Failure> {
         match self.route() {
             Route::Server(server) => server.link(),
@@ -204,14 +205,14 @@ impl Connection {
         matches!(self.route(), Route::Cluster(_))
     }
 
-    /// Whether one server is known to have all keys; `key` is one that is in use. On a cluster they
-    /// are in different slots.
+    /// Whether one server is known to have all keys; on a cluster it is not. `key` is a key in use,
+    /// from which the keys to ask for are made.
     pub(crate) fn is_one_server(&self, key: &str) -> bool {
         let is_one_server = |link: Arc<Link>| link.is_one_server(key);
         !self.is_cluster() && self.link(b"").is_ok_and(is_one_server)
     }
 
-    /// A call on several keys was refused because of their slots.
+    /// Notes that a server refused a call on several keys because of their slots.
     pub(crate) fn refuses_several_keys(&self) {
         if !self.is_cluster()
             && let Ok(link) = self.link(b"")
@@ -220,8 +221,7 @@ impl Connection {
         }
     }
 
-    /// The node of a cluster that holds a key, as far as is known; `None` where there is no
-    /// cluster.
+    /// The node of a cluster that is known to hold a key; `None` if there is no cluster.
     pub(super) fn node_of(&self, key: &str) -> Option<Endpoint> {
         match self.route() {
             Route::Cluster(cluster) => cluster.node_of(key),
@@ -229,8 +229,8 @@ impl Connection {
         }
     }
 
-    /// The way to that node, or to the one server; `None` over a connection that the application
-    /// supplies.
+    /// How to connect to a node of a cluster, or to the one server; `None` over a supplied
+    /// connection.
     pub(super) fn way_to(&self, node: Option<&Endpoint>) -> Option<(Arc<Resolver>, &Settings)> {
         match self.route() {
             Route::Server(server) => Some((Arc::clone(&server.resolver), &server.settings)),

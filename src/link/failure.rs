@@ -26,7 +26,7 @@ pub(crate) enum Failure {
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         match error.kind() {
-            // Another attempt does not change it, unless the script's text is sent.
+            // Another attempt would be refused, too, unless it sends the script's text.
             ErrorKind::Server(ServerErrorKind::NoScript) => Self::Refused(error),
             ErrorKind::ClusterConnectionNotFound => Self::NotSent(error),
             ErrorKind::Io if error.is_connection_refusal() => Self::NotSent(error),
@@ -67,15 +67,15 @@ pub(crate) fn extract_error(answer: Value) -> RedisResult<Value> {
     }
 }
 
-/// Errors that redis-rs does not name, of a command that did not run.
+/// Codes of further errors which say that a command did not run, for a reason that passes.
 const PASSING: [&str; 4] = ["BUSY", "NOREPLICAS", "READONLY", "UNBLOCKED"];
 
-/// What Valkey and Redis 7, and Redis 6, answer if the ACL refuses a command of a script. The code
-/// is generic.
+/// What the error of a server says if its ACL refuses a command of a script: first Valkey and Redis
+/// 7, then Redis 6. The error's code is generic.
 const DENIED_IN_SCRIPT: [&str; 2] = ["ACL failure in script", "can't run this command"];
 
-/// Whether the server that answers with this error can no longer serve this client, while another
-/// connection can.
+/// Whether a server answers with this error because it can no longer serve this client, which needs
+/// another connection.
 pub(crate) fn wants_another_connection(error: &RedisError) -> bool {
     let codes = ["READONLY", "MASTERDOWN", "UNBLOCKED", "NOAUTH"];
     codes.iter().any(|code| has_code(error, code))
@@ -121,7 +121,7 @@ impl std::error::Error for NotYet {
     }
 }
 
-/// The error of a step of the set-up: says so if the connection was lost in it.
+/// The error of a step of the set-up. It says if the connection was lost in that step.
 pub(crate) fn of_set_up(error: RedisError) -> RedisError {
     let is_lost = error.kind() == ErrorKind::Parse || error.is_connection_dropped();
     if !is_lost || error.is_connection_refusal() {
@@ -151,7 +151,7 @@ pub(crate) fn of_named_primary(error: RedisError) -> RedisError {
     io::Error::new(kind, cause).into()
 }
 
-/// Whether a connection could only not be set up this time.
+/// Whether the next attempt to set up the connection may succeed at once.
 pub(crate) fn is_not_yet(error: &RedisError) -> bool {
     let inner = io_error_of(error).and_then(io::Error::get_ref);
     inner.is_some_and(|inner| inner.is::<NotYet>())
@@ -163,7 +163,8 @@ fn io_error_of(error: &RedisError) -> Option<&io::Error> {
     source.downcast_ref()
 }
 
-/// What the server answers if it does not have the database of the URL. The code is generic.
+/// What the error of a server says if it does not have the database of the URL. The error's code is
+/// generic.
 const NO_DATABASE: [&str; 3] = [
     "DB index is out of range",
     "invalid DB index",
@@ -237,7 +238,7 @@ pub(crate) fn refuses_one_call(error: &RedisError) -> bool {
     refused_by(error) != Some(Refused::AllCalls)
 }
 
-/// What a server refuses that answers with this error; `None` if this is no such answer.
+/// What a server refuses with this error; `None` if it is no refusal that passes.
 fn refused_by(error: &RedisError) -> Option<Refused> {
     use ServerErrorKind::{Ask, BusyLoading, ClusterDown, MasterDown, Moved, NoScript, TryAgain};
     let text = error.detail().unwrap_or_default();
@@ -246,7 +247,7 @@ fn refused_by(error: &RedisError) -> Option<Refused> {
         // One slot has no node, or the whole cluster is down.
         ErrorKind::Server(ClusterDown) if text.contains("not served") => Some(Refused::Call),
         ErrorKind::Server(ClusterDown | MasterDown | BusyLoading) => Some(Refused::AllCalls),
-        // Of this connection.
+        // It concerns this connection only.
         _ if has_code(error, "UNBLOCKED") => Some(Refused::Call),
         _ if PASSING.iter().any(|code| has_code(error, code)) => Some(Refused::AllCalls),
         _ => None,

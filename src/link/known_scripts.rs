@@ -16,11 +16,12 @@ use super::request::ScriptCall;
 /// More than there are scripts. Two that share a number only cost a second round trip at times.
 pub(crate) const MOST_SCRIPTS: usize = 64;
 
-/// A call is sent by its hash so often, while others send the text.
+/// A call that was sent this many times by its hash, while other calls sent the text, is sent with
+/// the text.
 const MOST_BY_HASH: u32 = 4;
 
-/// For each script how many times its text was sent; 1 if the server knew it, and 0 if it may not
-/// know it.
+/// For each script how many times its text was sent, or 1 if the server knew it without that; 0 if
+/// the server may not know it.
 pub(super) struct KnownScripts([AtomicU32; MOST_SCRIPTS]);
 
 impl Default for KnownScripts {
@@ -33,8 +34,9 @@ impl Default for KnownScripts {
 pub(super) struct Sending<'a> {
     known: &'a AtomicU32,
     script: ScriptCall<'a>,
-    /// `None` to send the text, else what is known when the hash is sent.
+    /// The value of `known` when the hash is sent; `None` if the text is sent.
     at: Option<u32>,
+    /// How many times the call was sent.
     times: u32,
 }
 
@@ -64,7 +66,8 @@ impl Sending<'_> {
         self.at.is_none().then(|| (self.script.by_source)())
     }
 
-    /// What became of it. `None` if it is to be sent again; `has_time` for another round trip.
+    /// Notes a result of the call. Returns the result if the call ends with it, and `None` if the
+    /// call is to be sent again. `has_time` says whether there is time for another round trip.
     pub(super) fn after(
         &mut self,
         result: Result<Value, Failure>,
@@ -102,6 +105,7 @@ impl Sending<'_> {
 
 const UNKNOWN: ErrorKind = ErrorKind::Server(ServerErrorKind::NoScript);
 
+/// Replaces what is known of a script, unless another call has changed it since.
 fn changed(known: &AtomicU32, from: u32, to: u32) -> Result<u32, u32> {
     known.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
 }

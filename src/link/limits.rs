@@ -13,15 +13,16 @@ pub(crate) enum Repeat {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) deadline: Instant,
-    /// Until when the server may receive it.
+    /// Until when the server may receive the call.
     pub(crate) valid_until: Instant,
     pub(crate) repeat: Repeat,
-    /// Whether it waits for a connection. Otherwise it is not sent if there is none.
+    /// Whether the attempt waits for a connection. Otherwise it is not sent if there is none.
     pub(crate) waits_to_connect: bool,
-    /// Whether it is sent only over a connection that leads to one server.
+    /// Whether the attempt is sent only over a connection that leads to one server.
     pub(crate) needs_one_server: bool,
-    /// How many requests for permits it is for, and which attempt it is, from 1: for events.
+    /// How many requests for permits the call has, for events.
     pub(crate) requests: u32,
+    /// The number of the attempt, from 1, for events.
     pub(crate) attempt: u32,
 }
 

@@ -75,21 +75,20 @@ impl OneServer {
         Some(std::mem::take(&mut *keys))
     }
 
-    /// A server has refused a call on several keys because of their slots.
-    pub(super) fn is_refused(&self) {
+    /// Notes that a server has refused a call on several keys because of their slots.
+    pub(super) fn note_refusal(&self) {
         self.known.store(SEVERAL, Ordering::Release);
     }
 
     fn learn(&self, answer: u8) {
-        // A refusal in the meantime stays.
+        // A refusal that was noted in the meantime stays.
         let _ = self
             .known
             .compare_exchange(ASKING, answer, Ordering::Release, Ordering::Relaxed);
     }
 }
 
-/// If it is dropped before the answer is there, or no answer comes, the question is asked again for
-/// other keys.
+/// The task that asks. If it is dropped before all answers are there, other keys are asked for.
 struct Asking(Arc<OneServer>);
 
 impl Drop for Asking {
@@ -123,7 +122,8 @@ impl Asking {
     }
 }
 
-/// `None` if the server does not tell; an error if another attempt may have another answer.
+/// Reads a server's id; `None` if the server does not say it, and an error if another attempt may
+/// have another answer.
 fn server_id(answer: RedisResult<Value>) -> Result<Option<Vec<u8>>, Failure> {
     match answer.and_then(extract_error).map_err(Failure::from) {
         Ok(Value::BulkString(id)) => Ok(Some(id)),
@@ -230,7 +230,7 @@ mod tests {
         for _ in 0..KEYS {
             one_server.has_all_keys("key", || Arc::new(Answering(|_| id("a"))));
         }
-        one_server.is_refused();
+        one_server.note_refusal();
         let_it_ask().await;
         assert!(!one_server.is_known());
     }

@@ -46,7 +46,7 @@ const FRESH: Duration = Duration::from_millis(5);
 /// The silence limit has passed after so many checks in a row that found nothing new: a process
 /// that was stopped for a while must see the silence go on before it retires the connection.
 const CHECKS: u32 = 4;
-/// After so many, a call that ends without an answer retires the connection too.
+/// After this many silent checks, a call that ends without an answer retires the connection too.
 const SILENT_AT_DEADLINE: u32 = 2;
 
 /// Why a connection gets no further command.
@@ -74,7 +74,7 @@ struct State {
     is_given_up: AtomicBool,
     /// Nothing is read or written any more.
     has_ended: AtomicBool,
-    /// Woken when any of these changes.
+    /// Notified when any of the fields above changes.
     changed: Notify,
     unanswered: Arc<Unanswered>,
     /// How many checks in a row have found nothing new.
@@ -96,12 +96,12 @@ impl State {
         self.retire(Retired::Closed);
     }
 
-    /// Waits until there is what `get` looks for.
+    /// Waits until `get` returns a value.
     async fn until<T>(&self, get: impl Fn(&Self) -> Option<T>) -> T {
         loop {
             let changed = self.changed.notified();
-            if let Some(it) = get(self) {
-                return it;
+            if let Some(value) = get(self) {
+                return value;
             }
             changed.await;
         }
@@ -137,7 +137,7 @@ impl State {
 
 pub(super) struct Open {
     sender: Sender,
-    /// `None` of a connection of the application's own, which is never retired.
+    /// `None` for a supplied connection, which is never retired.
     socket: Option<Socket>,
     is_tls: bool,
     traffic: Arc<Traffic>,
@@ -214,7 +214,7 @@ impl Open {
         })
     }
 
-    /// A connection of the application's own.
+    /// A connection that the application supplies, which is always open.
     pub(super) fn supplied(
         connection: Arc<dyn SendsCommands>,
         round_trip: &Arc<RoundTrip>,
@@ -309,8 +309,8 @@ impl Open {
     ) -> Result<Value, Failure> {
         let (start, writes) = (Instant::now(), self.traffic.writes());
         let sending = pin!(request.send(&self.sender));
-        // Whether the connection has ended, once the call is to leave it.
-        let left = |state: &State| {
+        // Whether the connection has ended; `None` while the call waits on.
+        let has_left = |state: &State| {
             let has_ended = state.has_ended.load(Ordering::Acquire);
             let is_left =
                 limits.repeat == Repeat::Safe && state.is_given_up.load(Ordering::Acquire);
@@ -326,7 +326,7 @@ impl Open {
                 }
                 answer
             }
-            has_ended = self.state.until(left) => Err(match has_ended {
+            has_ended = self.state.until(has_left) => Err(match has_ended {
                 // redis-rs may lose a command that arrives while the connection ends.
                 true => self.failure(closed(), writes),
                 false => Failure::Lost(Some(timed_out())),
@@ -413,7 +413,7 @@ pub(super) mod tests {
         (open_by(join(reader, writer), unconnected()).await, server)
     }
 
-    /// The same over a stream of the test's own, in both directions.
+    /// An open connection over a stream, and the server's side of the stream.
     pub(in crate::link) async fn open_over() -> (Open, DuplexStream) {
         let (client, server) = duplex(4096);
         (open_by(client, unconnected()).await, server)
@@ -459,7 +459,7 @@ pub(super) mod tests {
         a_call(open, limits).await.unwrap_err()
     }
 
-    /// The same if the connection ends once `is_under_way` holds for the call.
+    /// Why a call fails if the connection ends when `is_under_way` returns.
     async fn failure_at_the_end(
         writer: impl AsyncWrite + Send + Unpin + 'static,
         is_under_way: impl AsyncFn(&Traffic),

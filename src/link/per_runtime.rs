@@ -50,7 +50,8 @@ impl<T> Entries<T> {
         Some(Arc::clone(&entry.value))
     }
 
-    /// Replaces them by what `change` makes of a copy. What is dropped is dropped without the lock.
+    /// Replaces the entries by a copy that `change` has changed. Old ones are dropped without the
+    /// lock.
     fn change<A>(&self, change: impl FnOnce(&mut Vec<(Id, Arc<Entry<T>>)>) -> A) -> A {
         // The lock guards no state that a panic could leave inconsistent.
         let replacing = self.replacing.lock();

@@ -51,8 +51,8 @@ impl Resolver {
         }
     }
 
-    /// Opens a connection to the server to be used now. `wants_primary` after a server that was no
-    /// primary.
+    /// Opens a connection to the server that is to be used now. `wants_primary` is set if the last
+    /// server was no primary.
     pub(super) async fn open(
         &self,
         settings: &Settings,

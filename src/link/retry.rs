@@ -22,8 +22,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// be lost after one call.
 const LONGEST_PAUSE_AFTER_LOSS: Duration = Duration::from_millis(50);
 
-/// The error of a call on this key that the server has refused, where an earlier attempt may have
-/// run or not.
+/// Returns the error of a call that the server has refused: from the call's first key, the refusal,
+/// and whether an earlier attempt may have run.
 type OfRefusal = fn(&str, RedisError, bool) -> Error;
 
 /// One call while it is sent, perhaps more than once. All its attempts share one time budget.
@@ -37,12 +37,11 @@ pub(crate) struct Attempts<'a> {
     repeat: Repeat,
     /// Whether an earlier attempt may have run.
     pub(crate) sent_before: bool,
-    /// Which attempt the next one is, of those that are sent.
+    /// The number of the next attempt that is sent, from 1.
     pub(crate) number: u32,
     /// Why the server last refused an attempt.
     refusal: Option<RedisError>,
-    /// Whether the server has answered an attempt with something else than that it serves no client
-    /// now.
+    /// Whether the server has answered an attempt other than by refusing all calls.
     is_answered: bool,
 }
 
@@ -134,20 +133,20 @@ impl<'a> Attempts<'a> {
         self.after(result).await
     }
 
-    /// What follows from an attempt's result.
+    /// Returns an attempt's answer, or `None` after the pause before the next attempt, or the error
+    /// that ends the call.
     pub(crate) async fn after<T>(&mut self, result: Result<T, Failure>) -> Result<Option<T>> {
         match result {
             Ok(answer) => {
                 self.is_answered = true;
                 Ok(Some(answer))
             }
-            // In a box of its own: the future of each call has room for it.
+            // Boxed, so that the future of each call needs no room for it.
             Err(failure) => Box::pin(self.pause_after(failure)).await.map(|()| None),
         }
     }
 
-    /// Waits for the time of the next attempt. Returns the error that ends the call if there is
-    /// none.
+    /// Pauses before the next attempt. Fails with the call's error if no attempt is to follow.
     async fn pause_after(&mut self, failure: Failure) -> Result<()> {
         let mut longest = LONGEST_PAUSE;
         let cause = match failure {
@@ -179,7 +178,7 @@ impl<'a> Attempts<'a> {
         if pause < SHORTEST_PAUSE {
             return Err(self.give_up(cause));
         }
-        // On another runtime it is over.
+        // The pause ends early if another runtime polls the call.
         let _ = SameRuntime::new(pin!(sleep(pause)))?.await;
         Ok(())
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A server that forks or runs another client's slow command is silent for up to this long, too.
+/// The shortest silence limit: a server that forks, or runs a slow command of another client, is
+/// silent for up to this long.
 const SHORTEST: Duration = Duration::from_millis(250);
+/// The longest silence limit, unless round trips are slow.
 pub(super) const LONGEST: Duration = Duration::from_millis(500);
 
 /// How much later than usual an answer is read by a busy machine.
@@ -25,7 +27,7 @@ pub(super) struct RoundTrip {
 /// What is known of the answers of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// The connection is replaced after so much silence.
+    /// The connection is replaced after this much silence.
     pub(crate) silence_limit: Duration,
     /// How long an answer takes, if it is late as well.
     pub(crate) answer_time: Duration,

@@ -1,9 +1,9 @@
 //! The primary that Sentinels name.
 //!
-//! The Sentinels are asked in turn, starting with the one that answered last. The server that one
-//! names must confirm that it is a primary: during a failover a Sentinel may still name the old
-//! one. Where no Sentinel answers, the primary that was found last is used while it is one, as it
-//! is over a connection that was not lost.
+//! The Sentinels are asked in turn, starting with the one that answered last. The server that a
+//! Sentinel names must confirm that it is a primary: during a failover a Sentinel may still name
+//! the old one. If no Sentinel answers, the primary that was found last is used, if it still is
+//! one: a connection that was not lost would lead to it, too.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! A connection that is always replaced: one runtime's way to one server.
+//! A link: one runtime's connection to one server, which is replaced whenever it is lost.
 //!
 //! A task on that runtime sets the connection up, waits until it is retired, and sets up the next
-//! one at once. A failure is never kept. Calls use the open connection, or wait for the next one
-//! until their deadline.
+//! one at once. A failure to connect is never kept. Calls use the open connection, or wait for the
+//! next one until their deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +30,8 @@ use crate::event::Event;
 /// How long a step of the first attempt to connect may be silent. Doubles with each attempt.
 const FIRST_STEP: Duration = Duration::from_millis(500);
 const LONGEST_STEP: Duration = Duration::from_secs(3);
-/// While an attempt to connect is silent for this long, the next one starts beside it. So a server
-/// that is slow has the time to answer, and one that answers again, over a network that lost what
-/// was sent, is found soon.
+/// The next attempt to connect starts beside one that has been silent for this long. So a slow
+/// server has time to answer, and a server is found soon after its network has lost an attempt.
 const STAGGER: Duration = FIRST_STEP;
 /// A connection that lasted less than this is replaced after a pause.
 const STABLE: Duration = Duration::from_secs(1);
@@ -44,18 +43,18 @@ const LONGEST_PAUSE_AFTER_LOSSES: Duration = Duration::from_millis(50);
 
 pub(super) struct Link {
     state: watch::Receiver<State>,
-    /// The open connection in the state: calls take no lock to find it.
+    /// The open connection of `state`, which calls find here without a lock.
     open: Arc<ArcSwapOption<Open>>,
     round_trip: Arc<RoundTrip>,
     breaker: Arc<Breaker>,
     response_timeout: Duration,
-    /// `None` over a connection of the application's own.
+    /// Keeps the link connected; `None` for a supplied connection, which is never replaced.
     task: Option<AbortHandle>,
 }
 
 #[derive(Clone)]
 enum State {
-    /// With the cause of the last failure.
+    /// There is no connection. Holds why the last attempt to connect failed, if one has.
     Connecting(Option<RedisError>),
     Open(Arc<Open>),
 }
@@ -63,7 +62,7 @@ enum State {
 /// How long to wait for a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitUntil {
-    /// Until the deadline, whatever fails before.
+    /// Until the deadline, even if attempts to connect fail.
     Deadline,
     /// Until an attempt to connect fails because the server refuses it or does not exist.
     Refused,
@@ -71,7 +70,9 @@ pub(super) enum WaitUntil {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.task.iter().for_each(AbortHandle::abort);
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -105,7 +106,7 @@ impl Link {
         }
     }
 
-    /// Over a connection of the application's own.
+    /// A link over a connection that the application supplies.
     pub(super) fn supplied(
         connection: impl SendsCommands,
         response_timeout: Duration,
@@ -142,15 +143,15 @@ impl Link {
     /// Waits until a command can be sent.
     pub(super) async fn ready(&self, deadline: Instant, until: WaitUntil) -> Result<Pace, Failure> {
         if self.usable().is_none() {
-            // In a box of its own: the future of each call has room for it.
+            // Boxed, so that the future of each call needs no room for it.
             Box::pin(self.connected(deadline, until)).await?;
         }
         Ok(self.pace())
     }
 
     /// Sends a message once there is a connection, and waits for its answer until the deadline.
-    /// What cannot be answered by then is not sent. `asking` at a node of a cluster that the slot
-    /// is moving to.
+    /// What cannot be answered by then is not sent. `asking` is set for a node of a cluster that
+    /// the command's slot is moving to.
     pub(super) async fn send(
         &self,
         message: Message<'_>,
@@ -170,7 +171,7 @@ impl Link {
             }
         }
         if limits.needs_one_server && !open.one_server.is_known() {
-            return Err(Failure::NotSent(closed())); // it is not the connection that was asked
+            return Err(Failure::NotSent(closed())); // another connection was asked
         }
         let round_trip = &self.round_trip;
         if !round_trip.fits(limits.deadline, self.response_timeout) {
@@ -197,15 +198,17 @@ impl Link {
         }
     }
 
-    /// Whether the open connection is known to lead to one server; `key` is one that is in use.
+    /// Whether the open connection is known to lead to one server. `key` is a key in use, from
+    /// which the keys to ask for are made.
     pub(super) fn is_one_server(&self, key: &str) -> bool {
         let open = self.open.load();
         open.as_ref().is_some_and(|open| open.is_one_server(key))
     }
 
+    /// Notes that the server refused a call on several keys because of their slots.
     pub(super) fn refuses_several_keys(&self) {
         if let Some(open) = &*self.open.load() {
-            open.one_server.is_refused();
+            open.one_server.note_refusal();
         }
     }
 
@@ -218,7 +221,7 @@ impl Link {
         open.is_usable().then_some(open)
     }
 
-    /// Waits for another connection if the command may do so.
+    /// Waits for the next connection if the call's limits allow that.
     async fn replaced(&self, limits: Limits, until: WaitUntil) -> Result<Arc<Open>, Failure> {
         if !limits.waits_to_connect {
             return Err(Failure::NotSent(closed()));
@@ -257,7 +260,7 @@ fn next_pause(backoff: &mut Backoff) -> Duration {
     shortened(backoff.next_pause(), backoff::random())
 }
 
-/// Whether it is unknown if the server exists.
+/// Whether an attempt to connect got no answer, so that the server may or may not exist.
 fn is_silence(cause: &RedisError) -> bool {
     cause.is_timeout()
 }
@@ -287,7 +290,7 @@ impl Keeper {
         self.state.send_replace(state);
     }
 
-    fn tell<'a>(&'a self, event: impl FnOnce(&'a str) -> Event<'a>) {
+    fn report<'a>(&'a self, event: impl FnOnce(&'a str) -> Event<'a>) {
         let events = &self.settings.breakers.events;
         events.tell(|| event(self.breaker.server()));
     }
@@ -305,7 +308,7 @@ impl Keeper {
                 return;
             }
             tracing::info!(server = %Escaped(&endpoint), "connected");
-            self.tell(|server| Event::Connected { server });
+            self.report(|server| Event::Connected { server });
             self.breaker.connected();
             let since = Instant::now();
             let open = Arc::new(open);
@@ -314,7 +317,7 @@ impl Keeper {
             wants_primary = matches!(cause, Retired::Refused(_));
             self.change(State::Connecting(None));
             tracing::warn!(server = %Escaped(&endpoint), cause = %Escaped(&cause), "replacing the connection");
-            self.tell(|server| Event::ConnectionLost { server });
+            self.report(|server| Event::ConnectionLost { server });
             if since.elapsed() >= STABLE {
                 after_losses.restart();
             } else {

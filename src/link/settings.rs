@@ -55,7 +55,7 @@ pub(super) struct Settings {
     pub(super) response_timeout: Duration,
     pub(super) server_time: Arc<ServerTime>,
     pub(super) breakers: Arc<Breakers>,
-    /// For a connection that subscribes to channels: who takes what arrives.
+    /// Takes what arrives on a connection that subscribes to channels.
     pub(super) on_push: Option<OnPush>,
 }
 
@@ -64,8 +64,8 @@ pub(super) struct Settings {
 pub(super) struct OnPush(pub(super) Arc<dyn Fn(PushInfo) + Send + Sync>);
 
 impl Settings {
-    /// For a Sentinel, which is asked to log in with these credentials. Its clock is not that of
-    /// the limiters.
+    /// Returns the settings for a connection to a Sentinel, which logs in with these credentials.
+    /// The Sentinel's clock is not that of the limiters.
     pub(super) fn of_sentinel(&self, credentials: Option<Provider>) -> Self {
         Self {
             credentials,
@@ -78,7 +78,8 @@ impl Settings {
         }
     }
 
-    /// For a connection beside that of the calls, which notes and tells nothing of its server.
+    /// Returns the settings for a connection beside that of the calls. It reports no events, and
+    /// does not learn the server's time.
     pub(super) fn of_subscriber(&self, on_push: OnPush) -> Self {
         Self {
             credentials: self.credentials.clone(),

@@ -49,7 +49,7 @@ pub(super) async fn open(
     Ok(open)
 }
 
-/// Runs a step of the set-up, unless nothing arrives from the server for `step`.
+/// Runs a part of the set-up. It times out when nothing arrives from the server for `step`.
 async fn unless_silent<T>(
     traffic: &Traffic,
     step: Duration,
@@ -165,7 +165,8 @@ async fn log_in(
     }
 }
 
-/// A server that is full refuses the login too, for another reason.
+/// Whether the server refuses the credentials. A server that has too many clients refuses a login
+/// for another reason.
 fn is_refused_login(error: &RedisError) -> bool {
     let text = error.detail().unwrap_or_default();
     match error.code() {
@@ -189,8 +190,8 @@ pub(super) async fn expect_primary(open: &Open, step: Duration) -> Result<(), Re
     }
 }
 
-/// Whether the server is part of a cluster. One that does not permit the question is taken as a
-/// single server. A Sentinel is none.
+/// Whether the server is part of a cluster. A server that does not permit the question is taken for
+/// a single one. Fails for a Sentinel.
 pub(super) async fn is_part_of_cluster(open: &Open, step: Duration) -> Result<bool, RedisError> {
     let (info, role) = (cmd("INFO").arg("cluster").take(), cmd("ROLE"));
     let answers = timeout(step, async {

@@ -3,13 +3,15 @@
 //! A client has one more connection for them to each server that holds limiters with waiters, on
 //! its background thread. A waiter subscribes to its limiter's channel before a long sleep. Then
 //! the limiter's value is read, over the same connection: so permits that come free before the
-//! subscription are not missed. A channel that has had no listener for some seconds is left, and a
-//! connection without channels is closed.
+//! subscription are not missed. A channel that has had no listener for some seconds is unsubscribed
+//! from, and a connection without channels is closed.
 //!
-//! All of it may fail: what a lost message costs is the time until the queue asks anyway, at most a
-//! second. So after any failure the connection is made anew after a pause, and all channels are
-//! subscribed to again. Only where the server knows no sharded channels (before Redis 7), or
-//! permits none, nothing is tried for a minute.
+//! A lost message only delays a waiter until its queue asks anyway, at most a second. So after a
+//! failure the connection is made anew after a pause, and all channels are subscribed to again. A
+//! channel whose limiter is on another server, or whose subscription fails for a reason that
+//! passes, is dropped: its waiter subscribes again before its next long sleep. Only where the
+//! server knows no sharded channels (before Redis 7), or permits none, nothing is tried for a
+//! minute.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -35,9 +37,9 @@ use crate::lock::Lock;
 const CAPACITY: usize = 16_384;
 /// How often it is checked whether each channel still has listeners, and where its limiter is.
 const TICK: Duration = Duration::from_secs(1);
-/// A channel without listeners is left after so many ticks.
+/// A channel is unsubscribed from after this many ticks without a listener.
 const IDLE_TICKS: u8 = 5;
-/// After so many ticks the server is asked whether it is still the primary.
+/// The server is asked whether it is still the primary once in this many ticks.
 const CHECK_TICKS: u32 = 5;
 /// The pause after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -48,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How many channels one round trip subscribes to.
 const AT_ONCE: usize = 128;
 
-/// Told how many permits are available after each message.
+/// Called with the number of permits that are available, after each message.
 type OnFreed = dyn Fn(i64) + Send + Sync;
 
 /// Serves the channels of one server.
@@ -74,11 +76,11 @@ struct Node {
 #[derive(Default)]
 struct Channels {
     by_name: HashMap<String, Channel>,
-    /// The channels to subscribe to, and those whose value is to be read because of another
-    /// listener.
+    /// The channels to subscribe to, or whose value is to be read again for a new listener.
     to_ask: Vec<String>,
-    /// Whether a task serves them.
+    /// Whether a task serves the channels.
     is_served: bool,
+    /// Until when nothing is tried, after a refusal.
     refused_until: Option<Instant>,
 }
 
@@ -86,15 +88,19 @@ struct Channel {
     /// A key of the limiter, which tells where it is, and holds the permits left.
     value: String,
     listeners: SmallVec<[Weak<OnFreed>; 1]>,
+    /// The number of ticks in a row without a listener.
     idle_ticks: u8,
 }
 
 /// Why a connection is no longer used.
 enum Ended {
+    /// There are no channels.
     Unused,
+    /// It was lost, or its server is no primary or not ready: another attempt may succeed.
     Lost,
     /// The client was dropped: nobody listens.
     Abandoned,
+    /// The server knows no sharded channels, or permits none.
     Refused(RedisError),
 }
 
@@ -116,9 +122,9 @@ impl Subscriber {
         })
     }
 
-    /// Has `on_freed` called while it lives, each time when another client frees permits of the
-    /// limiter. `value` is the key of the permits left. Returns a task that is to run, unless one
-    /// runs for this server already.
+    /// Calls `on_freed`, until it is dropped, whenever another client frees permits of a limiter.
+    /// `name` is the limiter's channel, and `value` the key of its permits left. Returns the task
+    /// that serves the channels of the server, unless that runs already.
     pub(crate) fn watch(
         self: &Arc<Self>,
         client_id: &str,
@@ -220,7 +226,7 @@ impl Node {
         }
     }
 
-    /// Ends the task if there are no channels.
+    /// Whether the task ends because there are no channels; if so, another one may start.
     fn ends(&self, subscriber: &Weak<Subscriber>) -> bool {
         let subscriber = subscriber.upgrade();
         let mut nodes = subscriber.as_ref().map(|it| it.nodes.lock());
@@ -235,7 +241,7 @@ impl Node {
         true
     }
 
-    /// The same over one connection.
+    /// Keeps the channels subscribed to over one connection. Returns why it is no longer used.
     async fn serve_over(&self, open: &Open, subscriber: &Weak<Subscriber>) -> Ended {
         {
             let mut channels = self.channels.lock();
@@ -306,14 +312,14 @@ impl Node {
                     value => from_redis_value_ref(value).ok(),
                 };
                 if let Some(available) = available {
-                    tell(listeners, available);
+                    notify(listeners, available);
                 }
             }
         }
     }
 
     /// Drops the channels that nobody listens to, and those whose limiter is on another node, and
-    /// returns their names. A driver subscribes again, there, before its next long sleep.
+    /// returns their names.
     fn sweep(&self, subscriber: &Weak<Subscriber>) -> Vec<String> {
         let subscriber = subscriber.upgrade();
         let mut channels = self.channels.lock();
@@ -332,7 +338,7 @@ impl Node {
         left.map(|(name, _)| name).collect()
     }
 
-    /// Leaves these channels.
+    /// Unsubscribes from these channels.
     async fn unsubscribe(open: &Open, names: &[String]) -> Result<(), Ended> {
         for names in names.chunks(AT_ONCE) {
             let mut commands = Pipeline::new();
@@ -344,7 +350,7 @@ impl Node {
         Ok(())
     }
 
-    /// Something arrived. What is no message of a client's script is ignored.
+    /// Handles what the server pushed, and ignores what is no message of a client's script.
     fn receive(&self, push: PushInfo) {
         let mut texts = push.data.iter().map(|part| match part {
             Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
@@ -366,7 +372,7 @@ impl Node {
                     let channels = self.channels.lock();
                     let listeners = channels.by_name.get(name).map(|it| it.listeners.clone());
                     drop(channels);
-                    tell(&listeners.unwrap_or_default(), available);
+                    notify(&listeners.unwrap_or_default(), available);
                 }
             }
             // Its slot is elsewhere, unless this client has left it.
@@ -376,8 +382,8 @@ impl Node {
     }
 }
 
-/// Tells the listeners that so many permits are available. The caller holds no lock.
-fn tell(listeners: &[Weak<OnFreed>], available: i64) {
+/// Calls the listeners with the number of permits available. The caller must hold no lock.
+fn notify(listeners: &[Weak<OnFreed>], available: i64) {
     for on_freed in listeners.iter().filter_map(Weak::upgrade) {
         on_freed(available);
     }
@@ -439,8 +445,8 @@ mod tests {
     /// How serving one channel over a server of this role ends within 58 s, and when it was asked
     /// for its role. `then` is done once the channel is subscribed to.
     async fn ends(role: &str, then: impl Fn(&Node)) -> (Option<Ended>, Vec<Duration>) {
-        let (told, asked) = (Arc::new(Notify::new()), Lock::default());
-        let subscribed = Arc::clone(&told);
+        let (called, asked) = (Arc::new(Notify::new()), Lock::default());
+        let subscribed = Arc::clone(&called);
         let on_freed: Arc<OnFreed> = Arc::new(move |_| subscribed.notify_one());
         let node = node_of(&[&on_freed]);
         let (open, stream) = open_over().await;
@@ -451,7 +457,7 @@ mod tests {
             ended = served => ended.ok(),
             () = serve_as(role, stream, &asked) => panic!("the connection was closed"),
             () = async {
-                told.notified().await;
+                called.notified().await;
                 then(&node);
                 std::future::pending().await
             } => None,
@@ -487,7 +493,7 @@ mod tests {
         assert!(ended.is_none());
     }
 
-    /// What becomes of the channel if its subscription is answered with this error.
+    /// How subscribing to the channel ends if the server answers with this error.
     async fn refused_with(error: &str) -> Result<(), Ended> {
         let listener: Arc<OnFreed> = Arc::new(|_| {});
         let node = node_of(&[&listener]);

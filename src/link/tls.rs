@@ -61,7 +61,7 @@ impl Tls {
             return connector.secure(host, stream).await;
         }
         let _ = (host, stream);
-        Err(io::ErrorKind::Unsupported.into()) // no address without TLS gets here
+        Err(io::ErrorKind::Unsupported.into()) // `new` makes a connector for any TLS address
     }
 }
 

@@ -14,7 +14,7 @@ use crate::lock::Lock;
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
     calls: AtomicUsize,
-    /// A call waits, and none did before.
+    /// Notified when a call begins to wait and no other waits.
     first: Notify,
 }
 
@@ -33,7 +33,7 @@ impl Unanswered {
         self.calls.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until a call waits.
+    /// Waits until a call begins to wait and no other waits.
     pub(super) async fn first(&self) {
         self.first.notified().await;
     }

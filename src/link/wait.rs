@@ -20,7 +20,8 @@ pub(super) struct Wait {
     until: Instant,
     response_timeout: Duration,
     waits_for_server: bool,
-    /// Whether a server that was there is asked again. A client that needs none starts without it.
+    /// Whether a server that took the connection and did not answer is asked again. A client that
+    /// requires no server starts without its answer.
     asks_again: bool,
     name: Arc<str>,
     last_cause: Option<String>,
