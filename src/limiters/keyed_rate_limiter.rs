@@ -3,7 +3,6 @@
 mod leased;
 mod waiting;
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::chargeable::sealed::{self, Internal};
@@ -51,21 +50,14 @@ use crate::rate::Rate;
 /// limiter.acquire("testLock997", 1).await?; // waits its turn
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
-pub struct KeyedRateLimiter {
-    client_id: Arc<str>,
-    limiter: PolicyLimiter<Rate>,
-}
+#[derive(Debug, Clone)]
+pub struct KeyedRateLimiter(PolicyLimiter<Rate>);
 
 impl KeyedRateLimiter {
     pub(crate) fn new(registry: Arc<Registry>, prefix: &str, rate: Rate) -> Result<Self> {
-        let client_id = Arc::clone(&registry.client_id);
-        let owned = SharedRate::owned(Arc::clone(&client_id), rate)?;
+        let owned = SharedRate::owned(Arc::clone(&registry.client_id), rate)?;
         let limiter = PolicyLimiter::by(registry, rate, owned.into());
-        Ok(Self {
-            client_id,
-            limiter: limiter.with_prefix(prefix),
-        })
+        Ok(Self(limiter.with_prefix(prefix)))
     }
 
     /// The limiter of a key, with all methods of [`RateLimiter`](crate::RateLimiter). This does not
@@ -88,7 +80,7 @@ impl KeyedRateLimiter {
     /// ```
     #[must_use]
     pub fn rate_limiter(&self, key: &str) -> RateLimiter {
-        self.limiter.rate_limiter(&self.limiter.mapped_name(key))
+        self.0.rate_limiter(&self.0.mapped_name(key))
     }
 
     /// This limiter with options of its own, for the limiters of all keys. Those that `options`
@@ -108,10 +100,7 @@ impl KeyedRateLimiter {
     /// ```
     #[must_use]
     pub fn with_options(self, options: LimiterOptions) -> Self {
-        Self {
-            limiter: self.limiter.with_options(options),
-            ..self
-        }
+        Self(self.0.with_options(options))
     }
 
     /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and
@@ -129,16 +118,13 @@ impl KeyedRateLimiter {
     /// ```
     #[must_use]
     pub fn with_name(self, name: impl Into<Arc<str>>) -> Self {
-        Self {
-            limiter: self.limiter.with_name(name),
-            ..self
-        }
+        Self(self.0.with_name(name))
     }
 
     /// The name that was [given](Self::with_name) to this limiter, or else its prefix.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.limiter.name()
+        self.0.name()
     }
 
     /// Lets an empty key be a key as any other: the limiter whose name is the prefix. Without this
@@ -157,15 +143,12 @@ impl KeyedRateLimiter {
     /// ```
     #[must_use]
     pub fn accept_empty_key(self) -> Self {
-        Self {
-            limiter: self.limiter.accept_empty_key(),
-            ..self
-        }
+        Self(self.0.accept_empty_key())
     }
 
     /// The options set for this limiter, or for all limiters of its client.
     pub fn options(&self) -> &LimiterOptions {
-        self.limiter.options()
+        self.0.options()
     }
 
     /// Takes permits of a key if they are available now, and returns the numbers that a response
@@ -191,16 +174,16 @@ impl KeyedRateLimiter {
     /// Dropping the future keeps no permit.
     #[doc(alias = "tryAcquire")]
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
-        let reported = self.limiter.reported(cost);
-        let set_up = self.limiter.of_algorithm(Algorithm::set_up);
-        let answer = match self.limiter.acquire_now(key, cost, set_up) {
+        let reported = self.0.reported(cost);
+        let set_up = self.0.of_algorithm(Algorithm::set_up);
+        let answer = match self.0.acquire_now(key, cost, set_up) {
             Ok(Some((id, answer))) if reported.is_off() => {
                 return decision_alone(key, id, cost, &answer);
             }
             Ok(Some((id, answer))) => decision_alone(key, id, cost, &answer),
             Ok(None) => {
                 let queue_time = reported.queue_time();
-                let asking = self.limiter.ask_shared(key, cost, set_up, &queue_time);
+                let asking = self.0.ask_shared(key, cost, set_up, &queue_time);
                 asking.await
             }
             Err(error) => Err(error),
@@ -230,7 +213,7 @@ impl KeyedRateLimiter {
     /// # Errors
     /// Those of [`check`](Self::check) for invalid arguments.
     pub fn charge(&self, key: &str, cost: u32) -> Result<Charge> {
-        self.limiter.charge(key, cost)
+        self.0.charge(key, cost)
     }
 
     /// Returns what [`check`](Self::check) would return now, and takes nothing, as
@@ -254,7 +237,7 @@ impl KeyedRateLimiter {
     /// # Cancel safety
     /// Reads only: dropping the future has no effect.
     pub async fn peek(&self, key: &str, cost: u32) -> Result<Decision> {
-        self.limiter.peek(key, cost).await
+        self.0.peek(key, cost).await
     }
 
     /// Forgets the permits of a key that are in use, as
@@ -306,12 +289,12 @@ impl KeyedRateLimiter {
     /// As [`check`](Self::check).
     #[doc(alias = "tryAcquire")]
     pub async fn check_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Decision> {
-        let reported = self.limiter.reported(cost);
+        let reported = self.0.reported(cost);
         let queue_time = reported.queue_time();
         let decided = async {
-            let policy = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
+            let policy = self.owned(rate)?;
             let set_up = policy.set_up();
-            let asking = self.limiter.check_shared(key, cost, set_up, &queue_time);
+            let asking = self.0.check_shared(key, cost, set_up, &queue_time);
             asking.await
         };
         reported.ended(decided.await)
@@ -343,14 +326,14 @@ impl KeyedRateLimiter {
     /// # Errors
     /// Those of [`check_with_rate`](Self::check_with_rate) for invalid arguments.
     pub fn charge_with_rate(&self, key: &str, cost: u32, rate: Rate) -> Result<Charge> {
-        let policy = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
-        self.limiter.charge_by(Arc::new(policy.into()), key, cost)
+        let policy = self.owned(rate)?;
+        self.0.charge_by(Arc::new(policy.into()), key, cost)
     }
 
     /// The rate of the keys without a rate of their own.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
-        Some(self.limiter.policy())
+        Some(self.0.policy())
     }
 
     /// Changes the rate, for all clones of this limiter, while requests come in: each key's limiter
@@ -374,8 +357,12 @@ impl KeyedRateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate; the old one
     /// stays.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
-        let owned = SharedRate::owned(Arc::clone(&self.client_id), rate)?;
-        self.limiter.replace_policy(rate, owned.into())
+        let owned = self.owned(rate)?;
+        self.0.replace_policy(rate, owned.into())
+    }
+
+    fn owned(&self, rate: Rate) -> Result<SharedRate> {
+        SharedRate::owned(Arc::clone(&self.0.registry.client_id), rate)
     }
 }
 
@@ -389,21 +376,21 @@ impl Limiter for KeyedRateLimiter {
     }
 
     fn check_now(&self, key: &str, cost: u32) -> Option<Result<Decision>> {
-        self.limiter
+        self.0
             .is_in_memory()
             .then(|| at_once(Self::check(self, key, cost)))?
     }
 
     fn refund<'a>(&'a self, key: &'a str, grant: Grant) -> BoxFuture<'a, Result<u32>> {
-        self.limiter.refund(key, grant)
+        self.0.refund(key, grant)
     }
 
     fn refund_in_background(&self, key: &str, grant: Grant) {
-        self.limiter.refund_in_background(key, grant);
+        self.0.refund_in_background(key, grant);
     }
 
     fn settle<'a>(&'a self, key: &'a str, grant: Grant, cost: u32) -> BoxFuture<'a, Result<()>> {
-        self.limiter.settle(key, grant, cost)
+        self.0.settle(key, grant, cost)
     }
 }
 
@@ -419,14 +406,6 @@ impl sealed::Chargeable for KeyedRateLimiter {
     }
 
     fn targets(&self, internal: Internal) -> Targets {
-        self.limiter.targets(internal)
-    }
-}
-
-impl fmt::Debug for KeyedRateLimiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyedRateLimiter")
-            .field("limiter", &self.limiter)
-            .finish_non_exhaustive()
+        self.0.targets(internal)
     }
 }

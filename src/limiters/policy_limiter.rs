@@ -80,7 +80,7 @@ use policies::Policies;
 /// # Ok(()) }
 /// ```
 pub struct PolicyLimiter<P> {
-    registry: Arc<Registry>,
+    pub(super) registry: Arc<Registry>,
     policies: Arc<Policies<P>>,
     batcher: Arc<Batcher<TargetCalls>>,
     prefix: Arc<str>,
@@ -462,12 +462,6 @@ impl<P: Policy> PolicyLimiter<P> {
     /// What `read` takes from the algorithm in force.
     pub(super) fn of_algorithm<T>(&self, read: impl FnOnce(&Algorithm) -> T) -> T {
         self.policies.read(|in_force| read(&in_force.algorithm))
-    }
-
-    /// Reads what a request does with settings whenever it is called.
-    pub(super) fn set_up_in_force(&self) -> impl Fn() -> Option<SetUp> + Send + Sync + use<P> {
-        let policies = Arc::clone(&self.policies);
-        move || policies.read(|in_force| in_force.algorithm.set_up())
     }
 
     /// A key's name, before the name mapper.

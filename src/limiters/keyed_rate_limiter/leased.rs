@@ -48,9 +48,6 @@ impl KeyedRateLimiter {
     /// ```
     #[must_use]
     pub fn leased(self, lease: Lease) -> Self {
-        Self {
-            limiter: self.limiter.with_leases(lease),
-            ..self
-        }
+        Self(self.0.with_leases(lease))
     }
 }

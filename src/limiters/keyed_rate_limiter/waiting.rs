@@ -1,15 +1,10 @@
 //! Requests for the permits of a key that may wait for them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::KeyedRateLimiter;
 use crate::error::Result;
 use crate::grant::Grant;
-use crate::limiters::RateLimiter;
-use crate::limiters::charge::check_cost;
-use crate::policies::algorithm::Algorithm;
-use crate::queue::ReadSetUp;
 
 impl KeyedRateLimiter {
     /// Waits for permits of a key, in the order of arrival in this process, as
@@ -138,24 +133,16 @@ impl KeyedRateLimiter {
         permits: u32,
         timeout: Option<Duration>,
     ) -> Result<Option<Grant>> {
-        let reported = self.limiter.reported(permits);
+        let reported = self.0.reported(permits);
         let queue_time = reported.queue_time();
         let waiting = async {
-            let limiter = self.validated(key, permits)?;
-            let set_up = self.limiter.set_up_in_force();
-            let with_leases = self.limiter.settings_for_leases();
-            let set_up: ReadSetUp = Arc::new(move || with_leases(set_up()));
-            self.limiter.note_asked(&limiter, set_up());
+            let set_up = self.0.read_set_up();
+            let name = self.0.validated_name(key, permits, set_up())?;
+            let limiter = self.0.rate_limiter(&name);
+            self.0.note_asked(&limiter, set_up());
             let waiting = limiter.wait_set_up(permits, timeout, Some(set_up), &queue_time);
             waiting.await
         };
         reported.ended(waiting.await)
-    }
-
-    /// The limiter of a key, once the cost is found good.
-    fn validated(&self, key: &str, cost: u32) -> Result<RateLimiter> {
-        let name = self.limiter.mapped_name(key);
-        check_cost(cost, self.limiter.of_algorithm(Algorithm::limit), &name)?;
-        Ok(self.limiter.rate_limiter(&name))
     }
 }

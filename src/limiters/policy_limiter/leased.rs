@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::limiters::{Lease, RateLimiter};
 use crate::permit::CallId;
 use crate::policies::any_policy::Policy;
+use crate::queue::ReadSetUp;
 use crate::rate::Rate;
 use crate::window::{Acquired, SetUp};
 
@@ -27,15 +28,13 @@ impl PolicyLimiter<Rate> {
         }
     }
 
-    /// The settings that a key's limiter gets, by those of its policy.
-    pub(in crate::limiters) fn settings_for_leases(
-        &self,
-    ) -> impl Fn(Option<SetUp>) -> Option<SetUp> + use<> {
-        let limiters = self.hot_limiters.clone();
-        move |set_up| match &limiters {
-            Some(limiters) => limiters.set_up(set_up),
-            None => set_up,
-        }
+    /// Reads the settings that a key's limiter gets, whenever it is called.
+    pub(in crate::limiters) fn read_set_up(&self) -> ReadSetUp {
+        let (policies, limiters) = (Arc::clone(&self.policies), self.hot_limiters.clone());
+        Arc::new(move || {
+            let set_up = policies.read(|in_force| in_force.algorithm.set_up());
+            limiters.as_ref().map_or(set_up, |it| it.set_up(set_up))
+        })
     }
 }
 
