@@ -208,7 +208,7 @@ impl RedissonClient {
     /// # Cancel safety
     /// If the future is dropped, some grants may not have been given back.
     pub async fn refund_all(&self, decision: JointDecision) -> Result<u64> {
-        refund_all(&self.0, decision).await
+        refund_all(&self.0, [decision]).await
     }
 
     /// [`Rules`] that decide requests together. Their limiters must be this client's, and have

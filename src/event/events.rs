@@ -2,14 +2,14 @@
 //! `tracing`.
 
 use std::fmt;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use smallvec::smallvec;
 use tokio::time::Instant;
 use tracing::Level;
 
-use super::reported::{Limiters, Reported};
+use super::reported::{Mode, Reported};
 use super::spans::TARGET;
 use super::{AskedLimiter, Event};
 
@@ -53,18 +53,21 @@ impl Events {
         permits: u32,
         name: impl FnOnce() -> &'a str,
     ) -> Reported<'a> {
-        match self.start() {
-            Some(at) => Reported::new(self, at, smallvec![AskedLimiter::new(name(), permits)]),
-            None => Reported::default(),
-        }
+        self.joint_request(Mode::Enforced, iter::once_with(|| (name(), permits)))
     }
 
-    /// A request that starts, to limiters that are yet to be [named](Reported::asking).
-    pub(crate) fn joint_request(&self) -> Reported<'_> {
-        match self.start() {
-            Some(at) => Reported::new(self, at, Limiters::new()),
-            None => Reported::default(),
-        }
+    /// A request that starts, to limiters of these names, for so many permits each.
+    #[inline]
+    pub(crate) fn joint_request<'a>(
+        &'a self,
+        mode: Mode,
+        limiters: impl Iterator<Item = (&'a str, u32)>,
+    ) -> Reported<'a> {
+        let Some(at) = self.start() else {
+            return Reported::default();
+        };
+        let limiters = limiters.map(|(name, permits)| AskedLimiter::new(name, permits));
+        Reported::new(self, at, mode, limiters.collect())
     }
 }
 
@@ -89,10 +92,6 @@ mod tests {
         assert!(reported.is_off());
         let granted: Decision = Granted::new(1).into();
         assert!(reported.ended(Ok(granted)).unwrap().is_granted());
-        drop(
-            events
-                .joint_request()
-                .asking(std::iter::once_with(|| unreachable!())),
-        );
+        drop(events.joint_request(Mode::Shadow, iter::once_with(|| unreachable!())));
     }
 }

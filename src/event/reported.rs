@@ -18,7 +18,7 @@ use crate::grant::{Grant, Origin};
 #[derive(Default)]
 pub(crate) struct Reported<'a>(Option<Box<Started<'a>>>);
 
-pub(super) type Limiters<'a> = SmallVec<[AskedLimiter<'a>; 1]>;
+type Limiters<'a> = SmallVec<[AskedLimiter<'a>; 1]>;
 
 struct Started<'a> {
     events: &'a Events,
@@ -62,43 +62,18 @@ pub(crate) trait Reports {
 
 impl<'a> Reported<'a> {
     #[cold]
-    pub(super) fn new(events: &'a Events, at: Instant, limiters: Limiters<'a>) -> Self {
+    pub(super) fn new(events: &'a Events, at: Instant, mode: Mode, limiters: Limiters<'a>) -> Self {
         Self(Some(Box::new(Started {
             events,
             at,
             limiters,
-            mode: Mode::Enforced,
+            mode,
             queue_time: match events.is_handled() {
                 true => QueueTime::begin(),
                 false => QueueTime::default(),
             },
             span: spans::request(),
         })))
-    }
-
-    /// The same request, to limiters of these names, for so many permits each.
-    pub(crate) fn asking<'b>(
-        mut self,
-        limiters: impl Iterator<Item = (&'b str, u32)>,
-    ) -> Reported<'b>
-    where
-        'a: 'b,
-    {
-        let Some(started) = self.0.take() else {
-            return Reported::default();
-        };
-        let limiters = limiters.map(|(name, permits)| AskedLimiter::new(name, permits));
-        Reported(Some(Box::new(Started {
-            limiters: limiters.collect(),
-            ..*started
-        })))
-    }
-
-    pub(crate) fn in_mode(mut self, mode: Mode) -> Self {
-        if let Some(started) = &mut self.0 {
-            started.mode = mode;
-        }
-        self
     }
 
     /// The request's time in queues, for those who end it.

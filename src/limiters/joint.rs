@@ -6,7 +6,6 @@ mod taken;
 mod tests;
 
 use std::cmp::Reverse;
-use std::fmt;
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
@@ -28,9 +27,8 @@ use in_turn::{slots, slots_after};
 pub(super) use taken::{By, Taken};
 
 /// A limiter that took part in a joint decision.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Charged {
-    pub(super) name: Arc<str>,
     pub(super) by: By,
     /// The parts of the request that it decided on.
     pub(super) parts: Parts,
@@ -47,47 +45,24 @@ pub(super) struct Part {
     pub(super) cost: u32,
 }
 
-/// Why a limiter took part in a decision of rules.
-pub(super) struct Participation {
-    pub(super) parts: Parts,
-    pub(super) by: By,
-}
-
 impl PartialEq for Charged {
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, self.by.key(), &self.parts) == (&other.name, other.by.key(), &other.parts)
+        let [this, other] = [self, other].map(|it| (it.by.name(), it.by.key(), &it.parts));
+        this == other
     }
 }
 
 impl Eq for Charged {}
 
-impl fmt::Debug for Charged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Charged")
-            .field("name", &self.name)
-            .field("key", &self.by.key())
-            .field("parts", &self.parts)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Charged {
     fn by(request: &TargetRequest) -> Self {
-        let target = &request.target;
-        let cost = request.cost;
         Self {
-            name: Arc::clone(&request.name),
-            by: match target.model.is_rate() {
-                true => By::RateLimiter(Arc::clone(&target.key)),
-                false => By::Target(target.clone()),
-            },
-            parts: smallvec![Part { place: 0, cost }],
+            by: By::target(request),
+            parts: smallvec![Part {
+                place: 0,
+                cost: request.cost
+            }],
         }
-    }
-
-    /// What this decision has charged, if it granted the request.
-    fn taken(&self, decision: &Decision) -> Option<(By, Grant)> {
-        Some((self.by.clone(), decision.clone().into_grant()?))
     }
 }
 
@@ -137,10 +112,9 @@ pub(crate) async fn check_all(
     charges: impl IntoIterator<Item = Charge> + Send,
     mode: Mode,
 ) -> Result<JointDecision> {
-    let reported = registry.state.events.joint_request().in_mode(mode);
     let (requests, are_own) = requests_of(&registry.store, charges);
     let limiters = requests.iter().map(|it| (&*it.name, it.cost));
-    let reported = reported.asking(limiters);
+    let reported = registry.state.events.joint_request(mode, limiters);
     let admitted = registry.state.admit();
     if let Err(error) = admitted.and_then(|()| refuse_unless_joint(&requests, are_own)) {
         return Err(reported.failed(error));
@@ -150,7 +124,6 @@ pub(crate) async fn check_all(
         Ok((decisions, taken)) => {
             let mut decision = JointDecision::by(&requests, decisions);
             if mode == Mode::Enforced
-                && decision.has_delay()
                 && let Err(error) = wait_for_turn(&mut decision.decisions).await
             {
                 return Err(reported.failed(error));
@@ -233,7 +206,9 @@ async fn decide(
 fn taken_by(registry: &Arc<Registry>, requests: &[TargetRequest], decisions: &[Decision]) -> Taken {
     let mut taken = Taken::nothing(registry);
     let each = requests.iter().zip(decisions);
-    taken.add(each.filter_map(|(request, decision)| Charged::by(request).taken(decision)));
+    taken.add(each.filter_map(|(request, decision)| {
+        Some((By::target(request), decision.clone().into_grant()?))
+    }));
     taken
 }
 
@@ -270,19 +245,17 @@ pub(crate) async fn peek_all(
 /// Corrects what rules have charged: `cost` has what each should have, by its name and the part of
 /// the request.
 pub(super) async fn settle_all(
-    decision: JointDecision,
+    decisions: impl Iterator<Item = JointDecision>,
     cost: impl Fn(&str, usize) -> Option<u32>,
 ) -> Result<()> {
-    let mut failure = None;
-    for (limiter, decision) in decision.limiters.into_iter().zip(decision.decisions) {
-        if let (By::Asked(asked, key), Some(grant)) = (limiter.by, decision.into_grant())
-            && let Some(cost) = cost_of_all(&limiter.parts, |part| cost(&limiter.name, part))
-            && let Err(error) = asked.settle(&key, grant, cost).await
-        {
-            failure = failure.or(Some(error));
+    let mut settled = Ok(());
+    for (Charged { by, parts }, grant) in decisions.flat_map(JointDecision::into_taken) {
+        let cost = cost_of_all(&parts, |part| cost(by.name(), part));
+        if let (By::Asked(asked, key), Some(cost)) = (by, cost) {
+            settled = settled.and(asked.settle(&key, grant, cost).await);
         }
     }
-    failure.map_or(Ok(()), Err)
+    settled
 }
 
 /// What these parts should have cost together. `None` if each of them costs what it was charged.
@@ -294,20 +267,17 @@ fn cost_of_all(parts: &[Part], cost: impl Fn(usize) -> Option<u32>) -> Option<u3
     is_any_wrong.then(|| each.fold(0, u32::saturating_add))
 }
 
-/// Gives back what a joint decision took, and returns how many permits.
-pub(crate) async fn refund_all(registry: &Registry, decision: JointDecision) -> Result<u64> {
-    let (mut refunded, mut failure) = (0, None);
-    for (limiter, decision) in decision.limiters.into_iter().zip(decision.decisions) {
-        let Some(grant) = decision.into_grant() else {
-            continue;
-        };
+/// Gives back what joint decisions took, and returns how many permits.
+pub(crate) async fn refund_all(
+    registry: &Registry,
+    decisions: impl IntoIterator<Item = JointDecision>,
+) -> Result<u64> {
+    let (mut refunded, mut all) = (0, Ok(()));
+    for (limiter, grant) in decisions.into_iter().flat_map(JointDecision::into_taken) {
         let given_back = limiter.by.refund(registry, grant).await;
-        match given_back {
-            Ok(permits) => refunded += u64::from(permits),
-            Err(error) => failure = failure.or(Some(error)),
-        }
+        all = all.and(given_back.map(|permits| refunded += u64::from(permits)));
     }
-    failure.map_or(Ok(refunded), Err)
+    all.map(|()| refunded)
 }
 
 /// The changes that a joint decision makes to the settings of limiters in use.
@@ -374,23 +344,17 @@ impl JointDecision {
     }
 
     /// The same decision, by rules that have asked the limiters for this.
-    pub(super) fn by_rules(mut self, asked: SmallVec<[Participation; 4]>) -> Self {
-        for (limiter, Participation { parts, by }) in self.limiters.iter_mut().zip(asked) {
-            limiter.by = by;
-            limiter.parts = parts;
+    pub(super) fn by_rules(mut self, asked: impl Iterator<Item = Charged>) -> Self {
+        for (limiter, asked) in self.limiters.iter_mut().zip(asked) {
+            *limiter = asked;
         }
         self
     }
 
-    /// What the limiters have charged, each by itself.
-    pub(super) fn taken(&self) -> impl Iterator<Item = (By, Grant)> {
-        let each = self.limiters.iter().zip(&self.decisions);
-        each.filter_map(|(limiter, decision)| limiter.taken(decision))
-    }
-
-    /// Whether the request has to wait before it proceeds.
-    fn has_delay(&self) -> bool {
-        self.decisions.iter().any(|it| !it.delay().is_zero())
+    /// The limiters that were charged, and what.
+    pub(super) fn into_taken(self) -> impl Iterator<Item = (Charged, Grant)> {
+        let each = self.limiters.into_iter().zip(self.decisions);
+        each.filter_map(|(limiter, decision)| Some((limiter, decision.into_grant()?)))
     }
 
     /// Whether all limiters granted the request, and were charged.
@@ -448,7 +412,7 @@ impl JointDecision {
     /// # Ok(()) }
     /// ```
     pub fn by_limiter(&self) -> impl Iterator<Item = (&str, &Decision)> {
-        let names = self.limiters.iter().map(|limiter| &*limiter.name);
+        let names = self.limiters.iter().map(|limiter| limiter.by.name());
         names.zip(&self.decisions)
     }
 
@@ -473,7 +437,7 @@ impl JointDecision {
         let limiters = self.limiters.iter().zip(&self.decisions);
         let of_part =
             limiters.filter(move |(limiter, _)| limiter.parts.iter().any(|it| it.place == part));
-        of_part.map(|(limiter, decision)| (&*limiter.name, decision))
+        of_part.map(|(limiter, decision)| (limiter.by.name(), decision))
     }
 
     /// The name of the limiter that decides, and its answer, the strictest one: for a denied
@@ -482,7 +446,7 @@ impl JointDecision {
     pub fn deciding(&self) -> (&str, &Decision) {
         // There is at least one, and `deciding` is its place.
         let place = self.deciding;
-        (&self.limiters[place].name, &self.decisions[place])
+        (self.limiters[place].by.name(), &self.decisions[place])
     }
 
     /// The answers of [`decisions`](Self::decisions), by value, to take the grants out of them.

@@ -6,8 +6,10 @@
 //! change
 //! in_force
 //! config verdict
-//! rule source
-//! condition raw
+//! source
+//! raw
+//! rule
+//! condition
 //! attributes values
 //! ```
 
@@ -28,18 +30,19 @@ mod source;
 mod values;
 mod verdict;
 
-use std::fmt;
 use std::slice;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Registry;
-use super::joint::{refund_all, settle_all};
+use super::joint::{JointDecision, refund_all, settle_all};
 use crate::error::Result;
 pub use attributes::Attributes;
 pub use change::RulesChange;
 #[cfg(feature = "serde")]
-pub use config::{RuleConfig, RuleCost, RuleLimit, RulesConfig};
+pub use config::{RuleConfig, RuleLimit, RulesConfig};
 use in_force::InForce;
+#[cfg(feature = "serde")]
+pub use rule::RuleCost;
 pub use rule::{Ending, Plan, Rule};
 pub use verdict::{RulesGrant, Verdict};
 
@@ -76,6 +79,7 @@ pub use verdict::{RulesGrant, Verdict};
 /// assert_eq!(by.deciding().1.retry_after(), Some(Duration::from_secs(1)));
 /// # Ok(()) }
 /// ```
+#[derive(Debug)]
 pub struct Rules {
     registry: Arc<Registry>,
     in_force: RwLock<Arc<InForce>>,
@@ -83,7 +87,7 @@ pub struct Rules {
 
 impl Rules {
     pub(crate) fn new(registry: Arc<Registry>, rules: Arc<[Rule]>) -> Result<Self> {
-        let in_force = InForce::none().replaced_by(&registry.store, rules, false)?;
+        let in_force = InForce::default().replaced_by(&registry.store, rules, false)?;
         Ok(Self {
             registry,
             in_force: RwLock::new(Arc::new(in_force)),
@@ -256,14 +260,7 @@ impl Rules {
     /// # Cancel safety
     /// As [`RedissonClient::refund_all`](crate::RedissonClient::refund_all).
     pub async fn refund(&self, granted: impl Into<RulesGrant> + Send) -> Result<u64> {
-        let (mut refunded, mut failure) = (0, None);
-        for decision in granted.into().into_decisions() {
-            match refund_all(&self.registry, decision).await {
-                Ok(permits) => refunded += permits,
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        failure.map_or(Ok(refunded), Err)
+        refund_all(&self.registry, granted.into().into_decisions()).await
     }
 
     /// Gives back what these rules have charged for a request that is gone, as
@@ -284,10 +281,9 @@ impl Rules {
     /// # Ok(()) }
     /// ```
     pub fn refund_in_background(&self, granted: impl Into<RulesGrant>) {
-        for decision in granted.into().into_decisions() {
-            for (by, grant) in decision.taken() {
-                by.refund_in_background(&self.registry, grant);
-            }
+        let decisions = granted.into().into_decisions();
+        for (limiter, grant) in decisions.flat_map(JointDecision::into_taken) {
+            limiter.by.refund_in_background(&self.registry, grant);
         }
     }
 
@@ -328,13 +324,7 @@ impl Rules {
         granted: impl Into<RulesGrant> + Send,
         cost: impl Fn(&str, usize) -> Option<u32> + Send,
     ) -> Result<()> {
-        let mut failure = None;
-        for decision in granted.into().into_decisions() {
-            if let Err(error) = settle_all(decision, &cost).await {
-                failure = failure.or(Some(error));
-            }
-        }
-        failure.map_or(Ok(()), Err)
+        settle_all(granted.into().into_decisions(), cost).await
     }
 
     /// Tells how a request ended: what rules that [count only](Rule::count_only) others have
@@ -369,20 +359,11 @@ impl Rules {
     /// # Cancel safety
     /// If the future is dropped, some charges may not have been given back.
     pub async fn end(&self, granted: RulesGrant, ending: Ending) -> Result<()> {
-        let counts_only = granted.counts_only.clone();
-        let is_other = |limiter: &str| {
-            let only = counts_only.as_ref().and_then(|it| it.get(limiter));
-            only.is_some_and(|only| *only != ending)
+        let counts = RulesGrant {
+            counts_only: granted.counts_only.clone(),
+            ..RulesGrant::default()
         };
-        self.settle(granted, |limiter, _| is_other(limiter).then_some(0))
-            .await
-    }
-}
-
-impl fmt::Debug for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rules")
-            .field("rules", &self.in_force)
-            .finish_non_exhaustive()
+        let cost = move |limiter: &str, _| (!counts.counts(limiter, ending)).then_some(0);
+        self.settle(granted, cost).await
     }
 }

@@ -23,23 +23,23 @@ pub enum Names {
 }
 
 /// Names of targets, or what these begin with, and whose they are.
-#[derive(Debug, Clone)]
-pub(super) struct Taken<O>(BTreeMap<String, Owned<O>>);
+#[derive(Debug, Default, Clone)]
+pub(super) struct Taken(BTreeMap<String, Owned>);
 
 #[derive(Debug, Clone)]
-struct Owned<O> {
-    by: O,
+struct Owned {
+    by: String,
     may_be_followed: bool,
 }
 
-impl<O: Clone + PartialEq> Taken<O> {
+impl Taken {
     /// Adds names of an owner. Fails if one of them may be another owner's too, with that owner.
-    pub(super) fn add(&mut self, names: Names, owner: O) -> Result<(), O> {
+    pub(super) fn add(&mut self, names: Names, owner: &str) -> Result<(), String> {
         let (name, may_be_followed) = match names {
             Names::BeginWith(prefix) => (prefix, true),
             Names::Is(name) => (name, false),
         };
-        let is_others = |it: &&Owned<O>| it.by != owner;
+        let is_others = |it: &&Owned| it.by != owner;
         let shorter = name.char_indices().map(|(end, _)| &name[..end]);
         let mut shorter = shorter.filter_map(|it| self.0.get(it).filter(|it| it.may_be_followed));
         let longer = (Bound::Included(&*name), Bound::Unbounded);
@@ -50,17 +50,11 @@ impl<O: Clone + PartialEq> Taken<O> {
             return Err(others.by.clone());
         }
         let owned = self.0.entry(name).or_insert(Owned {
-            by: owner,
+            by: owner.to_owned(),
             may_be_followed,
         });
         owned.may_be_followed |= may_be_followed;
         Ok(())
-    }
-}
-
-impl<O> Default for Taken<O> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
     }
 }
 

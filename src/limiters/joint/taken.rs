@@ -7,53 +7,64 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::error::Result;
+use crate::fallback::TargetRequest;
 use crate::grant::Grant;
 use crate::limiters::charge::{give_back, give_back_in_background};
 use crate::limiters::{Chargeable, Limiter, Registry};
 use crate::policies::call::Target;
 
-/// What a limiter was asked by, and gets back what the request does not use.
-#[derive(Clone)]
+/// Which limiter was asked, and gets back what the request does not use.
+#[derive(Debug, Clone)]
 pub(in crate::limiters) enum By {
-    /// An RRateLimiter of this name in the store.
-    RateLimiter(Arc<str>),
-    /// A target of another algorithm.
-    Target(Target),
+    /// A target, and the name of its limiter.
+    Target(Arc<str>, Target),
     /// The limiter of a rule, with the key.
     Asked(Arc<dyn Chargeable>, String),
     /// A rule without a limiter.
-    Rule,
+    Rule(Arc<str>),
 }
 
 impl By {
+    pub(super) fn target(request: &TargetRequest) -> Self {
+        Self::Target(Arc::clone(&request.name), request.target.clone())
+    }
+
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Target(name, _) | Self::Rule(name) => name,
+            Self::Asked(limiter, _) => limiter.name(),
+        }
+    }
+
     pub(super) fn key(&self) -> &str {
         match self {
-            Self::RateLimiter(name) => name,
-            Self::Target(target) => &target.key,
+            Self::Target(_, target) => &target.key,
             Self::Asked(_, key) => key,
-            Self::Rule => "",
+            Self::Rule(_) => "",
         }
     }
 
     /// Returns how many permits came back.
     pub(super) async fn refund(self, registry: &Registry, grant: Grant) -> Result<u32> {
         match self {
-            Self::RateLimiter(name) => registry.rate_limiter(&name).refund(grant).await,
-            Self::Target(target) => give_back(&*registry.store, target, grant).await,
+            Self::Target(_, target) if target.model.is_rate() => {
+                registry.rate_limiter(&target.key).refund(grant).await
+            }
+            Self::Target(_, target) => give_back(&*registry.store, target, grant).await,
             Self::Asked(limiter, key) => limiter.refund(&key, grant).await,
-            Self::Rule => grant.spend_in_vain(),
+            Self::Rule(_) => grant.spend_in_vain(),
         }
     }
 
     pub(in crate::limiters) fn refund_in_background(self, registry: &Registry, grant: Grant) {
         match self {
-            Self::RateLimiter(name) => {
-                let limiter = registry.rate_limiter(&name);
-                limiter.refund_in_background(&name, grant);
+            Self::Target(_, target) if target.model.is_rate() => {
+                let limiter = registry.rate_limiter(&target.key);
+                limiter.refund_in_background("", grant);
             }
-            Self::Target(target) => give_back_in_background(&registry.store, target, grant),
+            Self::Target(_, target) => give_back_in_background(&registry.store, target, grant),
             Self::Asked(limiter, key) => limiter.refund_in_background(&key, grant),
-            Self::Rule => {}
+            Self::Rule(_) => {}
         }
     }
 }

@@ -14,8 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The place of the one that decides.
 fn deciding(decisions: [Decision; 2]) -> usize {
     let limiter = Charged {
-        name: "limiter".into(),
-        by: By::Rule,
+        by: By::Rule("limiter".into()),
         parts: Parts::new(),
     };
     JointDecision::new(smallvec![limiter; 2], decisions.into_iter().collect()).deciding

@@ -63,9 +63,7 @@ impl RulesChange {
             if rule.starts_anew_after(before) {
                 change.started_anew.push(name.clone());
                 change.changed.push(name);
-            } else if rule.differs_from(before)
-                || now.has_in_shadow(rule) != all_before.has_in_shadow(before)
-            {
+            } else if rule.differs_from(before) || now.mode_of(rule) != all_before.mode_of(before) {
                 change.changed.push(name);
             }
         }

@@ -15,12 +15,12 @@ use super::raw::{RawCost, RawLimit, RawRule, RawRules};
 use super::rule::NOTHING_BACK;
 #[cfg(any(feature = "toml", feature = "yaml"))]
 use super::source::Source;
-use super::{Ending, Plan, Rule};
+use super::{Ending, Plan, Rule, RuleCost};
 use crate::error::{Error, Result};
 use crate::fields::read_time;
 use crate::limiters::charge::first_too_many;
 use crate::limiters::targets::{Names, Taken};
-use crate::limiters::{Chargeable, PolicyLimiter, Registry};
+use crate::limiters::{PolicyLimiter, Registry};
 use crate::policies::algorithm::Algorithm;
 use crate::policies::any_policy::AnyPolicy;
 use crate::rate::whole_millis;
@@ -151,16 +151,6 @@ pub enum RuleLimit {
     Allow,
     /// `block`: nothing is granted.
     Block,
-}
-
-/// What a request costs by a rule of a [`RulesConfig`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RuleCost {
-    /// A number, at least 1.
-    Fixed(u32),
-    /// The attribute that says it.
-    Attribute(String),
 }
 
 impl fmt::Display for RuleLimit {
@@ -454,10 +444,7 @@ impl RuleConfig {
             plans,
             keys: raw.keys,
             limiter,
-            cost: raw.cost.map(|it| match it {
-                RawCost::Fixed(cost) => RuleCost::Fixed(cost),
-                RawCost::Attribute(name) => RuleCost::Attribute(name),
-            }),
+            cost: raw.cost.map(|RawCost(cost)| cost),
             penalty: match raw.penalty {
                 Some(time) => Some(read_time(&time.value).map_err(in_field("penalty"))?),
                 None => None,
@@ -557,9 +544,9 @@ impl RuleConfig {
         }
     }
 
-    fn take_targets(&self, targets: &mut Taken<String>) -> Result<(), Reason> {
+    fn take_targets(&self, targets: &mut Taken) -> Result<(), Reason> {
         for policy in self.policies() {
-            let taken = targets.add(self.names_of(policy), self.name.clone());
+            let taken = targets.add(self.names_of(policy), &self.name);
             let field = if self.limiter.is_some() {
                 "limiter"
             } else {
@@ -572,7 +559,12 @@ impl RuleConfig {
 
     /// The rule that it describes.
     fn rule(&self, registry: &Arc<Registry>) -> Result<Rule> {
-        let limiter = |policy: &AnyPolicy| -> Result<Arc<dyn Chargeable>> {
+        let plan = |limit: &RuleLimit| -> Result<Plan> {
+            let policy = match limit {
+                RuleLimit::Policy(policy) => policy,
+                RuleLimit::Allow => return Ok(Plan::Allow),
+                RuleLimit::Block => return Ok(Plan::Block),
+            };
             let limiter = PolicyLimiter::new(Arc::clone(registry), policy.clone())?;
             let limiter = match self.names_of(policy) {
                 Names::BeginWith(prefix) => limiter.with_prefix(prefix),
@@ -580,49 +572,31 @@ impl RuleConfig {
                 Names::Is(name) => limiter.with_prefix(name).accept_empty_key(),
             };
             let limiter = limiter.with_name(&*self.name);
-            Ok(match self.penalty {
+            Ok(Plan::Limit(match self.penalty {
                 Some(penalty) => Arc::new(limiter.with_penalty(penalty)?),
                 None => Arc::new(limiter),
-            })
+            }))
         };
-        let mut rule = match &self.limit {
-            RuleLimit::Policy(policy) => Rule::new(limiter(policy)?),
-            RuleLimit::Allow => Rule::allow(&*self.name),
-            RuleLimit::Block => Rule::block(&*self.name),
-        };
-        if self.limiter.is_some() {
-            rule.sole_key = "";
-        }
+        let mut rule = Rule::with(self.name.as_str().into(), plan(&self.limit)?)
+            .by(self.by.iter().map(|it| &**it))
+            .with_plan(ALLOW, Plan::Allow)
+            .with_plan(BLOCK, Plan::Block);
         for (name, values) in &self.when {
             rule = rule.when(name, values.iter().map(|it| &**it));
         }
-        rule = rule
-            .by(self.by.iter().map(|it| &**it))
-            .with_plan(ALLOW, Plan::Allow)
-            .with_plan(BLOCK, Plan::Block)
-            .instead_of(self.instead_of.iter().map(|it| &**it));
-        for (name, plan) in &self.plans {
-            let plan = match plan {
-                RuleLimit::Policy(policy) => Plan::Limit(limiter(policy)?),
-                RuleLimit::Allow => Plan::Allow,
-                RuleLimit::Block => Plan::Block,
-            };
-            rule = rule.with_plan(name, plan);
+        for (name, limit) in &self.plans {
+            rule = rule.with_plan(name, plan(limit)?);
         }
-        for (key, plan) in &self.keys {
-            rule = rule.key(key, plan);
+        if self.limiter.is_some() {
+            rule.sole_key = "";
         }
-        rule = match &self.cost {
-            Some(RuleCost::Fixed(cost)) => rule.cost(*cost),
-            Some(RuleCost::Attribute(name)) => rule.cost_from(name),
-            None => rule,
-        };
-        if let Some(ending) = self.count {
-            rule = rule.count_only(ending);
+        if let Some(cost) = &self.cost {
+            rule.cost = cost.clone();
         }
-        Ok(match self.shadow {
-            true => rule.in_shadow(),
-            false => rule,
-        })
+        rule.keys = self.keys.clone();
+        rule.instead_of = self.instead_of.clone();
+        rule.counts_only = self.count;
+        rule.is_shadow = self.shadow;
+        Ok(rule)
     }
 }

@@ -1,5 +1,6 @@
 //! How rules decide a request, of one part or of several.
 
+use std::iter;
 use std::slice;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -7,19 +8,19 @@ use std::time::Duration;
 use smallvec::{SmallVec, smallvec};
 
 use super::in_force::InForce;
-use super::rule::{Applied, Limited};
+use super::rule::{self, Applied};
 use super::{Attributes, Rule, Rules, RulesGrant, Verdict};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::{Error, Result};
 use crate::escaped::Escaped;
-use crate::event::{Reports, RequestResult};
-use crate::limiters::Charge;
+use crate::event::Reported;
 use crate::limiters::charge::{MOST_LIMITERS, first_too_many};
 use crate::limiters::chargeable::sealed::INTERNAL;
 use crate::limiters::joint::{
-    By, Charged, JointDecision, Mode, Part, Participation, Parts, Taken, check_all, peek_all,
+    By, Charged, JointDecision, Mode, Part, Parts, Taken, check_all, peek_all,
 };
 use crate::limiters::limiter::at_once;
+use crate::limiters::{Charge, Chargeable};
 
 /// What a blocked request is told to wait: no end is known.
 const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -30,16 +31,15 @@ const TOO_MANY: &str = "is one too many for a request that it applies to: at mos
 
 /// A rule that applies to a part of a request, and to others that count for the same target.
 struct Applying<'a> {
-    place: Place,
+    rule: &'a Rule,
     parts: Parts,
-    /// What they cost together; `None` if one of them does not say that.
-    cost: Option<u64>,
+    /// With what they cost together.
     applied: Applied<'a>,
 }
 
-impl Applying<'_> {
+impl<'a> Applying<'a> {
     fn cost(&self) -> Result<u32> {
-        let cost = self.cost.ok_or(Error::InvalidArgument {
+        let cost = self.applied.cost.ok_or(Error::InvalidArgument {
             argument: "cost",
             reason: "must be a whole number",
         })?;
@@ -50,28 +50,34 @@ impl Applying<'_> {
     }
 
     fn reported_cost(&self) -> u32 {
-        self.cost.unwrap_or(1).try_into().unwrap_or(u32::MAX)
+        self.applied
+            .cost
+            .unwrap_or(1)
+            .try_into()
+            .unwrap_or(u32::MAX)
     }
 
     /// The part that its limiter has in the decision.
-    fn charge(&self, limited: &Limited) -> Result<Charge> {
-        let charge = limited.limiter.charge(&self.applied.key, self.cost()?)?;
+    fn charge(&self, limiter: &Arc<dyn Chargeable>) -> Result<Charge> {
+        let charge = limiter.charge(&self.applied.key, self.cost()?)?;
         match self.applied.longest_turn {
             Some(longest) => charge.with_longest_turn(longest),
             None => Ok(charge),
         }
     }
 
-    /// Whether its limiter may give the request a turn that is too late.
-    fn has_longest_turn(&self) -> bool {
-        let limited = self.applied.limited;
-        self.applied.longest_turn.is_some()
-            && limited.is_some_and(|it| it.limiter.gives_turns(INTERNAL))
+    /// The limiter, as one that took part in the decision; `None` if the rule has none.
+    fn charged(self) -> Option<Charged> {
+        let by = By::Asked(Arc::clone(self.applied.limiter?), self.applied.key);
+        Some(Charged {
+            by,
+            parts: self.parts,
+        })
     }
 
     fn is_same_target(&self, other: &Self) -> bool {
-        let limiters = [self, other].map(|it| it.applied.limited.map(std::ptr::from_ref));
-        self.place.rule == other.place.rule
+        let limiters = [self, other].map(|it| it.applied.limiter.map(std::ptr::from_ref));
+        std::ptr::eq(self.rule, other.rule)
             && limiters[0] == limiters[1]
             && self.applied.key == other.applied.key
     }
@@ -79,52 +85,30 @@ impl Applying<'_> {
 
 /// Adds a rule that applies, or its part to the one that counts for the same target. With more
 /// limiters than decide together it is not looked for: they are refused.
-fn add<'a, A>(all: &mut A, applying: Applying<'a>)
-where
-    A: Extend<Applying<'a>> + std::ops::DerefMut<Target = [Applying<'a>]>,
-{
+fn add<'a>(all: &mut Few<Applying<'a>>, applying: Applying<'a>) {
     let mut known = all.iter_mut().take(MOST_LIMITERS + 1);
     match known.find(|it| it.is_same_target(&applying)) {
         Some(known) => {
             known.parts.extend(applying.parts);
-            known.cost = known
-                .cost
-                .zip(applying.cost)
-                .map(|(known, more)| known.saturating_add(more));
+            let costs = known.applied.cost.zip(applying.applied.cost);
+            known.applied.cost = costs.map(|(known, more)| known.saturating_add(more));
         }
-        None => all.extend([applying]),
+        None => all.push(applying),
     }
-}
-
-/// The places of a rule and of a part.
-#[derive(Clone, Copy)]
-struct Place {
-    rule: usize,
-    part: usize,
 }
 
 /// Few rules apply to a request: the list of them needs no memory of its own.
 type Few<T> = SmallVec<[T; 4]>;
 
 /// The rules that apply to a request.
+#[derive(Default)]
 struct AllApplying<'a> {
     enforced: Few<Applying<'a>>,
     in_shadow: Few<Applying<'a>>,
-    /// The places of rules that allow all.
-    allowed: SmallVec<[usize; 2]>,
+    /// Those that allow all.
+    allowed: SmallVec<[&'a Rule; 2]>,
     /// One that is enforced, and blocks the request.
     blocks: Option<Applying<'a>>,
-}
-
-/// What the limiters of rules were asked for, in the order of their charges.
-fn asked_for(applying: Few<Applying<'_>>) -> Few<Participation> {
-    let each = applying.into_iter().filter_map(|it| {
-        Some(Participation {
-            parts: it.parts,
-            by: By::Asked(Arc::clone(&it.applied.limited?.limiter), it.applied.key),
-        })
-    });
-    each.collect()
 }
 
 impl Rules {
@@ -184,8 +168,7 @@ impl Rules {
         let in_force = self.current();
         let parts = slice::from_ref(request);
         let all = Self::applying(&in_force, parts);
-        let limited = all.enforced.iter().filter_map(|it| it.applied.limited);
-        let mut limiters = limited.map(|it| &it.limiter);
+        let mut limiters = all.enforced.iter().filter_map(|it| it.applied.limiter);
         if limiters.any(|it| it.gives_turns(INTERNAL)) {
             return None;
         }
@@ -194,15 +177,18 @@ impl Rules {
 
     async fn verdict(&self, in_force: &InForce, all: AllApplying<'_>) -> Result<Verdict> {
         if let Some(blocks) = &all.blocks {
-            let joint = self.blocked(in_force, blocks, Mode::Enforced)?;
-            return Ok(Verdict::Denied(joint));
+            return self.blocked(blocks, Mode::Enforced).map(Verdict::Denied);
         }
         let enforced = match self.decide(in_force, all.enforced).await? {
             Some(joint) if !joint.is_granted() => return Ok(Verdict::Denied(joint)),
             decided => decided,
         };
-        for place in all.allowed {
-            self.tell_of_allowed(in_force, &in_force.rules[place]);
+        for rule in all.allowed {
+            let mode = in_force.mode_of(rule);
+            // This outcome is no error, so there is none to return.
+            let _ = self
+                .reported(mode, rule, 1)
+                .ended(Ok((true, DecisionSource::Rule)));
         }
         let in_shadow = self
             .decide_in_shadow(in_force, all.in_shadow, enforced.as_ref())
@@ -240,16 +226,15 @@ impl Rules {
         let in_force = self.current();
         let all = Self::applying(&in_force, parts);
         if let Some(blocks) = &all.blocks {
-            return Ok(Verdict::Denied(in_force.blocked(blocks)));
+            return Ok(Verdict::Denied(blocked(blocks)));
         }
         if all.enforced.is_empty() {
             return Ok(Verdict::Granted(RulesGrant::default()));
         }
-        let charges = in_force.charges(&all.enforced);
-        let charges = charges.map_err(|refused| refused.error)?;
+        let charges = charges(&all.enforced).map_err(|refused| refused.error)?;
         let joint = peek_all(&self.registry, charges).await;
-        let joint = joint.map_err(|error| in_force.refused(&all.enforced, error).error)?;
-        let joint = joint.by_rules(asked_for(all.enforced));
+        let joint = joint.map_err(|error| refused(&all.enforced, error).error)?;
+        let joint = joint.by_rules(all.enforced.into_iter().filter_map(Applying::charged));
         Ok(match joint.is_granted() {
             true => Verdict::Granted(joint.into()),
             false => Verdict::Denied(joint),
@@ -285,11 +270,11 @@ impl Rules {
     pub async fn release(&self, request: &impl Attributes) -> Result<usize> {
         let in_force = self.current();
         let (mut released, mut failure) = (0, None);
-        for (_, rule) in in_force.applying_to(request) {
+        for rule in in_force.applying_to(request) {
             let Some(applied) = rule.applied(request) else {
                 continue;
             };
-            let limiter = applied.limited.map(|it| &it.limiter);
+            let limiter = applied.limiter;
             let limiter = limiter.and_then(|it| it.rate_limiter(&applied.key, INTERNAL));
             let Some(limiter) = limiter else { continue };
             let cost = applied.cost.and_then(|it| u32::try_from(it).ok());
@@ -313,29 +298,24 @@ impl Rules {
     }
 
     fn applying<'a>(in_force: &'a InForce, parts: &[impl Attributes]) -> AllApplying<'a> {
-        let mut all = AllApplying {
-            enforced: SmallVec::new(),
-            in_shadow: SmallVec::new(),
-            allowed: SmallVec::new(),
-            blocks: None,
-        };
-        for (part, request) in parts.iter().enumerate() {
-            for (place, rule) in in_force.applying_to(request) {
+        let mut all = AllApplying::default();
+        for (place, request) in parts.iter().enumerate() {
+            for rule in in_force.applying_to(request) {
                 let Some(applied) = rule.applied(request) else {
-                    if rule.allows_all() && !all.allowed.contains(&place) {
-                        all.allowed.push(place);
+                    if rule.allows_all() && !all.allowed.iter().any(|it| std::ptr::eq(*it, rule)) {
+                        all.allowed.push(rule);
                     }
                     continue;
                 };
-                let is_blocked = applied.limited.is_none();
+                let is_blocked = applied.limiter.is_none();
                 let cost = applied.cost.unwrap_or(0).try_into().unwrap_or(u32::MAX);
+                let parts = smallvec![Part { place, cost }];
                 let applying = Applying {
-                    place: Place { rule: place, part },
-                    parts: smallvec![Part { place: part, cost }],
-                    cost: applied.cost,
+                    rule,
+                    parts,
                     applied,
                 };
-                if in_force.has_in_shadow(rule) {
+                if in_force.mode_of(rule) == Mode::Shadow {
                     add(&mut all.in_shadow, applying);
                 } else if is_blocked {
                     all.blocks = Some(applying);
@@ -348,49 +328,39 @@ impl Rules {
         all
     }
 
-    /// Reports a request that a rule without a limit allows.
-    fn tell_of_allowed(&self, in_force: &InForce, rule: &Rule) {
-        let mode = match in_force.has_in_shadow(rule) {
-            true => Mode::Shadow,
-            false => Mode::Enforced,
-        };
-        let events = &self.registry.state.events;
-        let reported = events.request(1, || &rule.name).in_mode(mode);
-        // This outcome is no error, so there is none to return.
-        let _ = reported.ended(Ok(Allowed));
-    }
-
     /// What the rules decide; `None` if there are none.
     async fn decide(
         &self,
         in_force: &InForce,
         mut applying: Few<Applying<'_>>,
     ) -> Result<Option<JointDecision>> {
-        let is_alone = applying.len() == 1 && !applying[0].has_longest_turn();
-        if !applying.is_empty() && (!is_alone || applying[0].cost().is_err()) {
+        let alone = match &applying[..] {
+            [] => return Ok(None),
+            // Its turn may be too late, which only a charge says.
+            [it] if it.applied.longest_turn.is_some() => {
+                it.applied.limiter.filter(|it| !it.gives_turns(INTERNAL))
+            }
+            [it] => it.applied.limiter,
+            _ => None,
+        };
+        let Some((limiter, cost)) = alone.zip(applying[0].cost().ok()) else {
             let joint = self.ask(in_force, &applying, Mode::Enforced).await?;
-            return Ok(Some(joint.by_rules(asked_for(applying))));
-        }
-        let Some(applying) = applying.pop() else {
-            return Ok(None);
+            let charged = applying.into_iter().filter_map(Applying::charged);
+            return Ok(Some(joint.by_rules(charged)));
         };
-        let cost = applying.cost()?;
-        let Applying { parts, applied, .. } = applying;
-        let Some(limited) = applied.limited else {
-            return Ok(None);
-        };
-        let limiter = &limited.limiter;
-        let decision = match limiter.check_now(&applied.key, cost) {
+        let applying = applying.remove(0);
+        let key = &applying.applied.key;
+        let decision = match limiter.check_now(key, cost) {
             Some(decision) => decision,
-            None => limiter.check(&applied.key, cost).await,
+            None => limiter.check(key, cost).await,
         };
-        let decision = decision.map_err(|error| {
-            let error = of_rule(&limited.name, error);
-            in_force.warn(&[&limited.name], &error);
-            error
-        })?;
-        let charged = limited.charged(applied.key, parts);
-        Ok(Some(JointDecision::of_one(charged, decision)))
+        match decision {
+            Ok(decision) => {
+                let charged = applying.charged();
+                Ok(charged.map(|it| JointDecision::of_one(it, decision)))
+            }
+            Err(error) => Err(in_force.warned(Refused::of_rule(&[applying], error))),
+        }
     }
 
     /// What the rules in shadow mode decide: nothing if they cannot be asked, which an event tells.
@@ -406,14 +376,16 @@ impl Rules {
         }
         let mut taken = Taken::nothing(&self.registry);
         if let Some(joint) = decided {
-            taken.add(joint.taken());
+            let of_enforced = joint.clone().into_taken();
+            taken.add(of_enforced.map(|(limiter, grant)| (limiter.by, grant)));
         }
-        let blocks = applying.iter().find(|it| it.applied.limited.is_none());
+        let blocks = applying.iter().find(|it| it.applied.limiter.is_none());
         let decided = match blocks {
-            Some(blocks) => self.blocked(in_force, blocks, Mode::Shadow),
+            Some(blocks) => self.blocked(blocks, Mode::Shadow),
             None => {
                 let asked = Box::pin(self.ask(in_force, &applying, Mode::Shadow)).await;
-                asked.map(|it| it.by_rules(asked_for(applying)))
+                let charged = applying.into_iter().filter_map(Applying::charged);
+                asked.map(|it| it.by_rules(charged))
             }
         };
         taken.keep();
@@ -427,47 +399,29 @@ impl Rules {
         applying: &[Applying<'_>],
         mode: Mode,
     ) -> Result<JointDecision> {
-        let charges = match in_force.charges(applying) {
+        let charges = match charges(applying) {
             Ok(charges) => charges,
             Err(refused) => {
-                let of = refused
-                    .of
-                    .iter()
-                    .map(|it| (in_force.name(it), it.reported_cost()));
-                let reported = self.registry.state.events.joint_request();
-                let reported = reported.in_mode(mode).asking(of);
+                let of = refused.of.iter();
+                let of = of.map(|it| (it.rule.name(), it.reported_cost()));
+                let reported = self.registry.state.events.joint_request(mode, of);
                 return Err(reported.failed(in_force.warned(refused)));
             }
         };
         let decided = check_all(&self.registry, charges, mode).await;
-        decided.map_err(|error| in_force.warned(in_force.refused(applying, error)))
+        decided.map_err(|error| in_force.warned(refused(applying, error)))
     }
 
     /// The decision about a request of a plan that blocks, reported.
-    fn blocked(
-        &self,
-        in_force: &InForce,
-        applying: &Applying<'_>,
-        mode: Mode,
-    ) -> Result<JointDecision> {
-        let name = &in_force.rules[applying.place.rule].name;
-        let events = &self.registry.state.events;
-        let reported = events.request(applying.reported_cost(), || name);
-        reported.in_mode(mode).ended(Ok(in_force.blocked(applying)))
+    fn blocked(&self, applying: &Applying<'_>, mode: Mode) -> Result<JointDecision> {
+        let reported = self.reported(mode, applying.rule, applying.reported_cost());
+        reported.ended(Ok(blocked(applying)))
     }
-}
 
-/// The error of a rule's limiter, which names the rule instead of a key.
-fn of_rule(rule: &str, error: Error) -> Error {
-    match error {
-        Error::ExceedsLimit {
-            requested, limit, ..
-        } => Error::ExceedsLimit {
-            name: rule.to_owned(),
-            requested,
-            limit,
-        },
-        error => error,
+    /// A request that starts, which a rule decides without a limiter.
+    fn reported<'a>(&'a self, mode: Mode, rule: &'a Rule, cost: u32) -> Reported<'a> {
+        let limiter = iter::once_with(|| (rule.name(), cost));
+        self.registry.state.events.joint_request(mode, limiter)
     }
 }
 
@@ -478,70 +432,69 @@ struct Refused<'a, 'b> {
     error: Error,
 }
 
+impl<'a, 'b> Refused<'a, 'b> {
+    /// The error of the only rule's limiter, which names the rule instead of a key.
+    fn of_rule(of: &'b [Applying<'a>], mut error: Error) -> Self {
+        if let (Error::ExceedsLimit { name, .. }, [only]) = (&mut error, of) {
+            only.rule.name().clone_into(name);
+        }
+        Self { of, error }
+    }
+}
+
+/// The charges of one decision by rules that do not block, in their order.
+fn charges<'a, 'b>(applying: &'b [Applying<'a>]) -> Result<Few<Charge>, Refused<'a, 'b>> {
+    let mut all = Few::new();
+    // Too many parts are a mistake of the request, not of the rules.
+    for of_part in applying.chunk_by(|one, other| one.parts[0].place == other.parts[0].place) {
+        let first = all.len();
+        for it in of_part {
+            let charge = it.applied.limiter.map(|limiter| it.charge(limiter));
+            let charge = charge.transpose();
+            all.extend(charge.map_err(|error| Refused::of_rule(slice::from_ref(it), error))?);
+        }
+        if let Some(place) = first_too_many(all[first..].iter().map(Charge::touches)) {
+            return Err(Refused {
+                of: of_part,
+                error: rule::refused(of_part[place].rule.name(), TOO_MANY),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Which of the rules such an error of their limiters is about, by its key.
+fn refused<'a, 'b>(applying: &'b [Applying<'a>], error: Error) -> Refused<'a, 'b> {
+    let Error::ExceedsLimit { name: key, .. } = &error else {
+        let of = applying;
+        return Refused { of, error };
+    };
+    let is_of = |it: &Applying<'_>| {
+        let charge = it.applied.limiter.map(|limiter| it.charge(limiter));
+        matches!(charge, Some(Ok(charge)) if charge.key() == key)
+    };
+    let place = applying.iter().position(is_of);
+    let of = place.map_or(applying, |place| &applying[place..=place]);
+    Refused::of_rule(of, error)
+}
+
+fn blocked(applying: &Applying<'_>) -> JointDecision {
+    let denied = Decision::Denied(Denied {
+        source: DecisionSource::Rule,
+        ..Denied::new(BLOCKED_FOR)
+    });
+    let Part { place, .. } = applying.parts[0];
+    let charged = Charged {
+        by: By::Rule(Arc::clone(&applying.rule.name)),
+        parts: smallvec![Part { place, cost: 0 }],
+    };
+    JointDecision::of_one(charged, denied)
+}
+
 impl InForce {
-    /// The charges of one decision by rules that do not block, in their order.
-    fn charges<'a, 'b>(
-        &self,
-        applying: &'b [Applying<'a>],
-    ) -> Result<Few<Charge>, Refused<'a, 'b>> {
-        let mut charges = Few::<Charge>::new();
-        for (place, this) in applying.iter().enumerate() {
-            let Some(limited) = this.applied.limited else {
-                continue;
-            };
-            charges.push(this.charge(limited).map_err(|error| Refused {
-                of: &applying[place..=place],
-                error: of_rule(self.name(this), error),
-            })?);
-        }
-        // Too many parts are a mistake of the request, not of the rules.
-        let mut left = &charges[..];
-        for of_part in applying.chunk_by(|one, other| one.place.part == other.place.part) {
-            let (charges, others) = left.split_at(of_part.len().min(left.len()));
-            if let Some(place) = first_too_many(charges.iter().map(Charge::touches)) {
-                return Err(Refused {
-                    of: of_part,
-                    error: Error::InvalidRule {
-                        rule: self.name(&of_part[place]).to_owned(),
-                        reason: TOO_MANY.to_owned(),
-                    },
-                });
-            }
-            left = others;
-        }
-        Ok(charges)
-    }
-
-    /// Which of the rules such an error of their limiters is about, by its key.
-    fn refused<'a, 'b>(&self, applying: &'b [Applying<'a>], error: Error) -> Refused<'a, 'b> {
-        let Error::ExceedsLimit { name: key, .. } = &error else {
-            return Refused {
-                of: applying,
-                error,
-            };
-        };
-        let is_of = |it: &Applying<'_>| {
-            let charge = it.applied.limited.map(|limited| it.charge(limited));
-            matches!(charge, Some(Ok(charge)) if charge.key() == key)
-        };
-        let place = applying.iter().position(is_of);
-        let of = place.map_or(applying, |place| &applying[place..=place]);
-        match of {
-            [only] => Refused {
-                of,
-                error: of_rule(self.name(only), error),
-            },
-            _ => Refused { of, error },
-        }
-    }
-
-    fn name(&self, applying: &Applying<'_>) -> &str {
-        &self.rules[applying.place.rule].name
-    }
-
     /// The error, after a warning about its rules.
     fn warned(&self, refused: Refused<'_, '_>) -> Error {
-        let names: Vec<_> = refused.of.iter().map(|it| self.name(it)).collect();
+        let names: Vec<_> = refused.of.iter().map(|it| it.rule.name()).collect();
         self.warn(&names, &refused.error);
         refused.error
     }
@@ -566,30 +519,5 @@ impl InForce {
             // Without the error, which may have a key in it.
             tracing::warn!(rules = %Escaped(&rules), "{what}");
         }
-    }
-
-    fn blocked(&self, applying: &Applying<'_>) -> JointDecision {
-        let denied = Decision::Denied(Denied {
-            source: DecisionSource::Rule,
-            ..Denied::new(BLOCKED_FOR)
-        });
-        let charged = Charged {
-            name: Arc::clone(&self.rules[applying.place.rule].name),
-            by: By::Rule,
-            parts: smallvec![Part {
-                place: applying.place.part,
-                cost: 0
-            }],
-        };
-        JointDecision::of_one(charged, denied)
-    }
-}
-
-/// What a rule without a limit says.
-struct Allowed;
-
-impl Reports for Allowed {
-    fn result(&self) -> RequestResult {
-        RequestResult::Granted(DecisionSource::Rule)
     }
 }

@@ -1,19 +1,21 @@
 //! The rules in force.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::rule::ANY_KEY;
+use super::rule::{ANY_KEY, refused};
 use super::verdict::CountsOnly;
 use super::{Attributes, Rule};
 use crate::error::{Error, Result};
 use crate::limiters::chargeable::sealed::INTERNAL;
+use crate::limiters::joint::Mode;
 use crate::limiters::targets::{Taken, Targets};
+use crate::lock::Lock;
 use crate::store::Store;
 
+#[derive(Debug, Default, Clone)]
 pub(super) struct InForce {
     pub(super) rules: Arc<[Rule]>,
     /// The places of the rules that do not apply where the rule at this place does. Empty if there
@@ -25,23 +27,12 @@ pub(super) struct InForce {
     pub(super) is_shadow: bool,
     /// The targets of all rules so far, by their algorithms: what they hold may still be in the
     /// store.
-    targets: Arc<Taken<&'static str>>,
+    targets: Arc<Taken>,
     /// The rules that there was a warning about.
-    warned: Mutex<HashSet<String>>,
+    warned: Arc<Lock<HashSet<String>>>,
 }
 
 impl InForce {
-    pub(super) fn none() -> Self {
-        Self {
-            rules: Arc::new([]),
-            instead_of: Arc::new([]),
-            counts_only: None,
-            is_shadow: false,
-            targets: Arc::default(),
-            warned: Mutex::default(),
-        }
-    }
-
     /// These rules instead. Refuses rules that cannot decide together, whatever their targets are.
     pub(super) fn replaced_by(
         &self,
@@ -49,26 +40,18 @@ impl InForce {
         rules: Arc<[Rule]>,
         is_shadow: bool,
     ) -> Result<Self> {
-        let (mut rule_names, mut targets) = (HashMap::new(), (*self.targets).clone());
+        let (mut owners, mut targets) = (HashMap::new(), (*self.targets).clone());
         for (place, rule) in rules.iter().enumerate() {
             rule.check()?;
-            let refuse = |reason: &str| Error::InvalidRule {
-                rule: rule.name.to_string(),
-                reason: reason.to_owned(),
-            };
-            if rule_names.insert(Arc::clone(&rule.name), place).is_some() {
-                return Err(refuse("has the name of another rule"));
-            }
-            for limited in rule.all_limited().map(|(_, limited)| limited) {
-                let refuse = |reason: &str| Error::InvalidRule {
-                    rule: limited.name.to_string(),
-                    reason: reason.to_owned(),
-                };
-                let earlier = rule_names.insert(Arc::clone(&limited.name), place);
-                if earlier.is_some_and(|earlier| earlier != place) {
-                    return Err(refuse("has the name of another rule"));
+            for name in rule.limiters().map(|it| it.name()).chain([rule.name()]) {
+                let owner = *owners.entry(name).or_insert(place);
+                if owner != place {
+                    return Err(refused(name, "has the name of another rule"));
                 }
-                let charge = limited.limiter.charge(ANY_KEY, 1);
+            }
+            for limiter in rule.limiters() {
+                let refuse = |reason: &str| refused(limiter.name(), reason);
+                let charge = limiter.charge(ANY_KEY, 1);
                 let charge = charge.map_err(|error| match error {
                     Error::InvalidName { reason, .. } => refuse(&format!(
                         "has a limiter whose name cannot be used: {reason}"
@@ -78,7 +61,7 @@ impl InForce {
                 if !charge.is_of(store) {
                     return Err(refuse("has a limiter of another client"));
                 }
-                let Targets { names, algorithm } = limited.limiter.targets(INTERNAL);
+                let Targets { names, algorithm } = limiter.targets(INTERNAL);
                 if targets.add(names, algorithm).is_err() {
                     return Err(refuse(
                         "may have the keys of another algorithm, of another rule or of one before: \
@@ -95,15 +78,15 @@ impl InForce {
             counts_only,
             is_shadow,
             targets: Arc::new(targets),
-            warned: Mutex::default(),
+            warned: Arc::default(),
         })
     }
 
-    /// The rules that apply to a request, with their places.
+    /// The rules that apply to a request.
     pub(super) fn applying_to<'a>(
         &'a self,
         request: &(impl Attributes + ?Sized),
-    ) -> impl Iterator<Item = (usize, &'a Rule)> {
+    ) -> impl Iterator<Item = &'a Rule> {
         let rules = self.rules.iter().enumerate();
         let mut applying: SmallVec<[bool; 32]> = SmallVec::new();
         if !self.instead_of.is_empty() {
@@ -116,49 +99,48 @@ impl InForce {
                 .enumerate()
                 .filter(|it| matched[it.0])
             {
-                let is_shadow = self.has_in_shadow(&self.rules[place]);
+                let is_shadow = self.mode_of(&self.rules[place]) == Mode::Shadow;
                 for other in others {
-                    applying[*other] &= is_shadow && !self.has_in_shadow(&self.rules[*other]);
+                    applying[*other] &=
+                        is_shadow && self.mode_of(&self.rules[*other]) == Mode::Enforced;
                 }
             }
         }
-        rules.filter(move |(place, rule)| match applying.get(*place) {
+        let applying = rules.filter(move |(place, rule)| match applying.get(*place) {
             Some(applies) => *applies,
             None => rule.applies_to(request),
-        })
+        });
+        applying.map(|(_, rule)| rule)
     }
 
-    /// Whether one of these rules is not enforced.
-    pub(super) fn has_in_shadow(&self, rule: &Rule) -> bool {
-        self.is_shadow || rule.is_shadow
+    /// Whether one of these rules is enforced.
+    pub(super) fn mode_of(&self, rule: &Rule) -> Mode {
+        match self.is_shadow || rule.is_shadow {
+            true => Mode::Shadow,
+            false => Mode::Enforced,
+        }
     }
 
     /// The same rules, in shadow mode or not.
     pub(super) fn in_shadow(&self, is_shadow: bool) -> Self {
         Self {
-            rules: Arc::clone(&self.rules),
-            instead_of: Arc::clone(&self.instead_of),
-            counts_only: self.counts_only.clone(),
             is_shadow,
-            targets: Arc::clone(&self.targets),
-            warned: Mutex::default(),
+            warned: Arc::default(),
+            ..self.clone()
         }
     }
 
     /// Whether there was no warning about one of these rules yet.
     pub(super) fn is_first_warning(&self, rules: &[&str]) -> bool {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = rules.iter().filter(|it| !warned.contains(**it));
-        let new: Vec<_> = new.map(|it| (*it).to_owned()).collect();
-        let is_first = !new.is_empty();
-        warned.extend(new);
-        is_first
+        let mut warned = self.warned.lock();
+        let each = rules.iter().map(|it| warned.insert((*it).to_owned()));
+        each.fold(false, |is_first, is_new| is_first | is_new)
     }
 }
 
 fn counts_only(rules: &[Rule]) -> Option<Arc<CountsOnly>> {
     let each = rules.iter().flat_map(|rule| {
-        let names = rule.all_limited().map(|(_, it)| Arc::clone(&it.name));
+        let names = rule.limiters().map(|it| it.name().into());
         names.filter_map(|name| Some((name, rule.counts_only?)))
     });
     let all: CountsOnly = each.collect();
@@ -174,21 +156,12 @@ fn instead_of(rules: &[Rule]) -> Result<Arc<[Vec<usize>]>> {
             let place = rules.iter().position(|it| *it.name == **other);
             place
                 .filter(|it| !std::ptr::eq(&raw const rules[*it], rule))
-                .ok_or_else(|| Error::InvalidRule {
-                    rule: rule.name.to_string(),
-                    reason: format!("is `instead_of` `{other}`, which is no other rule"),
+                .ok_or_else(|| {
+                    let reason = format!("is `instead_of` `{other}`, which is no other rule");
+                    refused(rule.name(), reason)
                 })
         });
         places.collect::<Result<Vec<_>>>()
     });
     each.collect()
-}
-
-impl fmt::Debug for InForce {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InForce")
-            .field("rules", &self.rules)
-            .field("is_shadow", &self.is_shadow)
-            .finish_non_exhaustive()
-    }
 }

@@ -9,6 +9,7 @@ use serde::de::value::{
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
+use super::RuleCost;
 use crate::fields::named;
 use crate::policies::any_policy::AnyPolicy;
 
@@ -101,19 +102,17 @@ impl<'de> Deserialize<'de> for Texts {
 }
 
 /// A number, or the name of an attribute.
-pub(super) enum RawCost {
-    Fixed(u32),
-    Attribute(String),
-}
+pub(super) struct RawCost(pub(super) RuleCost);
 
 impl<'de> Deserialize<'de> for RawCost {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match named("cost", deserializer)? {
             Scalar::Number(number) => {
                 let cost = u32::try_from(number).map_err(|_| "`cost`: must be at most 4294967295");
-                cost.map(Self::Fixed).map_err(de::Error::custom)
+                let cost = cost.map_err(de::Error::custom)?;
+                Ok(Self(RuleCost::Fixed(cost)))
             }
-            Scalar::Text(name) => Ok(Self::Attribute(name)),
+            Scalar::Text(name) => Ok(Self(RuleCost::Attribute(name))),
             Scalar::Flag(_) => Err(de::Error::custom(
                 "`cost`: must be a number or the name of an attribute",
             )),

@@ -2,7 +2,6 @@
 //! decides.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use super::condition::Condition;
 use crate::error::{Error, Result};
 use crate::limiters::Chargeable;
 use crate::limiters::chargeable::sealed::INTERNAL;
-use crate::limiters::joint::{By, Charged, Parts};
 use crate::limiters::targets::Targets;
 
 /// A rule: which requests it applies to, by what it counts them, what they cost, and a limiter that
@@ -39,17 +37,17 @@ use crate::limiters::targets::Targets;
 /// assert_eq!(by.deciding().0, "logins");
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Rule {
     pub(super) name: Arc<str>,
-    limits: Limits,
-    plans: HashMap<String, Limits>,
+    plan: Plan,
+    plans: HashMap<String, Plan>,
     /// The plans of keys.
-    keys: BTreeMap<String, String>,
+    pub(super) keys: BTreeMap<String, String>,
     condition: Condition,
     /// What a request counts for if all count together.
     pub(super) sole_key: &'static str,
-    cost: Cost,
+    pub(super) cost: RuleCost,
     /// The ending of the requests that stay charged; `None` if all do.
     pub(super) counts_only: Option<Ending>,
     pub(super) is_shadow: bool,
@@ -59,11 +57,14 @@ pub struct Rule {
     mistake: Option<String>,
 }
 
-/// What a request costs.
+/// What a request costs by a rule, also of a [`RulesConfig`](crate::RulesConfig).
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Cost {
+#[non_exhaustive]
+pub enum RuleCost {
+    /// A number, at least 1.
     Fixed(u32),
-    Of(String),
+    /// The attribute that says it.
+    Attribute(String),
 }
 
 /// How a request ended that was granted: for rules that [count only](Rule::count_only) some.
@@ -110,42 +111,6 @@ pub enum Plan {
     Block,
 }
 
-/// A [`Plan`], with what is known of its limiter.
-#[derive(Debug, Clone)]
-pub(super) enum Limits {
-    To(Limited),
-    Allow,
-    Block,
-}
-
-/// A limiter of a rule.
-#[derive(Debug, Clone)]
-pub(super) struct Limited {
-    pub(super) limiter: Arc<dyn Chargeable>,
-    pub(super) name: Arc<str>,
-}
-
-impl Limited {
-    pub(super) fn new(limiter: Arc<dyn Chargeable>) -> Self {
-        let name = limiter.name().into();
-        Self { limiter, name }
-    }
-
-    /// The numbers of its limiter; they have no other form that all limiters share.
-    fn settings(&self) -> Option<String> {
-        let charge = self.limiter.charge(ANY_KEY, 1).ok()?;
-        Some(charge.settings())
-    }
-
-    pub(super) fn charged(&self, key: String, parts: Parts) -> Charged {
-        Charged {
-            name: Arc::clone(&self.name),
-            by: By::Asked(Arc::clone(&self.limiter), key),
-            parts,
-        }
-    }
-}
-
 /// What a rule says about a request that it applies to.
 pub(super) struct Applied<'a> {
     pub(super) key: String,
@@ -154,7 +119,7 @@ pub(super) struct Applied<'a> {
     /// How long the request waits for its turn, if that is bounded.
     pub(super) longest_turn: Option<Duration>,
     /// `None` if it is blocked.
-    pub(super) limited: Option<&'a Limited>,
+    pub(super) limiter: Option<&'a Arc<dyn Chargeable>>,
 }
 
 impl Rule {
@@ -173,8 +138,8 @@ impl Rule {
     /// # Ok(()) }
     /// ```
     pub fn new(limiter: impl Chargeable + 'static) -> Self {
-        let limited = Limited::new(Arc::new(limiter));
-        Self::limiting(Arc::clone(&limited.name), Limits::To(limited))
+        let name = limiter.name().into();
+        Self::with(name, Plan::Limit(Arc::new(limiter)))
     }
 
     /// A rule without a limiter: it allows all that it applies to, which is counted in
@@ -195,7 +160,7 @@ impl Rule {
     /// # Ok(()) }
     /// ```
     pub fn allow(name: impl Into<Arc<str>>) -> Self {
-        Self::limiting(name.into(), Limits::Allow)
+        Self::with(name.into(), Plan::Allow)
     }
 
     /// A rule that denies all that it applies to, as [`Plan::Block`] does.
@@ -210,18 +175,18 @@ impl Rule {
     /// # Ok(()) }
     /// ```
     pub fn block(name: impl Into<Arc<str>>) -> Self {
-        Self::limiting(name.into(), Limits::Block)
+        Self::with(name.into(), Plan::Block)
     }
 
-    fn limiting(name: Arc<str>, limits: Limits) -> Self {
+    pub(super) fn with(name: Arc<str>, plan: Plan) -> Self {
         Self {
             name,
-            limits,
+            plan,
             plans: HashMap::new(),
             keys: BTreeMap::new(),
             condition: Condition::default(),
             sole_key: "all",
-            cost: Cost::Of(COST.to_owned()),
+            cost: RuleCost::Attribute(COST.to_owned()),
             counts_only: None,
             is_shadow: false,
             instead_of: Vec::new(),
@@ -310,7 +275,7 @@ impl Rule {
     #[must_use]
     pub fn cost(self, cost: u32) -> Self {
         Self {
-            cost: Cost::Fixed(cost),
+            cost: RuleCost::Fixed(cost),
             ..self
         }
     }
@@ -335,7 +300,7 @@ impl Rule {
     #[must_use]
     pub fn cost_from(self, attribute: impl Into<String>) -> Self {
         Self {
-            cost: Cost::Of(attribute.into()),
+            cost: RuleCost::Attribute(attribute.into()),
             ..self
         }
     }
@@ -402,12 +367,7 @@ impl Rule {
     /// ```
     #[must_use]
     pub fn with_plan(mut self, name: impl Into<String>, plan: Plan) -> Self {
-        let limits = match plan {
-            Plan::Limit(limiter) => Limits::To(Limited::new(limiter)),
-            Plan::Allow => Limits::Allow,
-            Plan::Block => Limits::Block,
-        };
-        self.plans.insert(name.into(), limits);
+        self.plans.insert(name.into(), plan);
         self
     }
 
@@ -528,12 +488,7 @@ impl Rule {
 
     /// Refuses a rule that was made wrongly.
     pub(super) fn check(&self) -> Result<()> {
-        let refuse = |reason: String| {
-            Err(Error::InvalidRule {
-                rule: self.name.to_string(),
-                reason,
-            })
-        };
+        let refuse = |reason: String| Err(refused(&self.name, reason));
         if let Some(mistake) = &self.mistake {
             return refuse(mistake.clone());
         }
@@ -547,8 +502,8 @@ impl Rule {
                 ));
             }
         }
-        let mut limited = self.all_limited();
-        if self.counts_only.is_some() && limited.any(|(_, it)| it.limiter.gives_turns(INTERNAL)) {
+        let mut limiters = self.limiters();
+        if self.counts_only.is_some() && limiters.any(|it| it.gives_turns(INTERNAL)) {
             return refuse(format!("counts only some requests: {NOTHING_BACK}"));
         }
         Ok(())
@@ -562,17 +517,13 @@ impl Rule {
 
     /// Whether all that it applies to is allowed.
     pub(super) fn allows_all(&self) -> bool {
-        matches!(self.limits, Limits::Allow)
+        matches!(self.plan, Plan::Allow)
     }
 
     /// Its limiters: its own, and those of its plans, with the plan's name.
-    pub(super) fn all_limited(&self) -> impl Iterator<Item = (Option<&str>, &Limited)> {
-        let plans = self
-            .plans
-            .iter()
-            .map(|(name, limits)| (Some(&**name), limits));
-        let all = std::iter::once((None, &self.limits)).chain(plans);
-        all.filter_map(|(name, limits)| Some((name, limits.limited()?)))
+    pub(super) fn limiters(&self) -> impl Iterator<Item = &Arc<dyn Chargeable>> {
+        let plans = std::iter::once(&self.plan).chain(self.plans.values());
+        plans.filter_map(Plan::limiter)
     }
 
     /// Whether what was used under the rule of this name before does not count for this one, or not
@@ -589,31 +540,20 @@ impl Rule {
 
     /// The targets of a plan; `None` if it has none because it allows or blocks.
     fn targets_of(&self, plan: Option<&str>) -> Option<Targets> {
-        let limits = plan.and_then(|plan| self.plans.get(plan));
-        let limited = limits.unwrap_or(&self.limits).limited()?;
-        Some(limited.limiter.targets(INTERNAL))
+        let plan = plan.and_then(|plan| self.plans.get(plan));
+        let limiter = plan.unwrap_or(&self.plan).limiter()?;
+        Some(limiter.targets(INTERNAL))
     }
 
     /// Whether it is another rule than before, as far as that is known.
     pub(super) fn differs_from(&self, before: &Self) -> bool {
-        let settings = |rule: &Self| -> BTreeMap<_, _> {
-            let plans = rule
-                .plans
-                .iter()
-                .map(|(name, limits)| (Some(name.clone()), limits));
-            let all = plans.chain([(None, &rule.limits)]);
-            all.map(|(name, limits)| (name, limits.settings()))
-                .collect()
-        };
-        (&self.condition, &self.keys, &self.cost, &self.instead_of)
-            != (
-                &before.condition,
-                &before.keys,
-                &before.cost,
-                &before.instead_of,
-            )
-            || self.counts_only != before.counts_only
-            || settings(self) != settings(before)
+        let [now, before] = [self, before].map(|rule| {
+            let plans = rule.plans.iter();
+            let plans: BTreeMap<_, _> = plans.map(|(name, it)| (name, it.settings())).collect();
+            let by = (&rule.condition, &rule.keys, &rule.cost, &rule.instead_of);
+            (by, rule.counts_only, rule.plan.settings(), plans)
+        });
+        now != before
     }
 
     /// What the rule says about a request that it applies to; `None` if it limits nothing of it.
@@ -622,34 +562,35 @@ impl Rule {
             true => self.sole_key.to_owned(),
             false => self.condition.key(request)?,
         };
-        let limits = match self.plans.is_empty() {
-            true => &self.limits,
-            false => self.limits_of(&key, request),
-        };
-        let limited = match limits {
-            Limits::Allow => return None,
-            Limits::Block => None,
-            Limits::To(limited) => Some(limited),
+        let limiter = match self.plan_of(&key, request) {
+            Plan::Allow => return None,
+            Plan::Block => None,
+            Plan::Limit(limiter) => Some(limiter),
         };
         let cost = match &self.cost {
-            Cost::Fixed(cost) => Some((*cost).into()),
-            Cost::Of(name) => match request.attribute(name).filter(|it| !it.is_empty()) {
-                Some(cost) => whole_number(&cost),
-                None => Some(1),
-            },
+            RuleCost::Fixed(cost) => Some((*cost).into()),
+            RuleCost::Attribute(name) => {
+                match request.attribute(name).filter(|it| !it.is_empty()) {
+                    Some(cost) => whole_number(&cost),
+                    None => Some(1),
+                }
+            }
         };
-        (cost != Some(0) || limited.is_none()).then(|| Applied {
+        (cost != Some(0) || limiter.is_none()).then(|| Applied {
             key,
             cost,
             longest_turn: request.longest_turn(),
-            limited,
+            limiter,
         })
     }
 
-    fn limits_of(&self, key: &str, request: &(impl Attributes + ?Sized)) -> &Limits {
+    fn plan_of(&self, key: &str, request: &(impl Attributes + ?Sized)) -> &Plan {
+        if self.plans.is_empty() {
+            return &self.plan;
+        }
         let of_key = self.keys.get(key).and_then(|plan| self.plans.get(plan));
         let of_request = || self.plans.get(&*request.attribute(PLAN)?);
-        of_key.or_else(of_request).unwrap_or(&self.limits)
+        of_key.or_else(of_request).unwrap_or(&self.plan)
     }
 }
 
@@ -659,30 +600,26 @@ fn whole_number(text: &str) -> Option<u64> {
     is_digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-impl Limits {
-    fn limited(&self) -> Option<&Limited> {
+impl Plan {
+    fn limiter(&self) -> Option<&Arc<dyn Chargeable>> {
         match self {
-            Self::To(limited) => Some(limited),
+            Self::Limit(limiter) => Some(limiter),
             Self::Allow | Self::Block => None,
         }
     }
 
+    /// The numbers of its limiter; they have no other form that all limiters share.
     fn settings(&self) -> Option<String> {
-        match self {
-            Self::To(limited) => limited.settings(),
-            other => Some(format!("{other:?}")),
+        match self.limiter() {
+            Some(limiter) => Some(limiter.charge(ANY_KEY, 1).ok()?.settings()),
+            None => Some(format!("{self:?}")),
         }
     }
 }
 
-impl fmt::Debug for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule")
-            .field("name", &self.name)
-            .field("limits", &self.limits)
-            .field("plans", &self.plans)
-            .field("condition", &self.condition)
-            .field("is_shadow", &self.is_shadow)
-            .finish_non_exhaustive()
+pub(super) fn refused(rule: &str, reason: impl Into<String>) -> Error {
+    Error::InvalidRule {
+        rule: rule.to_owned(),
+        reason: reason.into(),
     }
 }
