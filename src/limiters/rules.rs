@@ -25,7 +25,8 @@ mod raw;
 #[cfg(any(feature = "toml", feature = "yaml"))]
 mod read;
 mod rule;
-#[cfg(any(feature = "toml", feature = "yaml"))]
+#[cfg(feature = "serde")]
+#[cfg_attr(not(any(feature = "toml", feature = "yaml")), allow(unused))]
 mod source;
 mod values;
 mod verdict;

@@ -13,7 +13,6 @@ use serde::{Deserialize, Deserializer, de};
 use super::condition::{Condition, escaped};
 use super::raw::{RawCost, RawLimit, RawRule, RawRules};
 use super::rule::NOTHING_BACK;
-#[cfg(any(feature = "toml", feature = "yaml"))]
 use super::source::Source;
 use super::{Ending, Plan, Rule, RuleCost};
 use crate::error::{Error, Result};
@@ -107,7 +106,6 @@ pub struct RulesConfig {
     /// The rules, whose names differ.
     pub rules: Vec<RuleConfig>,
     /// What it was read from.
-    #[cfg(any(feature = "toml", feature = "yaml"))]
     pub(super) source: Source,
 }
 
@@ -165,16 +163,12 @@ impl fmt::Display for RuleLimit {
 
 /// What is wrong with a field of a rule.
 #[derive(Debug)]
-#[cfg_attr(
-    not(any(feature = "toml", feature = "yaml")),
-    expect(dead_code, reason = "the place is for the line of a text")
-)]
 pub(super) struct Mistake {
     /// The place of the rule.
     pub(super) rule: usize,
     pub(super) field: &'static str,
     /// With the names of the field and the rule.
-    reason: String,
+    pub(super) reason: String,
 }
 
 impl Mistake {
@@ -187,12 +181,6 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
 /// The limits that are words, and the plans that each rule has.
 pub(super) const ALLOW: &str = "allow";
 pub(super) const BLOCK: &str = "block";
@@ -201,7 +189,7 @@ impl<'de> Deserialize<'de> for RulesConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         RawRules::deserialize(deserializer)?
             .try_into()
-            .map_err(de::Error::custom)
+            .map_err(|it: Mistake| de::Error::custom(it.reason))
     }
 }
 
@@ -256,7 +244,9 @@ impl RulesConfig {
         let is_missing = |name: &&str| self.rules.iter().all(|it| it.name != *name);
         match names.into_iter().find(is_missing) {
             None => Ok(self),
-            Some(name) => Err(self.refused(None, format!("there is no rule `{name}`"))),
+            Some(name) => Err(self
+                .source
+                .refused(None, format!("there is no rule `{name}`"))),
         }
     }
 
@@ -285,25 +275,10 @@ impl RulesConfig {
                 let reason = "is for programs that see how requests end, which this one does not";
                 let mistake = ("count", reason.to_owned());
                 let mistake = Mistake::of(place, &self.rules[place].name, mistake);
-                let reason = mistake.to_string();
-                Err(self.refused(Some(mistake), reason))
+                Err(self
+                    .source
+                    .refused(Some((mistake.rule, mistake.field)), mistake.reason))
             }
-        }
-    }
-
-    /// The error of a configuration that was read, with the place of the mistake where it has one.
-    #[cfg(any(feature = "toml", feature = "yaml"))]
-    fn refused(&self, mistake: Option<Mistake>, reason: String) -> Error {
-        let field = mistake.map(|it| (it.rule, it.field));
-        self.source.refused(field, reason)
-    }
-
-    #[cfg(not(any(feature = "toml", feature = "yaml")))]
-    fn refused(&self, _: Option<Mistake>, reason: String) -> Error {
-        Error::InvalidRules {
-            path: None,
-            line: None,
-            reason,
         }
     }
 

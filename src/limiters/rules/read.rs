@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::RulesConfig;
+use super::config::Mistake;
 use super::source::{Format, Source, Wrong};
 use crate::error::Result;
 
@@ -84,10 +85,11 @@ impl RulesConfig {
         let source = Source::new(format, text, path);
         match Self::try_from(raw) {
             Ok(config) => Ok(Self { source, ..config }),
-            Err(mistake) => {
-                let field = Some((mistake.rule, mistake.field));
-                Err(source.refused(field, mistake.to_string()))
-            }
+            Err(Mistake {
+                rule,
+                field,
+                reason,
+            }) => Err(source.refused(Some((rule, field)), reason)),
         }
     }
 }
