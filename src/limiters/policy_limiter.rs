@@ -234,7 +234,8 @@ impl<P: Policy> PolicyLimiter<P> {
         let mut request = self.validated_request(model, key, cost)?;
         request.queue_time = queue_time.clone();
         // Boxed, because the future of the failure policy has room for it several times.
-        let asking = Box::pin(combining::check(&self.batcher, &request));
+        let asking = self.batcher.ask(&request.target.key, &request);
+        let asking = Box::pin(async { Ok(asking.await?.decision) });
         let store = &*self.registry.store;
         check_target(store, &self.registry.local_store, &request, asking).await
     }

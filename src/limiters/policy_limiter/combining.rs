@@ -4,12 +4,11 @@
 //! again: it may have been charged. What was charged to a request whose caller is gone is given
 //! back once the answer is there.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use crate::batch::{Batcher, CallAnswers, Calls};
@@ -30,76 +29,27 @@ pub(super) fn batcher(store: &Arc<dyn Store>) -> Arc<Batcher<TargetCalls>> {
     }))
 }
 
-/// Decides one request, together with others on the same target.
-pub(super) async fn check(
-    batcher: &Arc<Batcher<TargetCalls>>,
-    request: &TargetRequest,
-) -> Result<Decision> {
-    let answer = batcher.ask(&request.target.key, request).await?;
-    Ok(answer.decision)
-}
-
-/// A call, and who still holds what it has charged: itself while it runs, and then each of its
-/// answers until somebody has it.
 pub(super) struct TargetCall {
     call: Arc<Call>,
-    holders: AtomicUsize,
     /// Whether its answer never came.
     is_lost: AtomicBool,
-    over: Notify,
+    /// Closed once the call is over, and each of its answers is with its caller or being given
+    /// back.
+    over: Semaphore,
 }
 
-impl TargetCall {
-    /// Waits until nobody holds anything any more: it is with its caller, or being given back.
-    async fn over(&self) {
-        loop {
-            let mut over = pin!(self.over.notified());
-            over.as_mut().enable();
-            if self.holders.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            over.await;
-        }
-    }
-}
+/// A call that is not over while this lives: it runs, or one of its answers has not been taken.
+struct Unfinished(Arc<TargetCall>);
 
-/// Counts as a holder until it is dropped.
-struct Holder(Arc<TargetCall>);
-
-impl Holder {
-    fn of(call: &Arc<TargetCall>) -> Self {
-        call.holders.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(call))
-    }
-}
-
-impl Drop for Holder {
+impl Drop for Unfinished {
     fn drop(&mut self) {
-        if self.0.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.over.notify_waiters();
-        }
+        self.0.over.close();
     }
 }
 
 pub(super) struct Answered {
-    decision: Decision,
-    holder: Holder,
-}
-
-impl TargetCalls {
-    /// Has whoever closes the client wait for a call that somebody has left: its answer may have to
-    /// be given back. After the call's time none is read, by a runtime that may not run any more.
-    fn await_end(&self, call: &Arc<TargetCall>) {
-        let (call, deadline) = (Arc::clone(call), self.store.call_deadline());
-        self.store.give_back_in_background(Box::pin(async move {
-            let _ = timeout_at(deadline, call.over()).await;
-            let may_have_charged = call.is_lost.load(Ordering::Relaxed) && call.call.may_have_run();
-            match &call.call.limiters[..] {
-                [target] if may_have_charged => target.model.quota().window,
-                _ => Duration::ZERO,
-            }
-        }));
-    }
+    pub(super) decision: Decision,
+    unfinished: Arc<Unfinished>,
 }
 
 impl Calls for TargetCalls {
@@ -142,9 +92,8 @@ impl Calls for TargetCalls {
         let costs = requests.map(|request| request.cost);
         Arc::new(TargetCall {
             call: Arc::new(Call::new(target, costs)),
-            holders: AtomicUsize::new(0),
             is_lost: AtomicBool::new(true),
-            over: Notify::new(),
+            over: Semaphore::new(0),
         })
     }
 
@@ -153,17 +102,20 @@ impl Calls for TargetCalls {
         call: Arc<TargetCall>,
         deadline: Instant,
     ) -> impl Future<Output = Result<CallAnswers<Self>>> + Send + 'static {
-        let (store, running) = (Arc::clone(&self.store), Holder::of(&call));
+        let (store, unfinished) = (Arc::clone(&self.store), Arc::new(Unfinished(call)));
         async move {
-            let Holder(this) = &running;
+            let Unfinished(this) = &*unfinished;
             let answers = store.check(&this.call, deadline).await;
             let is_lost = matches!(&answers, Err(error) if error.is_unavailable());
             this.is_lost.store(is_lost, Ordering::Relaxed);
             let answers = answers?;
             let each = (0..this.call.costs.len()).map(|place| {
                 let decision = answers.decision(&this.call, place)?;
-                let holder = Holder::of(this);
-                Ok(Answered { decision, holder })
+                let unfinished = Arc::clone(&unfinished);
+                Ok(Answered {
+                    decision,
+                    unfinished,
+                })
             });
             Ok(each.collect())
         }
@@ -173,17 +125,32 @@ impl Calls for TargetCalls {
         call.call.may_have_run()
     }
 
+    /// Makes [`close`](crate::RedissonClient::close) wait for a call that a caller has left: its
+    /// answer may have to be given back. After the call's time none is read, by a runtime that may
+    /// not run any more.
     fn abandon(&self, call: &Arc<TargetCall>) {
-        self.await_end(call);
+        let (call, deadline) = (Arc::clone(call), self.store.call_deadline());
+        self.store.give_back_in_background(Box::pin(async move {
+            let _ = timeout_at(deadline, call.over.acquire()).await;
+            let may_have_charged = call.is_lost.load(Ordering::Relaxed) && call.call.may_have_run();
+            match &call.call.limiters[..] {
+                [target] if may_have_charged => target.model.quota().window,
+                _ => Duration::ZERO,
+            }
+        }));
     }
 
     fn abandon_overdue(&self, call: &Arc<TargetCall>, _deadline: Instant) {
-        self.await_end(call);
+        self.abandon(call);
     }
 
     fn unclaimed(&self, answers: Vec<Answered>) {
-        for Answered { decision, holder } in answers {
-            let limiters = &holder.0.call.limiters[..];
+        for Answered {
+            decision,
+            unfinished,
+        } in answers
+        {
+            let limiters = &unfinished.0.call.limiters[..];
             if let (Some(grant), [target]) = (decision.into_grant(), limiters) {
                 give_back_in_background(&self.store, target.clone(), grant);
             }
