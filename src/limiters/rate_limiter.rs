@@ -48,7 +48,7 @@ impl Limiter for RateLimiter {
 
     fn refund_in_background(&self, _key: &str, grant: Grant) {
         if let Some(grant) = grant.spend_now() {
-            self.give_back(grant);
+            self.queue.give_back(grant);
         }
     }
 

@@ -1,11 +1,11 @@
 //! The leases of an RRateLimiter for each key: those of the keys that are asked for again and
 //! again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::after;
 use crate::decision::Decision;
 use crate::error::Result;
 use crate::leases::{HotKeys, Kept};
@@ -27,15 +27,8 @@ pub(super) struct HotLimiters {
 /// A limiter that may be leased while this lives.
 struct HotLimiter {
     leased: RateLimiter,
-    last_request: Lock<LastRequest>,
-}
-
-/// The last request that went to Redis.
-#[derive(Clone, Copy)]
-struct LastRequest {
-    at: Instant,
-    /// For how long it keeps the limiter its place.
-    remembered: Duration,
+    /// When it may lose its place, unless it is asked for again.
+    idle_at: Lock<Instant>,
 }
 
 impl HotLimiters {
@@ -55,12 +48,8 @@ impl HotLimiters {
     /// which finds too few permits waits for what the leases give back.
     pub(super) fn end(&self) {
         for hot in self.by_name.all() {
-            hot.leased.end_leases();
+            hot.leased.queue.unguarded().end_leases();
         }
-    }
-
-    fn get(&self, name: &str) -> Option<Arc<HotLimiter>> {
-        self.by_name.get(name)
     }
 
     /// What a lease of the limiter grants.
@@ -71,7 +60,7 @@ impl HotLimiters {
         permits: u32,
         set_up: Option<SetUp>,
     ) -> Result<Option<(CallId, Acquired)>> {
-        match self.get(name) {
+        match self.by_name.get(name) {
             Some(hot) => hot.leased.acquire_now(permits, set_up),
             None => Ok(None),
         }
@@ -84,30 +73,27 @@ impl HotLimiters {
         permits: u32,
         set_up: Option<SetUp>,
     ) -> Option<Result<Decision>> {
-        self.get(name)?.leased.peek_leased(permits, set_up)
+        let hot = self.by_name.get(name)?;
+        hot.leased.queue.peek_leased(permits, set_up)
     }
 
     /// Permits of a limiter are asked for that no lease has.
     pub(super) fn ask(&self, limiter: &RateLimiter, set_up: Option<SetUp>) {
         let interval = set_up.map_or(Duration::MAX, |it| it.settings.quota().window);
         let slice = self.lease.longest().min(interval / 2);
-        let last_request = LastRequest {
-            at: Instant::now(),
-            remembered: slice.saturating_mul(2),
-        };
+        let idle_at = after(Instant::now(), slice.saturating_mul(2));
         let new = || HotLimiter {
             leased: limiter.clone().leased_from(FEWEST_USES, self.lease),
-            last_request: Lock::new(last_request),
+            idle_at: Lock::new(idle_at),
         };
         if let Some(hot) = self.by_name.ask(limiter.name(), new) {
-            *hot.last_request.lock() = last_request;
+            *hot.idle_at.lock() = idle_at;
         }
     }
 }
 
 impl Kept for HotLimiter {
     fn is_idle(&self, now: Instant) -> bool {
-        let LastRequest { at, remembered } = *self.last_request.lock();
-        now.saturating_duration_since(at) >= remembered && !self.leased.is_leased()
+        now >= *self.idle_at.lock() && !self.leased.queue.unguarded().is_leased()
     }
 }

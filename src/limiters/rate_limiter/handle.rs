@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::error::{Result, at_least_one};
 use crate::event::{QueueTime, Reported};
 use crate::fallback::{GuardedQueue, TargetRequest};
-use crate::grant::Grant;
 use crate::leases::LeaseHold;
 use crate::limiter_options::LimiterOptions;
 use crate::limiters::Charge;
@@ -60,7 +59,7 @@ use crate::window::SetUp;
 #[doc(alias = "RRateLimiter")]
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
-    pub(super) queue: Arc<GuardedQueue>,
+    pub(in crate::limiters) queue: Arc<GuardedQueue>,
     pub(super) options: LimiterOptions,
     /// The settings that its requests give the limiter, or create it with.
     pub(super) set_up: Option<SetUp>,
@@ -260,11 +259,6 @@ impl RateLimiter {
     pub(super) fn requested(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
         self.queue.client().admit()?;
         self.asked_for(permits)
-    }
-
-    /// Gives back a grant whose request is gone.
-    pub(in crate::limiters) fn give_back(&self, grant: Grant) {
-        self.queue.give_back(grant);
     }
 
     /// The limiter as one target of a call, with the settings that it has.

@@ -4,9 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RateLimiter;
-use crate::decision::Decision;
-use crate::error::Result;
-use crate::window::SetUp;
 
 /// How permits are leased: an argument of [`RateLimiter::leased`].
 ///
@@ -117,24 +114,5 @@ impl RateLimiter {
             _lease: None,
             ..self
         }
-    }
-
-    /// Whether it has a lease, or a call for one is under way.
-    pub(crate) fn is_leased(&self) -> bool {
-        self.queue.unguarded().is_leased()
-    }
-
-    /// Ends the leases before their time.
-    pub(crate) fn end_leases(&self) {
-        self.queue.unguarded().end_leases();
-    }
-
-    /// What a lease would decide on a request.
-    pub(crate) fn peek_leased(
-        &self,
-        permits: u32,
-        set_up: Option<SetUp>,
-    ) -> Option<Result<Decision>> {
-        self.queue.peek_leased(permits, set_up)
     }
 }
