@@ -127,10 +127,7 @@ impl RateLimiter {
         if timeout.is_zero() {
             return self.try_acquire(permits).await;
         }
-        let reported = self.reported(permits);
-        let (set_up, queue_time) = (self.read_set_up(), reported.queue_time());
-        let waiting = self.wait_set_up(permits, Some(timeout), set_up, &queue_time);
-        Ok(reported.ended(waiting.await)?.is_some())
+        Ok(self.wait(permits, Some(timeout)).await?.is_some())
     }
 
     /// Waits for permits in the order of arrival (FIFO in this process).
@@ -187,12 +184,8 @@ impl RateLimiter {
     /// [`timeout`](tokio::time::timeout) around it no permit is lost. Once it has returned, the
     /// permits count until the grant is given back, also where that is dropped.
     pub async fn acquire_grant(&self, permits: u32) -> Result<Grant> {
-        let reported = self.reported(permits);
-        let (set_up, queue_time) = (self.read_set_up(), reported.queue_time());
-        let waiting = self.wait_set_up(permits, None, set_up, &queue_time);
-        let grant = reported.ended(waiting.await)?;
-        // Only the end of a timeout, which there is none, ends the waiting without a grant or an
-        // error.
+        let grant = self.wait(permits, None).await?;
+        // Without a timeout, waiting ends with a grant or an error.
         Ok(grant.expect("there is no timeout"))
     }
 
@@ -528,6 +521,14 @@ impl RateLimiter {
         Ok(decision)
     }
 
+    /// Waits until the permits are granted, or returns `None` after the timeout.
+    async fn wait(&self, permits: u32, timeout: Option<Duration>) -> Result<Option<Grant>> {
+        let reported = self.reported(permits);
+        let (set_up, queue_time) = (self.read_set_up(), reported.queue_time());
+        let waiting = self.wait_set_up(permits, timeout, set_up, &queue_time);
+        reported.ended(waiting.await)
+    }
+
     /// Waits until the permits are granted, or returns `None` after the timeout; creates the
     /// limiter as [`decide`](Self::decide) does.
     pub(crate) async fn wait_set_up(
@@ -537,7 +538,7 @@ impl RateLimiter {
         set_up: Option<ReadSetUp>,
         queue_time: &QueueTime,
     ) -> Result<Option<Grant>> {
-        // A time beyond what the clock can count is as good as none.
+        // A timeout beyond what the clock can count never ends.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let queue = self.requested(permits)?;
         let waiting = queue.wait(permits, until, set_up, &self.options, queue_time);
