@@ -168,11 +168,9 @@ impl RedissonClientBuilder {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn on_event(self, handler: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
-        Self {
-            events: Events::new(handler),
-            ..self
-        }
+    pub fn on_event(mut self, handler: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        self.events = Events::new(handler);
+        self
     }
 
     /// Keeps the limiters in memory, shared with all clients of the same store. Its calls need no

@@ -16,16 +16,14 @@ use crate::rate::Rate;
 use crate::window::{Acquired, SetUp};
 
 impl PolicyLimiter<Rate> {
-    pub(in crate::limiters) fn with_leases(self, lease: Lease) -> Self {
+    pub(in crate::limiters) fn with_leases(mut self, lease: Lease) -> Self {
         let is_leased = lease.longest() >= Duration::from_millis(1) && !self.is_in_memory();
         let hot_limiters = is_leased.then(|| Arc::new(HotLimiters::new(lease)));
         if let Some(limiters) = &hot_limiters {
             self.policies.end_when_replaced(limiters);
         }
-        Self {
-            hot_limiters,
-            ..self
-        }
+        self.hot_limiters = hot_limiters;
+        self
     }
 
     /// Reads the settings that a key's limiter gets, whenever it is called.

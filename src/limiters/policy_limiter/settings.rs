@@ -30,11 +30,9 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_prefix(self, prefix: impl Into<Arc<str>>) -> Self {
-        Self {
-            prefix: prefix.into(),
-            ..self
-        }
+    pub fn with_prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
+        self.prefix = prefix.into();
+        self
     }
 
     /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and
@@ -52,11 +50,9 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_name(self, name: impl Into<Arc<str>>) -> Self {
-        Self {
-            name: Some(name.into()),
-            ..self
-        }
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
     /// The name that was [given](Self::with_name) to this limiter, or else its
@@ -87,11 +83,9 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn accept_empty_key(self) -> Self {
-        Self {
-            accepts_empty_key: true,
-            ..self
-        }
+    pub fn accept_empty_key(mut self) -> Self {
+        self.accepts_empty_key = true;
+        self
     }
 
     /// Locks a target out for this time (whole milliseconds, at least 1) once one of its requests
@@ -116,18 +110,16 @@ impl<P: Policy> PolicyLimiter<P> {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole
     /// milliseconds of at least 1, and for [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate),
     /// whose limiters a lock would not hold up elsewhere.
-    pub fn with_penalty(self, time: Duration) -> Result<Self> {
+    pub fn with_penalty(mut self, time: Duration) -> Result<Self> {
         if self.is_shared() {
             return Err(Error::InvalidArgument {
                 argument: "time",
                 reason: "a rate that others share has no penalty",
             });
         }
-        Ok(Self {
-            penalty: Some(whole_millis(time, "time")?),
-            batcher: combining::batcher(&self.registry.store),
-            ..self
-        })
+        self.penalty = Some(whole_millis(time, "time")?);
+        self.batcher = combining::batcher(&self.registry.store);
+        Ok(self)
     }
 
     /// This limiter with options of its own. Those that `options` does not set stay as they are,
@@ -150,11 +142,9 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_options(self, options: LimiterOptions) -> Self {
-        Self {
-            options: options.or(self.options),
-            ..self
-        }
+    pub fn with_options(mut self, options: LimiterOptions) -> Self {
+        self.options = options.or(self.options);
+        self
     }
 
     /// The options set for this limiter, or for all limiters of its client.

@@ -116,11 +116,9 @@ impl RateLimiter {
     /// assert_eq!(*limiter.options(), LimiterOptions::new());
     /// ```
     #[must_use]
-    pub fn with_options(self, options: LimiterOptions) -> Self {
-        Self {
-            options: options.or(self.options),
-            ..self
-        }
+    pub fn with_options(mut self, options: LimiterOptions) -> Self {
+        self.options = options.or(self.options);
+        self
     }
 
     /// The options set for this limiter, or for all limiters of its client.
@@ -241,11 +239,9 @@ impl RateLimiter {
     }
 
     /// This handle, whose events name the limiter for keys that it belongs to.
-    pub(crate) fn labelled(self, label: Arc<str>) -> Self {
-        Self {
-            label: Some(label),
-            ..self
-        }
+    pub(crate) fn labelled(mut self, label: Arc<str>) -> Self {
+        self.label = Some(label);
+        self
     }
 
     /// A request that starts.

@@ -99,20 +99,16 @@ impl RateLimiter {
     }
 
     /// Leased where there were this many requests in the time of two leases.
-    pub(crate) fn leased_from(self, fewest_uses: u64, lease: Lease) -> Self {
+    pub(crate) fn leased_from(mut self, fewest_uses: u64, lease: Lease) -> Self {
         let is_long_enough = lease.up_to >= Duration::from_millis(1);
         let hold = is_long_enough.then(|| self.queue.hold_lease(lease.up_to, fewest_uses));
-        Self {
-            _lease: hold.flatten().map(Arc::new),
-            ..self
-        }
+        self._lease = hold.flatten().map(Arc::new);
+        self
     }
 
     /// The same limiter, whose leases may end.
-    pub(super) fn without_leases(self) -> Self {
-        Self {
-            _lease: None,
-            ..self
-        }
+    pub(super) fn without_leases(mut self) -> Self {
+        self._lease = None;
+        self
     }
 }

@@ -273,11 +273,9 @@ impl Rule {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn cost(self, cost: u32) -> Self {
-        Self {
-            cost: RuleCost::Fixed(cost),
-            ..self
-        }
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.cost = RuleCost::Fixed(cost);
+        self
     }
 
     /// Sets which attribute says what a request costs, a whole number. Without it a request costs
@@ -298,11 +296,9 @@ impl Rule {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn cost_from(self, attribute: impl Into<String>) -> Self {
-        Self {
-            cost: RuleCost::Attribute(attribute.into()),
-            ..self
-        }
+    pub fn cost_from(mut self, attribute: impl Into<String>) -> Self {
+        self.cost = RuleCost::Attribute(attribute.into());
+        self
     }
 
     /// Counts only requests that end so, such as failed logins: each is charged before it goes on,
@@ -328,11 +324,9 @@ impl Rule {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn count_only(self, ending: Ending) -> Self {
-        Self {
-            counts_only: Some(ending),
-            ..self
-        }
+    pub fn count_only(mut self, ending: Ending) -> Self {
+        self.counts_only = Some(ending);
+        self
     }
 
     /// Adds a plan, or replaces the one of this name: another limiter for some requests, or none.
@@ -451,11 +445,9 @@ impl Rule {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn in_shadow(self) -> Self {
-        Self {
-            is_shadow: true,
-            ..self
-        }
+    pub fn in_shadow(mut self) -> Self {
+        self.is_shadow = true;
+        self
     }
 
     /// Whether the rule applies to a request, as far as [`when`](Self::when) and [`by`](Self::by)
