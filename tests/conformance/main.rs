@@ -416,6 +416,7 @@ on_every_store! {
             more_parts_than_are_decided_together_are_refused,
             a_release_gives_back_to_each_rratelimiter_that_applies,
             a_release_that_one_limiter_refuses_reaches_the_others,
+            a_release_with_a_wrong_cost_of_one_rule_reaches_the_others,
             a_settle_that_one_limiter_refuses_is_told_and_reaches_the_other,
             a_cost_that_is_no_number_refuses_all_parts_of_one_target,
         }

@@ -364,6 +364,36 @@ pub async fn a_release_that_one_limiter_refuses_reaches_the_others(fixture: Fixt
     }
 }
 
+/// The number of items, which one rule charges, is not a number.
+pub async fn a_release_with_a_wrong_cost_of_one_rule_reaches_the_others(fixture: Fixture) {
+    let client = fixture.client("client").await;
+    let limiter = |name: &str| client.rate_limiter(&format!("{{{}}}{name}", fixture.name()));
+    let all = ["first", "of items", "last"];
+    for name in all {
+        let rate = Rate::overall(5, HOUR);
+        limiter(name).set_rate(rate).await.unwrap();
+        assert!(limiter(name).try_acquire(5).await.unwrap());
+    }
+    let [first, of_items, last] = all.map(|name| Rule::new(limiter(name)));
+    let rules = [first, of_items.cost_from("items"), last];
+    let rules = client.rules(rules).unwrap();
+    let refused = rules.release(&[("items", "many"), ("cost", "2")]).await;
+    assert!(
+        matches!(
+            refused,
+            Err(Error::InvalidArgument {
+                argument: "cost",
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    for (name, available) in all.into_iter().zip([2, 0, 2]) {
+        let permits = limiter(name).available_permits().await.unwrap();
+        assert_eq!(permits, available, "{name}");
+    }
+}
+
 /// The key of one of two limiters is of another kind by then.
 pub async fn a_settle_that_one_limiter_refuses_is_told_and_reaches_the_other(fixture: Fixture) {
     let client = fixture.client("client").await;

@@ -277,12 +277,14 @@ impl Rules {
             let limiter = applied.limiter;
             let limiter = limiter.and_then(|it| it.rate_limiter(&applied.key, INTERNAL));
             let Some(limiter) = limiter else { continue };
-            let cost = applied.cost.and_then(|it| u32::try_from(it).ok());
-            let cost = cost.ok_or(Error::InvalidArgument {
-                argument: "cost",
-                reason: "must be a whole number of at most 4294967295",
-            })?;
-            match limiter.release(cost).await {
+            let releasing = match applied.cost.and_then(|it| u32::try_from(it).ok()) {
+                Some(cost) => limiter.release(cost).await,
+                None => Err(Error::InvalidArgument {
+                    argument: "cost",
+                    reason: "must be a whole number of at most 4294967295",
+                }),
+            };
+            match releasing {
                 Ok(()) => released += 1,
                 // The limiter has expired, or was never asked: none of its permits is in use.
                 Err(Error::NotInitialized { .. }) => {}
