@@ -77,7 +77,9 @@ pub enum Event<'a> {
     /// `check_with_rate`, `check_without_waiting`, `check_all`, or
     /// [`Rules::check`](crate::Rules::check) where a rule applies. There is one event for each call
     /// of such a method, when it returns or its future is dropped, and one more for its rules in
-    /// shadow mode.
+    /// shadow mode. [`check_up_to`](crate::Limiter::check_up_to) and `try_acquire_up_to` make one
+    /// or more calls of `check`, each with its event. A refund, a release and a settlement by a
+    /// limiter of this crate have none.
     #[non_exhaustive]
     Request {
         /// The limiters that were asked: one, or those of a joint decision in the order of the

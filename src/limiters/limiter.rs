@@ -263,7 +263,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     /// # Cancel safety
     /// As [`RateLimiter::settle`](crate::RateLimiter::settle).
     fn settle<'a>(&'a self, key: &'a str, grant: Grant, cost: u32) -> BoxFuture<'a, Result<()>> {
-        Box::pin(settle_by_check(self, key, grant, cost, u32::MAX))
+        // The request is done, so nobody waits for its turn.
+        let take = move |cost| self.check_without_waiting(key, cost);
+        Box::pin(settle_by_check(self, key, grant, cost, u32::MAX, take))
     }
 }
 
@@ -306,17 +308,21 @@ impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     }
 }
 
-/// Settles a grant by what every limiter has. A request of this limiter costs at most `largest`.
-pub(super) async fn settle_by_check<L>(
+/// Settles a grant by a refund of what was too much, or by requests for what is missing: `take`
+/// makes one, which costs at most `largest`.
+pub(super) async fn settle_by_check<L, F>(
     limiter: &L,
     key: &str,
     grant: Grant,
     cost: u32,
     largest: u32,
+    take: impl Fn(u32) -> F,
 ) -> Result<()>
 where
     L: Limiter + ?Sized,
+    F: Future<Output = Result<Decision>>,
 {
+    let take = &take;
     // The inner result is that of later parts: the grant is spent by the first one, which must not
     // be taken again.
     let settle = |grant: Grant| async move {
@@ -328,8 +334,6 @@ where
             }
             Ordering::Equal => Ok(()),
             Ordering::Greater => {
-                // The request is done, so nobody waits for its turn.
-                let take = |cost| limiter.check_without_waiting(key, cost);
                 let mut missing = cost - granted;
                 let mut taken = Ok(up_to(missing.min(largest), take).await?);
                 while let Ok(Decision::Granted(part)) = &taken

@@ -614,10 +614,17 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
         Box::pin(async move {
             match self.limiter_of_grants(key) {
                 Some(limiter) => limiter.settle(grant, cost).await,
-                // The request is done: what is missing is taken, and nobody is locked out for it.
+                // The request is done: what is missing is taken, nobody waits for its turn or is
+                // locked out for it, and it is no further request for the events.
                 None => {
                     let largest = self.model().properties().largest_cost;
-                    settle_by_check(&self.without_penalty(), key, grant, cost, largest).await
+                    let limiter = &self.without_penalty();
+                    let take = |cost| async move {
+                        let answered = limiter.answered_now(key, cost);
+                        let queue_time = QueueTime::default();
+                        limiter.decide(answered, key, cost, &queue_time).await
+                    };
+                    settle_by_check(limiter, key, grant, cost, largest, take).await
                 }
             }
         })

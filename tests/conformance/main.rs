@@ -114,6 +114,7 @@ on_every_store! {
         on_event {
             each_request_of_a_limiter_is_told_once_with_its_result,
             requests_by_key_are_told_by_prefix_and_never_by_key,
+            a_settled_grant_is_no_further_request_of_its_limiter,
             a_joint_decision_is_told_once_with_each_of_its_limiters,
             a_request_whose_future_is_dropped_is_told_as_cancelled,
             a_handler_that_panics_harms_no_request,

@@ -8,7 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
 
 use redisson_rate_limiter::{
-    FixedWindow, Limiter, Rate, RateLimiter, RedissonClient, RedissonClientBuilder, Rule,
+    FixedWindow, LeakyBucket, Limiter, Rate, RateLimiter, RedissonClient, RedissonClientBuilder,
+    Rule,
 };
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
@@ -113,6 +114,31 @@ pub async fn requests_by_key_are_told_by_prefix_and_never_by_key(fixture: Fixtur
     ];
     let expected = expected.map(|end| format!("*{prefix} {end}"));
     assert_eq!(told.take_requests(), expected);
+}
+
+/// A bucket that gives turns is settled by a request for what is missing, of as much as it has.
+pub async fn a_settled_grant_is_no_further_request_of_its_limiter(fixture: Fixture) {
+    let (told, client) = told_by(&fixture).await;
+    let prefix = format!("{}-", fixture.name());
+    let window = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
+    let bucket = LeakyBucket::new(1, HOUR).with_capacity(9);
+    let bucket = client.policy_limiter(bucket).unwrap();
+    let shared = client.keyed_rate_limiter(&format!("{prefix}shared:"), Rate::overall(9, HOUR));
+    let limiters: [Box<dyn Limiter>; 3] = [
+        Box::new(window.with_prefix(format!("{prefix}window:"))),
+        Box::new(bucket.with_prefix(format!("{prefix}bucket:"))),
+        Box::new(shared.unwrap()),
+    ];
+    for limiter in limiters {
+        for used in [1, 2, 5, 20] {
+            let key = format!("used {used}");
+            let asked = limiter.check_without_waiting(&key, 2).await.unwrap();
+            let estimate = asked.into_grant().unwrap();
+            limiter.settle(&key, estimate, used).await.unwrap();
+        }
+        let expected = format!("*{} 2 granted: granted by store", limiter.name());
+        assert_eq!(told.take_requests(), vec![expected; 4]);
+    }
 }
 
 pub async fn a_joint_decision_is_told_once_with_each_of_its_limiters(fixture: Fixture) {
