@@ -1,4 +1,4 @@
-//! The client: one connection, or one store in memory, and the limiters in it.
+//! The client of one Redis, or of one store in memory, and the limiters in it.
 
 mod builder;
 #[cfg(feature = "redis")]
@@ -64,7 +64,7 @@ impl RedissonClient {
         Self::builder().connect(urls).await
     }
 
-    /// A client with a store of its own in this process, without a server. For clients that share a
+    /// A client with a store of its own in this process, and no server. For clients that share a
     /// store, see [`MemoryStore`].
     ///
     /// ```

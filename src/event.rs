@@ -1,5 +1,5 @@
-//! What a client tells the application: the end of each request and call, and each change of a
-//! connection.
+//! The events that a client reports to the application: the end of each request and call, and each
+//! change of a connection.
 
 mod events;
 mod queue_time;
@@ -83,10 +83,10 @@ pub enum Event<'a> {
     #[non_exhaustive]
     Request {
         /// The limiters that were asked: one, or those of a joint decision in the order of the
-        /// charges. If rules failed because a request can never be granted by one of them, the one
-        /// that is why; if too many apply, all of them. Empty only if
-        /// [`check_all`](crate::RedissonClient::check_all) got no charge at all, and at most 33 of
-        /// too many.
+        /// charges. If rules failed because one of them can never grant the request, only that one;
+        /// if too many rules apply, all of them. Empty only if
+        /// [`check_all`](crate::RedissonClient::check_all) got no charge at all; at most 33 if it
+        /// got too many.
         limiters: &'a [AskedLimiter<'a>],
         /// How the request has ended.
         result: RequestResult,
@@ -94,18 +94,18 @@ pub enum Event<'a> {
         /// waiting for permits, for the turn that a [`LeakyBucket`](crate::LeakyBucket) gives, and
         /// for Redis.
         took: Duration,
-        /// How much of it the request spent in a queue of this process: until a call was made that
-        /// carried it. In the queue of those who wait for permits it lasts until the call that
-        /// granted them, and while a call for the same key is in flight, whose next one several
-        /// requests share, until that one. Zero if the request went out at once; a connection that
-        /// is waited for is part of the call, and so are attempts. Where no call carried the
-        /// request in the end, because it was decided in this process, timed out or was dropped
-        /// while it waited, it is the time until then. A [turn](crate::LeakyBucket) is waited for
-        /// after that.
+        /// How much of `took` the request spent in a queue of this process, until a call was made
+        /// that carried it. For a request that waits for permits this is the call that granted
+        /// them. A request that came while a call for the same key was in flight is carried by the
+        /// next call, which several requests share. Zero if the request was sent at once; the wait
+        /// for a connection and further attempts are part of the call. If no call carried the
+        /// request, because it was decided in this process, timed out or was dropped while it
+        /// waited, this is the time until then. The wait for a [turn](crate::LeakyBucket) comes
+        /// afterwards.
         queued: Duration,
-        /// Whether the limiters are those of rules in [shadow mode](crate::Rule::in_shadow): the
-        /// request goes on, whatever they decide. Those that are enforced have an event of their
-        /// own.
+        /// Whether the limiters are those of rules in [shadow mode](crate::Rule::in_shadow), whose
+        /// decision has no effect on the request. The rules that are enforced have an event of
+        /// their own.
         is_shadow: bool,
     },
     /// A script was sent to Redis, and was answered or given up. It may have taken two round trips,
@@ -115,12 +115,12 @@ pub enum Event<'a> {
         /// The script's path in `lua/`, without its ending: `acquire`, `multi_acquire`, `joint`,
         /// `refund`, `policies/token_bucket`.
         script: &'static str,
-        /// How many requests for permits the call is for, which share it; 0 if it is for something
-        /// else, such as a refund or a peek. A call for a [lease](crate::Lease) is for one, however
-        /// many permits it takes.
+        /// How many requests for permits share the call; 0 if it is for something else, such as a
+        /// refund or a peek. A call for a [lease](crate::Lease) is for one, however many permits it
+        /// takes.
         requests: u32,
-        /// 1 for the first attempt, and one more for each time that the same call was sent before
-        /// and was not executed, as far as is known: a retry has 2 or more.
+        /// 1 for the first attempt; 2 or more for a retry, which is sent if the attempts before it
+        /// were not executed, as far as is known.
         attempt: u32,
         /// Whether the server answered, if only to refuse.
         is_answered: bool,
@@ -141,8 +141,8 @@ pub enum Event<'a> {
         /// The server, as in [`Connected`](Self::Connected).
         server: &'a str,
     },
-    /// A circuit breaker has another state. There is one for each connection. That of a server that
-    /// the client uses no more, such as a node that has left its cluster, ends closed.
+    /// A circuit breaker has another state. There is one for each connection. When the client stops
+    /// using a server, such as a node that has left its cluster, its circuit breaker ends closed.
     #[non_exhaustive]
     BreakerChanged {
         /// The server, as in [`Connected`](Self::Connected).
@@ -152,8 +152,8 @@ pub enum Event<'a> {
         /// Why it is open.
         cause: Option<ErrorKind>,
     },
-    /// A limiter's grants contain one whose time is ahead of the clock that this client uses: the
-    /// clock of a peer is wrong. A `tracing` event names the limiter, once.
+    /// A grant of a limiter has a time ahead of the clock that this client uses: the clock of
+    /// another process is wrong. A `tracing` event names the limiter, once.
     #[non_exhaustive]
     ClockAhead {
         /// By how much, in whole milliseconds.
@@ -162,8 +162,8 @@ pub enum Event<'a> {
     /// A request found its limiter with another rate, type or keep alive than the one that it names
     /// ([`with_rate`](crate::RateLimiter::with_rate),
     /// [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate)), and left it as it was: somebody
-    /// else has set it. Told once for each limiter and each such rate. A `tracing` event names the
-    /// limiter.
+    /// else has set it. Reported once for each limiter and each such rate. A `tracing` event names
+    /// the limiter.
     #[non_exhaustive]
     RateDiffers {
         /// The rate that the request names.
@@ -208,11 +208,11 @@ pub struct AskedLimiter<'a> {
     pub name: &'a str,
     /// How many permits were asked for: the cost.
     pub permits: u32,
-    /// Its decision, if the method that has ended returns decisions. Of a joint decision, a limiter
-    /// that would have granted the request has denied it with a `retry_after` of zero.
+    /// Its decision, if the method that has ended returns decisions. If a joint decision denies the
+    /// request, a limiter that would have granted it has a denial with a `retry_after` of zero.
     pub decision: Option<&'a Decision>,
-    /// Whether the request ended so because of this limiter. If several limiters deny a request,
-    /// this is the strictest one; otherwise each of them.
+    /// Whether this limiter is the reason for the result: for a denied request only the strictest
+    /// limiter, otherwise each of them.
     pub is_deciding: bool,
 }
 
@@ -233,7 +233,8 @@ pub enum RequestResult {
     Granted(DecisionSource),
     /// The request was denied.
     Denied(DecisionSource),
-    /// The request had a timeout, and its permits did not come, or certainly come later.
+    /// The request had a timeout. Its permits did not come in that time, or certainly would not
+    /// have.
     TimedOut,
     /// The method returned an error of this kind.
     Failed(ErrorKind),
@@ -242,10 +243,9 @@ pub enum RequestResult {
 }
 
 impl AskedLimiter<'_> {
-    /// Whether this request has brought what its key has used to this share of the limit, or above
-    /// it: a share of 0.8 is reached by the request that leaves 2 of 10 permits or fewer where more
-    /// were left before. So of all granted requests for a key one reaches it, until permits have
-    /// come back.
+    /// Whether this request has raised the use of its key to this share of the limit or above: the
+    /// request that leaves 2 of 10 permits or fewer, where more were left before, reaches a share
+    /// of 0.8. Only one granted request of a key reaches it, until permits have come back.
     ///
     /// False for a request that was denied, for one that a failure policy granted, which does not
     /// know what was used, and for one by a method that returns no decision.

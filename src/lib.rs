@@ -13,7 +13,7 @@
 //! | `tls` | `rediss://` URLs and `TlsConfig`; implies `redis` |
 //! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and `RulesConfig` |
 //! | `toml`, `yaml` | rules from text and files: `RulesConfig::from_file`; both imply `serde` |
-//! | `test-util` | for tests: `MemoryStore::advance` moves its clock, and `Faults` make the store of a client fail, stall or deny |
+//! | `test-util` | for tests: `MemoryStore::advance` moves its clock, and `Faults` makes a client's store fail, stall or deny requests |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -140,7 +140,7 @@ impl RedissonClientBuilder {
     /// Calls `handler` for each [`Event`]: how each request ended, each call to Redis, and each
     /// change of a connection. By default nothing is called, and an event costs nothing.
     ///
-    /// The handler is called where the event happens, mostly on a thread of a tokio runtime: it
+    /// The handler runs on the thread on which the event happens, mostly of a tokio runtime: it
     /// should be quick and must not block. Events of several threads come in any order. The handler
     /// may use the client. If it owns a clone of the client or a limiter, the client's connections
     /// stay open for ever. If it panics, the panic is caught, and the request goes on.
@@ -173,8 +173,8 @@ impl RedissonClientBuilder {
         self
     }
 
-    /// Keeps the limiters in memory, shared with all clients of the same store. Its calls need no
-    /// server.
+    /// Makes a client that keeps its limiters in memory, shared with all clients of the same store,
+    /// and needs no server.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -195,8 +195,8 @@ impl RedissonClientBuilder {
         self.build(store)
     }
 
-    /// Connects to Redis if there are URLs, and else keeps the limiters in memory, each client its
-    /// own: for a service whose Redis is optional.
+    /// Connects to Redis if there are URLs; otherwise keeps the limiters in memory, in a store of
+    /// this client's own: for a service whose Redis is optional.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -220,12 +220,12 @@ impl RedissonClientBuilder {
         }
     }
 
-    /// The same, with a store that a test loses, stalls or has deny requests: see
+    /// Makes a client of a store in memory that `faults` makes fail, stall or deny requests: see
     /// [`Faults`](crate::Faults). With the feature `test-util`.
     ///
-    /// The client is one of a distant store, like one in Redis: its requests need a tokio runtime,
-    /// have a response timeout (3 s unless the builder has another one) and pass the circuit
-    /// breaker of a server that is called `memory`.
+    /// The client behaves as one of a server does: its requests need a tokio runtime, have a
+    /// response timeout (3 s unless the builder has another one) and pass the circuit breaker of a
+    /// server that is called `memory`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -29,7 +29,7 @@ pub enum Reply {
     Integer(i64),
     /// A text, or other bytes.
     Bytes(Vec<u8>),
-    /// A list. That of a map has its keys and values in turn.
+    /// A list. The list of a map alternates keys and values.
     Array(Vec<Reply>),
     /// An error in a list.
     Error(String),
@@ -96,13 +96,13 @@ impl RedissonClient {
 }
 
 impl Server {
-    /// Its address, or those of the Sentinels that know it, without credentials.
+    /// The server's address, or the addresses of its Sentinels, without credentials.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.reached.name
     }
 
-    /// Sends a command to this server. Otherwise as [`RedissonClient::command`].
+    /// Sends a command to this server; otherwise like [`RedissonClient::command`].
     ///
     /// ```no_run
     /// # use redisson_rate_limiter::*;

@@ -88,25 +88,27 @@ impl RedissonClient {
     }
 
     /// Decides one request by several limiters at once: either all of them grant it and are
-    /// charged, or none is charged. Takes one round trip, if the keys of all of them are in one
-    /// slot of a cluster, or if it is no cluster.
+    /// charged, or none is charged. Takes one round trip, unless the keys are in several slots of a
+    /// cluster.
     ///
-    /// A granted request may proceed when this returns: with a [`LeakyBucket`](crate::LeakyBucket)
-    /// among the limiters, it waits for its turn first, with several for the last of its turns. The
-    /// other limiters count it from the decision on.
+    /// A granted request may proceed when this returns: this method waits first for the turn that a
+    /// [`LeakyBucket`](crate::LeakyBucket) gives the request, or for the last turn if several do.
+    /// The other limiters count the request from the decision on.
     ///
     /// # Several slots of a cluster
-    /// No call reaches limiters in several slots. They are asked all at the same time, without a
-    /// charge, and then decide one slot after another: a round trip, and one more for each slot.
-    /// Those that would deny come first, and the others are not asked again if one denies, so that
-    /// a denied request is charged nowhere. Then comes the slot that could grant the fewest further
-    /// requests, so that of many requests at once most are denied there, and not charged to a limit
-    /// that others share. If a limiter denies although it would have granted, because another
-    /// request came in between, what the slots before it were charged is given back, also if the
-    /// future is dropped: of each algorithm what [`Limiter::refund`](crate::Limiter::refund) says.
-    /// Other requests may have been denied meanwhile for want of it. No limiter ever grants more
-    /// than its limit. If the keys have a common hash tag, such as `{alice}:second` and
-    /// `{alice}:day`, one slot has them all.
+    /// One call cannot reach limiters in several slots. First all slots are asked at the same time
+    /// what they would decide, without a charge. Then they decide, one slot after another. That is
+    /// one round trip, and one more for each slot. The slots that would deny decide first; if one
+    /// of them denies, the others are not asked again, so that a denied request is charged nowhere.
+    /// Then comes the slot that could grant the fewest further requests, so that of many requests
+    /// at once most are denied there, and not charged to a limit that others share.
+    ///
+    /// Another request may come in between, so that a limiter denies which would have granted. Then
+    /// the slots before it give their charges back, also if the future is dropped, as far as
+    /// [`Limiter::refund`](crate::Limiter::refund) says for each algorithm. Meanwhile, other
+    /// requests may have been denied because of these charges. No limiter ever grants more than its
+    /// limit. If the keys have a common hash tag, such as `{alice}:second` and `{alice}:day`, they
+    /// are in one slot.
     ///
     /// # Failures
     /// While Redis is unavailable, the [`FailurePolicy`](crate::FailurePolicy) of each limiter
@@ -139,11 +141,10 @@ impl RedissonClient {
     /// in several slots.
     ///
     /// # Cancel safety
-    /// What the limiters were charged by a request that is dropped goes back, in flight as well as
-    /// while it waits for its turn: of each algorithm what
-    /// [`Limiter::refund`](crate::Limiter::refund) says, so a
-    /// [`LeakyBucket`](crate::LeakyBucket) keeps it. If the answer of a call in flight is lost, what
-    /// algorithms without a [`Rate`](crate::Rate) were charged stays.
+    /// If the future is dropped, in flight or while the request waits for its turn, the limiters
+    /// get their charges back as far as [`Limiter::refund`](crate::Limiter::refund) says for each
+    /// algorithm: a [`LeakyBucket`](crate::LeakyBucket) keeps its charge. If the answer of a call
+    /// in flight is lost, only a [`Rate`](crate::Rate) gets its charge back.
     pub async fn check_all(
         &self,
         charges: impl IntoIterator<Item = Charge> + Send,
@@ -183,9 +184,8 @@ impl RedissonClient {
         peek_all(&self.0, charges).await
     }
 
-    /// Gives back what a joint decision took, as [`Limiter::refund`](crate::Limiter::refund) of
-    /// each of its grants, and returns how many permits. Of a denied decision there is nothing to
-    /// give back.
+    /// Gives back each grant of a joint decision, as [`Limiter::refund`](crate::Limiter::refund)
+    /// does, and returns how many permits came back. A denied decision has no grants.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -203,7 +203,8 @@ impl RedissonClient {
     /// ```
     ///
     /// # Errors
-    /// Those of [`RateLimiter::refund`](crate::RateLimiter::refund), once each grant was tried.
+    /// Those of [`RateLimiter::refund`](crate::RateLimiter::refund): the first one, after all
+    /// grants were tried.
     ///
     /// # Cancel safety
     /// If the future is dropped, some grants may not have been given back.
@@ -229,10 +230,10 @@ impl RedissonClient {
     ///
     /// # Errors
     /// [`Error::InvalidRule`](crate::Error::InvalidRule) for a rule that was made wrongly, such as
-    /// with an empty value, or has the name of another one, a limiter of another client, one whose
-    /// keys no cluster could keep in one slot, or one that may have the keys of another algorithm.
-    /// There may be any number of rules; if more than 32 of them apply to a request,
-    /// [`Rules::check`] fails, with the same error and a warning.
+    /// with an empty value, or that has the name of another rule; and for a rule with a limiter of
+    /// another client, a limiter whose keys no cluster could keep in one slot, or a limiter that
+    /// may have the keys of another algorithm. There may be any number of rules; if more than 32 of
+    /// them apply to a request, [`Rules::check`] fails, with the same error and a warning.
     pub fn rules(&self, rules: impl Into<Arc<[Rule]>>) -> Result<Rules> {
         Rules::new(Arc::clone(&self.0), rules.into())
     }

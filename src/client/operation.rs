@@ -13,8 +13,8 @@ use crate::health::Health;
 
 impl RedissonClient {
     /// What the client knows about its servers, without asking them: the state of each circuit
-    /// breaker, and why it was opened. It is that of the connections of the tokio runtime that
-    /// calls; of all runtimes if this one has none.
+    /// breaker, and why it was opened. These are the circuit breakers of the current tokio
+    /// runtime's connections; of the connections of all runtimes if it has none.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -54,14 +54,15 @@ impl RedissonClient {
 
     /// Closes the client, its clones and all their limiters. From now on requests for permits fail
     /// with [`Error::Closed`](crate::Error::Closed), whatever the failure policy, and so do those
-    /// who wait for permits. A request whose call is in flight has its answer, and one that a
-    /// [`LeakyBucket`](crate::LeakyBucket) granted has its turn. Then waits until everything is
-    /// given back that requests without a caller were granted, and returns whether it is.
+    /// who wait for permits. A request whose call is in flight still gets its answer, and a request
+    /// that a [`LeakyBucket`](crate::LeakyBucket) granted still gets its turn. Then waits until the
+    /// grants of requests without a caller are given back, and returns whether they all are.
     ///
-    /// If the timeout passes first, the rest is given back as long as the process runs; otherwise
-    /// it comes back with its window, as does what could not be given back because Redis was away.
-    /// Calls that give permits back, set or read a limiter still work, so that a handler that is
-    /// about to end can [refund](crate::RateLimiter::refund) its grant.
+    /// If the timeout passes first, giving back goes on in the background while the process runs.
+    /// Permits that could not be given back, because the process ended or Redis was unavailable,
+    /// are available again when their window has passed. Calls that give permits back, set or read
+    /// a limiter still work, so that a handler that is about to end can
+    /// [refund](crate::RateLimiter::refund) its grant.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -98,8 +99,8 @@ impl RedissonClient {
         poll_fn(|context| Poll::Ready(given_back.as_mut().poll(context) == Poll::Ready(true))).await
     }
 
-    /// Returns when the client is [closed](Self::close), at once if it is already: for tasks of a
-    /// service that end with it.
+    /// Waits until the client is [closed](Self::close); returns at once if it already is: for tasks
+    /// of a service that end with the client.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

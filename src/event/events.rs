@@ -1,4 +1,4 @@
-//! Who is told of a client's events: the handler that the application has set, and spans of
+//! The receivers of a client's events: the handler that the application has set, and spans of
 //! `tracing`.
 
 use std::fmt;
@@ -13,8 +13,8 @@ use super::reported::{Mode, Reported};
 use super::spans::TARGET;
 use super::{AskedLimiter, Event};
 
-/// Without a handler, and if nobody records spans, nothing is made for an event: no text, no list,
-/// and no look at the clock.
+/// The handler of a client's events, if there is one. Without a handler, and if nobody records
+/// spans, an event costs nothing: no text, no list, and no look at the clock.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Option<Handler>);
 
@@ -25,7 +25,7 @@ impl Events {
         Self(Some(Arc::new(handler)))
     }
 
-    /// Tells the handler. Not to be called under a lock: the handler may use the client.
+    /// Calls the handler. Must not be called under a lock: the handler may use the client.
     #[inline]
     pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
         if let Some(handler) = &self.0 {
@@ -39,14 +39,15 @@ impl Events {
         self.0.is_some()
     }
 
-    /// When something starts whose end is an event.
+    /// The present time, at the start of something whose end is an event; `None` if nobody receives
+    /// events.
     #[inline]
     pub(crate) fn start(&self) -> Option<Instant> {
         let is_on = self.0.is_some() || tracing::span_enabled!(target: TARGET, Level::DEBUG);
         is_on.then(Instant::now)
     }
 
-    /// A request that starts, to a limiter of this name.
+    /// Starts the report of a request to a limiter of this name.
     #[inline]
     pub(crate) fn request<'a>(
         &'a self,
@@ -56,7 +57,8 @@ impl Events {
         self.joint_request(Mode::Enforced, iter::once_with(|| (name(), permits)))
     }
 
-    /// A request that starts, to limiters of these names, for so many permits each.
+    /// Starts the report of a request to several limiters: each has a name, and how many permits
+    /// the request asks it for.
     #[inline]
     pub(crate) fn joint_request<'a>(
         &'a self,

@@ -1,4 +1,4 @@
-//! How long a request is in a queue: until a call carries it.
+//! The time that a request spends in a queue: until a call carries it.
 
 use std::sync::Arc;
 
@@ -6,38 +6,40 @@ use tokio::time::Instant;
 
 use crate::lock::Lock;
 
-/// Clones are of one request. Nothing, where no event tells it.
+/// The end of a request's time in a queue, shared by clones of the same request. Empty if no event
+/// reports the request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueTime(Option<Arc<Lock<Option<Instant>>>>);
 
 impl QueueTime {
-    /// Of a request that is in the queue.
+    /// The time of a request that has just entered the queue.
     pub(super) fn begin() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// A call carries the request since this time.
+    /// Notes that a call has carried the request since `at`.
     pub(crate) fn ends(&self, at: Instant) {
         if let Some(end) = &self.0 {
             *end.lock() = Some(at);
         }
     }
 
-    /// The same, now.
+    /// Notes that a call carries the request from now on.
     pub(crate) fn ends_now(&self) {
         if self.0.is_some() {
             self.ends(Instant::now());
         }
     }
 
-    /// It is decided, if by a call then by one that carries it already.
+    /// Notes that the request is decided: its time in the queue ends now, unless a call that
+    /// carries it has ended it.
     pub(crate) fn is_over(&self) {
         if let Some(end) = &self.0 {
             end.lock().get_or_insert_with(Instant::now);
         }
     }
 
-    /// The call has not served the request, which waits for another one.
+    /// Notes that the call has not served the request, which waits for another call.
     pub(crate) fn goes_on(&self) {
         if let Some(end) = &self.0 {
             *end.lock() = None;

@@ -12,7 +12,8 @@ use crate::decision::{Decision, DecisionSource};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 
-/// If it is dropped before it has [ended](Self::ended), the request was cancelled.
+/// The report of one request. If it is dropped before it has [ended](Self::ended), the request was
+/// cancelled.
 ///
 /// Without a handler it is as small as a pointer: it is part of each request's future.
 #[derive(Default)]
@@ -29,7 +30,7 @@ struct Started<'a> {
     span: Span,
 }
 
-/// Whether what limiters decide is enforced.
+/// Whether the decision of limiters is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Enforced,
@@ -54,7 +55,7 @@ pub(crate) trait Reports {
         &[]
     }
 
-    /// The place of the limiter that decides.
+    /// The index of the limiter that decides.
     fn deciding(&self) -> usize {
         0
     }
@@ -76,7 +77,7 @@ impl<'a> Reported<'a> {
         })))
     }
 
-    /// The request's time in queues, for those who end it.
+    /// The request's time in queues, for the code that takes it out of a queue.
     #[inline]
     pub(crate) fn queue_time(&self) -> QueueTime {
         let started = self.0.as_ref();
@@ -91,7 +92,7 @@ impl<'a> Reported<'a> {
         self.0.is_none()
     }
 
-    /// Tells how the request has ended.
+    /// Reports how the request has ended.
     #[inline]
     pub(crate) fn ended<T: Reports>(mut self, answer: Result<T>) -> Result<T> {
         if let Some(started) = self.0.take() {
@@ -100,7 +101,7 @@ impl<'a> Reported<'a> {
         answer
     }
 
-    /// Tells that the request failed.
+    /// Reports that the request failed.
     pub(crate) fn failed(mut self, error: Error) -> Error {
         if let Some(started) = self.0.take() {
             started.fail(&error);

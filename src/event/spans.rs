@@ -6,10 +6,10 @@ use tracing::{Span, debug_span};
 use super::{AskedLimiter, Mode, RequestResult};
 use crate::escaped::Escaped;
 
-/// What filters of spans name.
+/// The target of all spans, which filters of `tracing` name.
 pub(super) const TARGET: &str = "redisson_rate_limiter";
 
-/// A request for permits. It is never entered: a request does nothing but wait for others.
+/// The span of a request for permits. It is never entered, because a request only waits.
 pub(super) fn request() -> Span {
     debug_span!(
         target: TARGET,
@@ -81,7 +81,7 @@ pub(crate) fn call(
     span
 }
 
-/// The span ends with an error of this kind.
+/// Notes in a span that it ends with an error of this kind.
 pub(crate) fn fail(span: &Span, kind: &str) {
     span.record("otel.status_code", "ERROR");
     span.record("error.type", kind);

@@ -88,12 +88,12 @@ pub(super) fn check_cost(cost: u32, limit: Option<i64>, key: &str) -> Result<()>
     }
 }
 
-/// A server does nothing else while it decides: about 0.1 ms for each RRateLimiter with many
-/// grants.
+/// The most limiters that decide together: a server does nothing else meanwhile, for about 0.1 ms
+/// for each RRateLimiter with many grants.
 pub(super) const MOST_LIMITERS: usize = 32;
 
-/// The requests to the limiters of one decision, of too many limiters one more than may decide, and
-/// whether all are of this client.
+/// The requests to the limiters of one decision, at most one more than may decide together, and
+/// whether all limiters are of this client.
 pub(super) fn requests_of(
     store: &Arc<dyn Store>,
     charges: impl IntoIterator<Item = Charge>,
@@ -142,7 +142,8 @@ pub(super) fn refuse_unless_joint(requests: &[TargetRequest], are_own: bool) -> 
     if has_twins(&names) {
         return refuse("must all have different names");
     }
-    // Otherwise a key is the name, or begins with it in braces: then it is of one name only.
+    // Without braces in a name, a key is the name itself or begins with the name in braces, so that
+    // no two names share a key.
     let have_braces = names.iter().any(|name| name.contains(['{', '}']));
     let named = requests.iter().filter(|_| have_braces);
     let mut keys: Vec<_> = named
@@ -155,8 +156,9 @@ pub(super) fn refuse_unless_joint(requests: &[TargetRequest], are_own: bool) -> 
     Ok(())
 }
 
-/// The place of the first limiter that cannot decide together with those before it, whatever a
-/// request costs. Each touches so many members of logs and counters for a cost of 1.
+/// The index of the first limiter that cannot decide together with those before it, whatever a
+/// request costs. `touches` has, for each limiter, how many members of logs and counters a charge
+/// of 1 touches.
 pub(super) fn first_too_many(touches: impl IntoIterator<Item = u32>) -> Option<usize> {
     let mut touched = 0_u32;
     touches
@@ -168,7 +170,7 @@ pub(super) fn first_too_many(touches: impl IntoIterator<Item = u32>) -> Option<u
         })
 }
 
-/// Whether a sorted list has the same twice.
+/// Whether a sorted list has two equal items.
 fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
     sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
@@ -215,7 +217,7 @@ pub(super) async fn give_back(store: &dyn Store, target: Target, grant: Grant) -
     grant.spend(give_back).await
 }
 
-/// Gives back in the background what a request was charged whose caller is gone.
+/// Gives back in the background the grant of a request whose caller is gone.
 pub(super) fn give_back_in_background(store: &Arc<dyn Store>, target: Target, grant: Grant) {
     let Some(grant) = grant.spend_now() else {
         return;

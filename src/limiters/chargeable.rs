@@ -117,8 +117,9 @@ pub(super) mod sealed {
     use crate::limiters::targets::Targets;
 
     pub trait Chargeable {
-        /// The RRateLimiter that decides for a key, with this limiter's options: it may be missing,
-        /// and this handle creates none. `None` of a limiter of another algorithm.
+        /// The RRateLimiter that decides for a key, with this limiter's options. It may be missing
+        /// in the store, and the returned handle does not create it. `None` if this limiter has
+        /// another algorithm.
         fn rate_limiter(&self, key: &str, _: Internal) -> Option<RateLimiter>;
 
         /// Whether a granted request may have to wait for its turn.
@@ -126,7 +127,7 @@ pub(super) mod sealed {
             false
         }
 
-        /// The names of its targets, and their algorithm.
+        /// The names of this limiter's targets, and their algorithm.
         fn targets(&self, _: Internal) -> Targets;
     }
 

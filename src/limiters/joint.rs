@@ -34,12 +34,13 @@ pub(super) struct Charged {
     pub(super) parts: Parts,
 }
 
-/// Usually it is one part.
+/// The parts of a request that a limiter decided on: usually one.
 pub(super) type Parts = SmallVec<[Part; 1]>;
 
 /// A part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
+    /// Its index in the request.
     pub(super) place: usize,
     /// What it costs by itself.
     pub(super) cost: u32,
@@ -99,14 +100,14 @@ impl Charged {
 #[must_use = "a request that was denied must not go on"]
 pub struct JointDecision {
     limiters: SmallVec<[Charged; 1]>,
-    /// Theirs, in the same order.
+    /// The decision of each limiter, in the order of `limiters`.
     decisions: SmallVec<[Decision; 1]>,
-    /// The place of the one that decides.
+    /// The index of the limiter that decides.
     deciding: usize,
 }
 
-/// Decides one request by several limiters of one client, and waits until a granted one may
-/// proceed, unless that is in shadow mode.
+/// Decides one request by several limiters of one client. Unless in shadow mode, waits until a
+/// granted request may proceed.
 pub(crate) async fn check_all(
     registry: &Arc<Registry>,
     charges: impl IntoIterator<Item = Charge> + Send,
@@ -202,7 +203,7 @@ async fn decide(
     Ok((decisions, taken))
 }
 
-/// What these decisions have charged.
+/// The charges of these decisions.
 fn taken_by(registry: &Arc<Registry>, requests: &[TargetRequest], decisions: &[Decision]) -> Taken {
     let mut taken = Taken::nothing(registry);
     let each = requests.iter().zip(decisions);
@@ -242,8 +243,8 @@ pub(crate) async fn peek_all(
     Ok(JointDecision::by(&requests, decisions))
 }
 
-/// Corrects what rules have charged: `cost` has what each should have, by its name and the part of
-/// the request.
+/// Corrects what rules have charged: `cost` returns what a part of the request, given by its index,
+/// should have cost a limiter of this name; `None` if it was charged rightly.
 pub(super) async fn settle_all(
     decisions: impl Iterator<Item = JointDecision>,
     cost: impl Fn(&str, usize) -> Option<u32>,
@@ -290,9 +291,9 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
     changed.collect()
 }
 
-/// The store has answered: the changes are over, and so are the denials that the answers
-/// contradict. Nothing else says that a limiter had expired, and was created again with all its
-/// permits.
+/// Ends the changes of settings once the store has answered, and forgets remembered denials that
+/// the answers contradict: a limiter may have expired and been created again with all its permits,
+/// of which nothing else tells.
 fn answered(
     registry: &Registry,
     requests: &[TargetRequest],
@@ -313,7 +314,7 @@ fn answered(
     Ok(decisions)
 }
 
-/// By which the strictest of several answers is found.
+/// A value that is greater for a stricter answer.
 fn strictness(decision: &Decision) -> impl Ord + use<> {
     match decision {
         Decision::Denied(denied) => (true, denied.retry_after, Reverse(denied.remaining)),
@@ -343,7 +344,7 @@ impl JointDecision {
         }
     }
 
-    /// The same decision, by rules that have asked the limiters for this.
+    /// Replaces the limiters by those of rules, with the parts that each rule applies to.
     pub(super) fn by_rules(mut self, asked: impl Iterator<Item = Charged>) -> Self {
         for (limiter, asked) in self.limiters.iter_mut().zip(asked) {
             *limiter = asked;
@@ -351,7 +352,7 @@ impl JointDecision {
         self
     }
 
-    /// The limiters that were charged, and what.
+    /// The limiters that were charged, each with its grant.
     pub(super) fn into_taken(self) -> impl Iterator<Item = (Charged, Grant)> {
         let each = self.limiters.into_iter().zip(self.decisions);
         each.filter_map(|(limiter, decision)| Some((limiter, decision.into_grant()?)))
@@ -440,9 +441,9 @@ impl JointDecision {
         of_part.map(|(limiter, decision)| (limiter.by.name(), decision))
     }
 
-    /// The name of the limiter that decides, and its answer, the strictest one: for a denied
-    /// request the one with the longest `retry_after`, for a granted one the one that had it wait
-    /// longest, and among equals the one with the fewest permits left.
+    /// The name and the answer of the strictest limiter, which decides: the one with the longest
+    /// `retry_after` for a denied request, and the one with the latest turn for a granted request.
+    /// Among equals it is the limiter with the fewest permits left.
     pub fn deciding(&self) -> (&str, &Decision) {
         // There is at least one, and `deciding` is its place.
         let place = self.deciding;

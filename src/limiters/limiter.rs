@@ -53,11 +53,10 @@ pub trait Limiter: fmt::Debug + Send + Sync {
 
     /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it
     /// is granted. A granted request may proceed when this returns: a
-    /// [`LeakyBucket`](crate::LeakyBucket) has it wait for its turn first. The limiters of this
+    /// [`LeakyBucket`](crate::LeakyBucket) makes it wait for its turn first. The limiters of this
     /// crate accept any text as a key: see
     /// [`PolicyLimiter`](crate::PolicyLimiter#keys-from-outside). A
-    /// [`RateLimiter`](crate::RateLimiter) is one for all, and takes its permits whatever the key
-    /// is.
+    /// [`RateLimiter`](crate::RateLimiter) ignores the key: all keys share its permits.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -117,8 +116,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     }
 
     /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory,
-    /// unless the limiter may have the request wait for its turn. `None` otherwise; nothing is
-    /// charged then. It is for middleware that has no task to wait in, or that would allocate one.
+    /// unless the limiter may make the request wait for its turn. Otherwise returns `None`, and
+    /// charges nothing. It is for middleware that has no task to wait in, or that would allocate
+    /// one.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -269,7 +269,7 @@ pub trait Limiter: fmt::Debug + Send + Sync {
     }
 }
 
-/// As the limiter that it leads to.
+/// Forwards to the limiter behind the pointer.
 impl<L: Limiter + ?Sized> Limiter for Arc<L> {
     fn name(&self) -> &str {
         L::name(self)
@@ -351,7 +351,7 @@ where
     grant.spend(settle).await?.unwrap_or(Ok(()))
 }
 
-/// Checks a request of `cost`, and while it is denied the same of what is left.
+/// Checks a request of `cost`. While it is denied and something is left, checks for what is left.
 async fn up_to<F>(mut cost: u32, check: impl Fn(u32) -> F) -> Result<Decision>
 where
     F: Future<Output = Result<Decision>>,
@@ -371,7 +371,7 @@ where
     }
 }
 
-/// What a future returns if it needs not wait.
+/// Polls a future once, and returns its output if it did not have to wait.
 pub(super) fn at_once<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),

@@ -116,8 +116,8 @@ impl<P: Policy> PolicyLimiter<P> {
     /// Decides a request of `cost` (at least 1) for the target `key`, and charges the target if it
     /// is granted. Writes the keys that the policy documents.
     ///
-    /// A granted request may proceed when this returns: a [`LeakyBucket`](crate::LeakyBucket) has
-    /// it wait for its turn first, for as long as its capacity allows. The
+    /// A granted request may proceed when this returns: a [`LeakyBucket`](crate::LeakyBucket) makes
+    /// it wait for its turn first, as long as the bucket's capacity allows. The
     /// [`delay`](crate::Granted::delay) of the returned decision is zero.
     ///
     /// ```

@@ -23,14 +23,14 @@ pub(crate) struct Registry {
     pub(crate) options: LimiterOptions,
     /// The queues whose last answer may be asked for again.
     recent: Arc<RecentDenials>,
-    /// The shares of limiters that are granted here while the store is away.
+    /// The shares of limiters that this process grants while the store is unavailable.
     pub(crate) local_store: Arc<LocalStore>,
     pub(crate) state: Arc<ClientState>,
     queues: RwLock<Queues>,
 }
 
-/// The queues in use. One that no limiter holds any more leaves a dead entry, which is dropped when
-/// they are many.
+/// The queues in use, by the names of their limiters. A queue that no limiter holds any more leaves
+/// a dead entry; dead entries are dropped when they are many.
 #[derive(Default)]
 struct Queues {
     by_name: HashMap<String, Weak<GuardedQueue>>,
@@ -137,7 +137,7 @@ impl Queues {
     }
 }
 
-/// A handle prints what it belongs to: the client.
+/// Prints the client for the handles that belong to it.
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedissonClient")

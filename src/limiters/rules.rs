@@ -129,9 +129,10 @@ impl Rules {
         self.change(|before| before.replaced_by(store, rules.into(), before.is_shadow))
     }
 
-    /// Puts rules in force, made of those before, in one step: no request is decided in between.
+    /// Replaces the rules in force by those that `next` makes of them, in one step: no request is
+    /// decided in between.
     fn change(&self, next: impl FnOnce(&InForce) -> Result<InForce>) -> Result<RulesChange> {
-        // If a name mapper panics, the old ones stay.
+        // If a name mapper panics, the old rules stay.
         let mut in_force = self
             .in_force
             .write()
@@ -207,11 +208,11 @@ impl Rules {
         let _ = self.change(|before| Ok(before.in_shadow(is_shadow)));
     }
 
-    /// Decides a request by all rules that apply to it, in one round trip, or on a cluster in some
-    /// more, as [`check_all`](crate::RedissonClient::check_all) does; if rules in [shadow
-    /// mode](Rule::in_shadow) apply, a request that the others grant takes another one. A granted
-    /// request may proceed when this returns, as with `check_all`; it waits for no turn that a rule
-    /// in shadow mode gives.
+    /// Decides a request by all rules that apply to it, in one round trip, or in several on a
+    /// cluster, as [`check_all`](crate::RedissonClient::check_all) does. If rules in [shadow
+    /// mode](Rule::in_shadow) apply and the others grant the request, it takes one more round trip.
+    /// A granted request may proceed when this returns, as with `check_all`; this does not wait for
+    /// a turn that a rule in shadow mode gives.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -264,8 +265,8 @@ impl Rules {
         refund_all(&self.registry, granted.into().into_decisions()).await
     }
 
-    /// Gives back what these rules have charged for a request that is gone, as
-    /// [`refund`](Self::refund), in the background: see
+    /// Gives back what these rules have charged for a request that was abandoned, as
+    /// [`refund`](Self::refund) does, but in the background: see
     /// [`Limiter::refund_in_background`](crate::Limiter::refund_in_background).
     ///
     /// ```

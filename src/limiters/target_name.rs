@@ -95,7 +95,7 @@ fn without_braces(key: &str) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// Whether a byte is of a character that is not always written as it is.
+/// Whether a byte is that of a character which is not always written unchanged.
 static SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     special[b'{' as usize] = true;
@@ -104,13 +104,13 @@ static SPECIAL: [bool; 256] = {
     special
 };
 
-/// Whether a key has a character that is not always written as it is.
+/// Whether a key has a character which is not always written unchanged.
 fn has_special(key: &str) -> bool {
     let is_special = |byte: &u8| SPECIAL[usize::from(*byte)];
     key.as_bytes().iter().any(is_special)
 }
 
-/// Whether what follows a `%` reads like an encoded brace, or one that was encoded again.
+/// Whether the text after a `%` reads like an encoded brace, or a brace that was encoded again.
 fn reads_like_a_brace(mut rest: &str) -> bool {
     while let Some(shorter) = rest.strip_prefix("25") {
         rest = shorter;

@@ -1,8 +1,8 @@
-//! The names of the targets that limiters of rules have, and whose they are.
+//! The names of the targets of rules' limiters, and their owners.
 //!
-//! A key of Redis holds the state of one algorithm. So no target of one algorithm may have the name
-//! of one of another: neither of two rules, nor of a rule before and after a replacement, whose
-//! state stays in Redis for a while.
+//! A key of Redis holds the state of one algorithm. So targets of different algorithms must have
+//! different names, also those of a rule before and after it is replaced: its state stays in Redis
+//! for a while.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,13 +16,13 @@ pub struct Targets {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Names {
-    /// Any text may follow.
+    /// All names that begin with this text.
     BeginWith(String),
-    /// The limiter is one for all keys.
+    /// Only this name: the limiter ignores the key.
     Is(String),
 }
 
-/// Names of targets, or what these begin with, and whose they are.
+/// Names of targets, or the texts that names begin with, and their owners.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Taken(BTreeMap<String, Owned>);
 
@@ -33,7 +33,8 @@ struct Owned {
 }
 
 impl Taken {
-    /// Adds names of an owner. Fails if one of them may be another owner's too, with that owner.
+    /// Adds names of an owner. Fails with the other owner if one of the names may be another
+    /// owner's too.
     pub(super) fn add(&mut self, names: Names, owner: &str) -> Result<(), String> {
         let (name, may_be_followed) = match names {
             Names::BeginWith(prefix) => (prefix, true),

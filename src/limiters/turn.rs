@@ -8,7 +8,8 @@ use crate::decision::Decision;
 use crate::error::Result;
 use crate::same_runtime::SameRuntime;
 
-/// Waits until a request with these decisions may proceed, and makes them those of that time.
+/// Waits until a request with these decisions may proceed, and then updates the decisions to that
+/// time.
 #[inline]
 pub(super) async fn wait_for_turn(decisions: &mut [Decision]) -> Result<()> {
     let delay = decisions.iter().map(Decision::delay).max();
@@ -24,11 +25,11 @@ pub(super) async fn wait_for_turn(decisions: &mut [Decision]) -> Result<()> {
 async fn wait(delay: Duration) -> Result<()> {
     let until = Instant::now() + delay;
     loop {
-        // Only within a runtime is there a timer.
+        // There is a timer only within a runtime.
         let sleeping = Box::pin(async { sleep_until(until).await });
         if SameRuntime::new(sleeping)?.await.is_some() {
             return Ok(());
         }
-        // Another runtime polls the future: the wait goes on there.
+        // Another runtime polls the future now, so the wait goes on with its timer.
     }
 }

@@ -1,13 +1,13 @@
 //! Limiters whose keys lie in several slots of a cluster, where no call reaches all of them.
 //!
 //! All are asked first, without a charge, the slots at the same time. Then each slot's limiters
-//! decide, in one call, one slot after another, until one denies: first those that would deny, so
-//! that a denied request is charged nowhere, then the one that could grant the fewest further
-//! requests. So of many requests at once most are denied by the slot that has least left, before
-//! they are charged to one that has more left, for others. Of slots that could grant as many, those
-//! whose charges can be given back come first. What was charged before a denial is given back, by
-//! the rules of each algorithm: a leaky bucket keeps it. So no limiter ever grants more than its
-//! limit.
+//! decide, in one call, one slot after another, until one denies. The slots that would deny come
+//! first, so that a denied request is charged nowhere, and then the slot that could grant the
+//! fewest further requests. Thus of many requests at once most are denied by the slot that has
+//! least left, before they are charged to a slot that has more left for other requests. Of slots
+//! that could grant as many, those whose charges can be given back come first. What was charged
+//! before a denial is given back, by the rules of each algorithm: a leaky bucket keeps it. So no
+//! limiter ever grants more than its limit.
 
 #[cfg(test)]
 mod tests;
@@ -66,8 +66,8 @@ pub(super) fn slots(store: &dyn Store, requests: &[TargetRequest]) -> Option<Vec
     Some(slots.collect())
 }
 
-/// The slots of a decision that was refused because of them: until there was a connection, it was
-/// not known that the server is part of a cluster. Nothing was charged.
+/// The slots of a decision that was refused because its keys lie in several slots, before anything
+/// was charged: only the first connection shows that a server is part of a cluster.
 pub(super) fn slots_after<T>(
     decided: &Result<T>,
     store: &dyn Store,
@@ -112,7 +112,7 @@ pub(super) async fn decide_or_peek(
     slots.sort_by_key(|slot| (slot.is_granted(), slot.further(), slot.keeps_charges()));
     let mut is_denied = false;
     for slot in &mut slots {
-        // All that would deny decide, so that each sets its penalty.
+        // Each slot that would deny the request decides on it, so that each sets its penalty.
         if is_denied && slot.is_granted() {
             break;
         }

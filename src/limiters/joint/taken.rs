@@ -1,4 +1,4 @@
-//! What a request has taken that does not proceed yet.
+//! The grants of a request that does not proceed yet.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::limiters::charge::{give_back, give_back_in_background};
 use crate::limiters::{Chargeable, Limiter, Registry};
 use crate::policies::call::Target;
 
-/// Which limiter was asked, and gets back what the request does not use.
+/// A limiter that was asked, and that gets back what the request does not use.
 #[derive(Debug, Clone)]
 pub(in crate::limiters) enum By {
     /// A target, and the name of its limiter.
@@ -69,7 +69,8 @@ impl By {
     }
 }
 
-/// What goes back, also if the request's future is dropped, unless the request proceeds.
+/// Grants that are given back, also if the request's future is dropped, unless they are
+/// [kept](Self::keep).
 pub(in crate::limiters) struct Taken {
     registry: Arc<Registry>,
     grants: Vec<(By, Grant)>,
@@ -92,13 +93,13 @@ impl Taken {
         self.grants.append(&mut other.grants);
     }
 
-    /// The request proceeds: its caller has what was charged.
+    /// Gives nothing back: the request proceeds, and its caller has the grants.
     pub(in crate::limiters) fn keep(mut self) {
         self.grants.clear();
     }
 
-    /// Gives all back, which goes on in the background if the caller leaves. What fails to go back
-    /// comes back within the longest window of its limiters.
+    /// Gives all grants back; if the future is dropped, the rest in the background. Permits that
+    /// could not be given back are available again after the `longest_window` of their limiters.
     pub(super) async fn give_back(&mut self, longest_window: Duration) {
         let (done, is_done) = oneshot::channel::<()>();
         let (registry, grants) = (Arc::clone(&self.registry), mem::take(&mut self.grants));

@@ -8,11 +8,12 @@ impl KeyedRateLimiter {
     /// ahead of the requests, and grants them in this process without a call, as
     /// [`RateLimiter::leased`](crate::RateLimiter::leased) does. Sends nothing.
     ///
-    /// A key is hot from its second request on, if not many others are asked for in between, and
-    /// until Redis was not asked for it during the time of two leases. One with fewer than 16
-    /// requests in that time leases nothing, as a lease costs two calls of its own. At most 16,384
-    /// keys are hot at a time; further ones are decided without leases until there is room. So keys
-    /// that are asked for once, however many, take no memory, and no call more.
+    /// A key becomes hot with its second request, if there are not many requests of other keys in
+    /// between. It stops being hot when no request of it has gone to Redis for the time of two
+    /// leases. A key with fewer than 16 requests in that time leases nothing, because a lease costs
+    /// two calls. At most 16,384 keys are hot at a time; further keys are decided without leases
+    /// until there is room. So a key with a single request takes no memory and no further call,
+    /// however many such keys there are.
     ///
     /// [`check`](Self::check), [`check_with_rate`](Self::check_with_rate),
     /// [`acquire`](Self::acquire) and [`peek`](Self::peek) of this handle and its clones use the
@@ -25,9 +26,10 @@ impl KeyedRateLimiter {
     /// permits of leases that were taken with this rate only. The guide to leases
     /// (`docs/leases.md`) says what they cost, and when not to use them.
     ///
-    /// A limiter must live as long as its grants count, so that of a key without requests expires
-    /// later by the time of a lease. Where the rate sets a [keep alive](crate::Rate::keep_alive), a
-    /// lease is no longer than that exceeds the interval.
+    /// A limiter must exist as long as its grants count. Therefore the limiter of a key without
+    /// requests expires later by the time of a lease. Where the rate sets a [keep
+    /// alive](crate::Rate::keep_alive), a lease lasts at most as long as the difference between the
+    /// keep alive and the interval.
     ///
     /// In memory every request is decided at once, so there are no leases.
     ///

@@ -1,8 +1,8 @@
 //! Requests on one target, which share calls.
 //!
-//! A policy's state does not know single requests, so a call whose answer is lost is not made
-//! again: it may have been charged. What was charged to a request whose caller is gone is given
-//! back once the answer is there.
+//! A policy's state does not record single requests. So a call whose answer is lost is not
+//! repeated: its requests may have been charged. If the caller of a request is gone when the answer
+//! comes, the charge of the request is given back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,8 +62,8 @@ impl Calls for TargetCalls {
     const CAPACITY: usize = 1024;
     const IS_REPEATABLE: bool = false;
 
-    /// Two where a call takes the server longer the more it carries: it decides one while the other
-    /// is on its way.
+    /// Two if a call takes the server longer the more it carries: the server decides one call while
+    /// the other is on its way.
     fn calls_at_once(request: &TargetRequest) -> usize {
         1 + usize::from(request.target.model.properties().logs_requests)
     }

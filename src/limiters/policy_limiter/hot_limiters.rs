@@ -14,20 +14,21 @@ use crate::lock::Lock;
 use crate::permit::CallId;
 use crate::window::{Acquired, SetUp};
 
-/// A key is leased that has this many requests in the time of two leases. A lease costs two calls
-/// of its own, while requests of different keys share one.
+/// How many requests a key needs in the time of two leases to be leased. A lease costs two calls of
+/// its own, while requests of different keys share a call.
 const FEWEST_USES: u64 = 16;
 
-/// By the limiter's name, after the name mapper. The leases end when it is dropped.
+/// The limiters of hot keys, by their names after the name mapper. Their leases end when this is
+/// dropped.
 pub(super) struct HotLimiters {
     lease: Lease,
     by_name: HotKeys<HotLimiter>,
 }
 
-/// A limiter that may be leased while this lives.
+/// The limiter of a hot key; it may have leases while this exists.
 struct HotLimiter {
     leased: RateLimiter,
-    /// When it may lose its place, unless it is asked for again.
+    /// When the key stops being hot, unless another request of it goes to Redis before.
     idle_at: Lock<Instant>,
 }
 
@@ -39,13 +40,13 @@ impl HotLimiters {
         }
     }
 
-    /// The settings that a limiter gets which may be leased.
+    /// Extends the settings of a limiter that may be leased by room for its leases.
     pub(super) fn set_up(&self, set_up: Option<SetUp>) -> Option<SetUp> {
         set_up.map(|it| it.with_room_for(self.lease.longest()))
     }
 
-    /// Ends the leases: their limiters get other settings. The limiters stay, so that a request
-    /// which finds too few permits waits for what the leases give back.
+    /// Ends all leases, because the limiters get other settings. The keys stay hot, so that a
+    /// request which finds too few permits waits for what the leases give back.
     pub(super) fn end(&self) {
         for hot in self.by_name.all() {
             hot.leased.queue.unguarded().end_leases();
@@ -77,7 +78,7 @@ impl HotLimiters {
         hot.leased.queue.peek_leased(permits, set_up)
     }
 
-    /// Permits of a limiter are asked for that no lease has.
+    /// Notes that a request of this limiter goes to Redis because no lease has its permits.
     pub(super) fn ask(&self, limiter: &RateLimiter, set_up: Option<SetUp>) {
         let interval = set_up.map_or(Duration::MAX, |it| it.settings.quota().window);
         let slice = self.lease.longest().min(interval / 2);

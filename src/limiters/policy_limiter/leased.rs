@@ -1,4 +1,4 @@
-//! Leases of the limiters of keys: permits that are taken ahead, so that requests are decided
+//! Leases of the limiters of keys: permits that are taken in advance, so that requests are decided
 //! without a call.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl PolicyLimiter<Rate> {
         self
     }
 
-    /// Reads the settings that a key's limiter gets, whenever it is called.
+    /// A function that reads the settings which a key's limiter gets at the time of the call.
     pub(in crate::limiters) fn read_set_up(&self) -> ReadSetUp {
         let (policies, limiters) = (Arc::clone(&self.policies), self.hot_limiters.clone());
         Arc::new(move || {
@@ -60,7 +60,8 @@ impl<P: Policy> PolicyLimiter<P> {
         limiters.peek(&name, cost, limiters.set_up(set_up))
     }
 
-    /// A key's limiter is asked for permits that no lease has. Returns the settings that it gets.
+    /// Notes that a request of a key's limiter goes to Redis because no lease has its permits.
+    /// Returns the settings that the limiter gets.
     pub(in crate::limiters) fn note_asked(
         &self,
         limiter: &RateLimiter,

@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::lock::Lock;
 use crate::policies::algorithm::Algorithm;
 
-/// The policy that a limiter was made with, and the one that replaced it. Few are ever replaced, so
-/// that reading the first takes no lock.
+/// The policy that a limiter was made with, and the policy that replaced it. Reading the first one
+/// takes no lock, because few policies are ever replaced.
 pub(super) struct Policies<P> {
     first: CurrentPolicy<P>,
     later: OnceLock<RwLock<CurrentPolicy<P>>>,
-    /// Their leases end when the policy is replaced: else the next one would be asked for with the
-    /// settings before.
+    /// The limiters whose leases end when the policy is replaced: otherwise the next lease would be
+    /// taken with the old settings.
     leased: Lock<Vec<Weak<HotLimiters>>>,
 }
 

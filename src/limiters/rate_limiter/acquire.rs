@@ -250,9 +250,10 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// Those of the type's [documentation](Self) on Redis. Nothing has come back then, and a
-    /// [clone](Grant) of the grant can be refunded later; on
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) it may have, and no clone can.
+    /// Those of the type's [documentation](Self) on Redis. No permit has come back then, and a
+    /// [clone](Grant) of the grant can be refunded later. On
+    /// [`Error::Indeterminate`](crate::Error::Indeterminate) the permits may have come back, and no
+    /// clone can be refunded.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have given the grant back; otherwise its permits

@@ -117,7 +117,7 @@ pub trait Attributes: Sync {
     }
 }
 
-/// None.
+/// A request without attributes.
 impl Attributes for () {
     fn attribute(&self, _: &str) -> Option<Cow<'_, str>> {
         None

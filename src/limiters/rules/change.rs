@@ -37,14 +37,14 @@ use super::in_force::InForce;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RulesChange {
-    /// The rules that there were not before.
+    /// The rules that did not exist before.
     pub added: Vec<String>,
-    /// The rules that there are no more.
+    /// The rules that do not exist any more.
     pub removed: Vec<String>,
-    /// The rules that are not as before, such as with another limit, plan, condition or mode.
+    /// The rules that differ from before, such as in a limit, plan, condition or mode.
     pub changed: Vec<String>,
-    /// Those of them whose targets have other names or another algorithm than before, be it of a
-    /// plan: what was used before does not count there.
+    /// The changed rules whose targets, or those of one of their plans, have other names or another
+    /// algorithm than before: what was used before does not count there.
     pub started_anew: Vec<String>,
 }
 

@@ -65,8 +65,8 @@ impl Condition {
             && (self.by.iter()).all(|by| value(request, &by.name).is_some())
     }
 
-    /// What a request that matches counts for: its values, joined by `:`, with `:` and `%` in
-    /// several of them escaped, so that no two combinations have one key.
+    /// The key of a request that matches: its only value, or its values joined by `:`, in which `:`
+    /// and `%` are escaped so that no two combinations have the same key.
     pub(super) fn key(&self, request: &(impl Attributes + ?Sized)) -> Option<String> {
         if let [only] = &self.by[..] {
             return Some(counted(only, request)?.into_owned());
@@ -80,7 +80,8 @@ impl Condition {
         Some(key)
     }
 
-    /// What a request counts by, for people; empty if all requests count together.
+    /// The attributes that a request counts by, with their values, as text for people; empty if all
+    /// requests count together.
     pub(super) fn label(&self, request: &(impl Attributes + ?Sized)) -> String {
         let mut label = String::new();
         for by in &self.by {
@@ -91,7 +92,7 @@ impl Condition {
         label
     }
 
-    /// Refuses a key that no request has. Fails with the reason, in which the key is not.
+    /// Refuses a key that no request has. Fails with the reason, which does not contain the key.
     pub(super) fn check_key(&self, key: &str) -> Result<(), String> {
         let values: Vec<Cow<'_, str>> = match self.by.len() {
             0 => return Err("all requests count together: there are no keys".to_owned()),

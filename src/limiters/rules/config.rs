@@ -24,8 +24,8 @@ use crate::policies::algorithm::Algorithm;
 use crate::policies::any_policy::AnyPolicy;
 use crate::rate::whole_millis;
 
-/// Rules as a configuration has them: with the feature `serde`, by which any format can be read,
-/// and from TOML and YAML with the features `toml` and `yaml`, whose errors name the line.
+/// Rules as a configuration has them. The feature `serde` reads them from any format; the features
+/// `toml` and `yaml` read TOML and YAML, with errors that name the line.
 /// [`RedissonClient::rules_from`](crate::RedissonClient::rules_from) makes [`Rules`](super::Rules)
 /// of it.
 ///
@@ -67,10 +67,10 @@ use crate::rate::whole_millis;
 /// # redisson_rate_limiter::RulesConfig::from_toml(text).unwrap(); }
 /// ```
 ///
-/// [`Rule`] says what each part means; a `limit` has the fields of an [`AnyPolicy`]. `shadow = true`
-/// before the rules is for all of them. An unknown field, a value that can never be, rules whose
-/// keys could meet, more rules than can decide a request together (32), and a fixed cost above the
-/// limit are errors, which name the rule and the field.
+/// [`Rule`] says what each part means; a `limit` has the fields of an [`AnyPolicy`]. The line
+/// `shadow = true` before the rules puts all of them in shadow mode. Errors, which name the rule
+/// and the field, are an unknown field, a value that is never valid, rules whose keys could be the
+/// same, more rules than can decide a request together (32), and a fixed cost above the limit.
 ///
 /// The limiters of a rule have its name, and the prefix `ALGORITHM:NAME:`, such as
 /// `token_bucket:per-user:`. With a `limiter` they are RRateLimiters: the one of this name, or with
@@ -105,7 +105,7 @@ pub struct RulesConfig {
     pub shadow: bool,
     /// The rules, whose names differ.
     pub rules: Vec<RuleConfig>,
-    /// What it was read from.
+    /// The text that it was read from.
     pub(super) source: Source,
 }
 
@@ -125,13 +125,14 @@ pub struct RuleConfig {
     pub plans: BTreeMap<String, RuleLimit>,
     /// The plans of keys.
     pub keys: BTreeMap<String, String>,
-    /// The name of the RRateLimiter, or with `by` of those of all keys, before `:` and the key.
+    /// The name of the RRateLimiter. With `by`, each key has an RRateLimiter of its own, whose name
+    /// is this text, `:` and the key.
     pub limiter: Option<String>,
-    /// What a request costs; by its attribute `cost` without.
+    /// What a request costs. If `None`, its attribute `cost` says so.
     pub cost: Option<RuleCost>,
     /// How long a denied request locks its key out, at least 1 ms.
     pub penalty: Option<Duration>,
-    /// Which requests stay charged: see [`Rule::count_only`]; all without.
+    /// Which requests stay charged: see [`Rule::count_only`]. If `None`, all do.
     pub count: Option<Ending>,
     /// Whether the rule is in shadow mode.
     pub shadow: bool,

@@ -22,18 +22,18 @@ use crate::limiters::joint::{
 use crate::limiters::limiter::at_once;
 use crate::limiters::{Charge, Chargeable};
 
-/// What a blocked request is told to wait: no end is known.
+/// The `retry_after` of a blocked request, which no known time ends.
 const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Why more rules than may decide a request are refused.
+/// The reason of the error if too many rules apply to a request.
 const TOO_MANY: &str = "is one too many for a request that it applies to: at most 32 rules decide together, \
                         and touch at most 2,000 members of logs and counters";
 
-/// A rule that applies to a part of a request, and to others that count for the same target.
+/// A rule that applies to one or more parts of a request that count for the same target.
 struct Applying<'a> {
     rule: &'a Rule,
     parts: Parts,
-    /// With what they cost together.
+    /// Its `cost` is that of all `parts` together.
     applied: Applied<'a>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Applying<'a> {
             .unwrap_or(u32::MAX)
     }
 
-    /// The part that its limiter has in the decision.
+    /// The charge of the rule's limiter in a joint decision.
     fn charge(&self, limiter: &Arc<dyn Chargeable>) -> Result<Charge> {
         let charge = limiter.charge(&self.applied.key, self.cost()?)?;
         match self.applied.longest_turn {
@@ -83,8 +83,8 @@ impl<'a> Applying<'a> {
     }
 }
 
-/// Adds a rule that applies, or its part to the one that counts for the same target. With more
-/// limiters than decide together it is not looked for: they are refused.
+/// Adds a rule that applies, or adds its part to an entry that counts for the same target. Looks
+/// at no more entries than may decide together: a request with more is refused anyway.
 fn add<'a>(all: &mut Few<Applying<'a>>, applying: Applying<'a>) {
     let mut known = all.iter_mut().take(MOST_LIMITERS + 1);
     match known.find(|it| it.is_same_target(&applying)) {
@@ -105,17 +105,17 @@ type Few<T> = SmallVec<[T; 4]>;
 struct AllApplying<'a> {
     enforced: Few<Applying<'a>>,
     in_shadow: Few<Applying<'a>>,
-    /// Those that allow all.
+    /// The rules that allow all requests.
     allowed: SmallVec<[&'a Rule; 2]>,
-    /// One that is enforced, and blocks the request.
+    /// An enforced rule that blocks the request.
     blocks: Option<Applying<'a>>,
 }
 
 impl Rules {
     /// Decides a request of several parts, such as the descriptors of Envoy's protocol: each rule
-    /// applies to each part by itself, and all limiters of all parts decide together, as
-    /// [`check`](Self::check) has those of one part decide. Which part a limiter decided on is told
-    /// by [`JointDecision::of_part`].
+    /// applies to each part by itself, and all limiters of all parts decide together, as those of
+    /// one part do in [`check`](Self::check). [`JointDecision::of_part`] returns the limiters that
+    /// decided on a part.
     ///
     /// Parts that count for the same target of a rule are charged together, as one that costs as
     /// much as all of them.
@@ -149,8 +149,8 @@ impl Rules {
     }
 
     /// Decides as [`check`](Self::check) if that needs no call and waits for nobody: in memory,
-    /// unless a limiter may have the request wait for its turn. `None` otherwise; nothing is
-    /// charged then. It is for middleware, as [`Limiter::check_now`](crate::Limiter::check_now).
+    /// unless a limiter may make the request wait for its turn. Otherwise returns `None`, and
+    /// charges nothing. It is for middleware, as [`Limiter::check_now`](crate::Limiter::check_now).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -338,7 +338,7 @@ impl Rules {
     ) -> Result<Option<JointDecision>> {
         let alone = match &applying[..] {
             [] => return Ok(None),
-            // Its turn may be too late, which only a charge says.
+            // Only a charge tells whether a turn is too late.
             [it] if it.applied.longest_turn.is_some() => {
                 it.applied.limiter.filter(|it| !it.gives_turns(INTERNAL))
             }
@@ -365,8 +365,8 @@ impl Rules {
         }
     }
 
-    /// What the rules in shadow mode decide: nothing if they cannot be asked, which an event tells.
-    /// What the request has taken is given back if it is dropped meanwhile.
+    /// What the rules in shadow mode decide; `None` if there are none, or if they fail, which an
+    /// event reports. If the future is dropped, what the enforced rules have taken is given back.
     async fn decide_in_shadow(
         &self,
         in_force: &InForce,
@@ -427,9 +427,9 @@ impl Rules {
     }
 }
 
-/// Charges that cannot be made.
+/// An error about a request, and the rules that caused it.
 struct Refused<'a, 'b> {
-    /// The rules that it is about.
+    /// The rules that the error is about.
     of: &'b [Applying<'a>],
     error: Error,
 }
@@ -465,7 +465,8 @@ fn charges<'a, 'b>(applying: &'b [Applying<'a>]) -> Result<Few<Charge>, Refused<
     Ok(all)
 }
 
-/// Which of the rules such an error of their limiters is about, by its key.
+/// Finds the rule whose limiter has caused an error of a joint decision, by the key that the error
+/// names; all rules if it names none.
 fn refused<'a, 'b>(applying: &'b [Applying<'a>], error: Error) -> Refused<'a, 'b> {
     let Error::ExceedsLimit { name: key, .. } = &error else {
         let of = applying;

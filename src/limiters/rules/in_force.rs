@@ -18,22 +18,23 @@ use crate::store::Store;
 #[derive(Debug, Default, Clone)]
 pub(super) struct InForce {
     pub(super) rules: Arc<[Rule]>,
-    /// The places of the rules that do not apply where the rule at this place does. Empty if there
-    /// are none of any rule.
+    /// For each rule, the indices of the rules that do not apply where it does. Empty if no rule is
+    /// instead of another.
     instead_of: Arc<[Vec<usize>]>,
-    /// Of which rules only some requests stay charged.
+    /// The rules that count only some requests; `None` if there are none.
     pub(super) counts_only: Option<Arc<CountsOnly>>,
-    /// Whether none of them is enforced. It is here so that it changes with the rules, in one step.
+    /// Whether all rules are in shadow mode. Stored here so that it changes with the rules in one
+    /// step.
     pub(super) is_shadow: bool,
-    /// The targets of all rules so far, by their algorithms: what they hold may still be in the
-    /// store.
+    /// The targets of all rules that were ever in force, with their algorithms: their state may
+    /// still be in the store.
     targets: Arc<Taken>,
-    /// The rules that there was a warning about.
+    /// The names of the rules that a warning has named.
     warned: Arc<Lock<HashSet<String>>>,
 }
 
 impl InForce {
-    /// These rules instead. Refuses rules that cannot decide together, whatever their targets are.
+    /// Makes these rules the next ones in force. Refuses rules that can never decide together.
     pub(super) fn replaced_by(
         &self,
         store: &Arc<dyn Store>,
@@ -113,7 +114,7 @@ impl InForce {
         applying.map(|(_, rule)| rule)
     }
 
-    /// Whether one of these rules is enforced.
+    /// Whether a rule is enforced or in shadow mode.
     pub(super) fn mode_of(&self, rule: &Rule) -> Mode {
         match self.is_shadow || rule.is_shadow {
             true => Mode::Shadow,
@@ -130,7 +131,7 @@ impl InForce {
         }
     }
 
-    /// Whether there was no warning about one of these rules yet.
+    /// Notes a warning about these rules, and returns whether it is the first about any of them.
     pub(super) fn is_first_warning(&self, rules: &[&str]) -> bool {
         let mut warned = self.warned.lock();
         let each = rules.iter().map(|it| warned.insert((*it).to_owned()));

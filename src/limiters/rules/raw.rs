@@ -51,7 +51,8 @@ pub(super) struct RawRule {
     pub(super) instead_of: Vec<String>,
 }
 
-/// All rules: a list that is there, not what formats make of nothing, such as of a torn file.
+/// All rules. The list must be present: formats that read nothing as an empty list would accept a
+/// truncated file.
 pub(super) struct All(pub(super) Vec<RawRule>);
 
 impl<'de> Deserialize<'de> for All {

@@ -57,13 +57,13 @@ pub struct Rule {
     mistake: Option<String>,
 }
 
-/// What a request costs by a rule, also of a [`RulesConfig`](crate::RulesConfig).
+/// What a request costs by a rule of a [`RulesConfig`](crate::RulesConfig).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleCost {
     /// A number, at least 1.
     Fixed(u32),
-    /// The attribute that says it.
+    /// The name of the attribute that holds the cost.
     Attribute(String),
 }
 
@@ -85,7 +85,7 @@ pub enum Ending {
     Failure,
 }
 
-/// What is true of a limiter whatever the key is, is true of this one.
+/// A key for questions about a limiter whose answer is the same for every key.
 pub(super) const ANY_KEY: &str = "key";
 
 /// The attribute that holds the cost where a rule does not say which.

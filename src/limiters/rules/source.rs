@@ -11,8 +11,8 @@ use serde::de::IgnoredAny;
 use super::raw::RawRules;
 use crate::error::{Error, Result};
 
-/// What a configuration was read from, so that the error of one that is refused later names the
-/// line as well. All are equal: it is no part of what is configured.
+/// The text that a configuration was read from, so that the error names the line if the
+/// configuration is refused later. All sources are equal: they are no part of what is configured.
 #[derive(Clone, Default)]
 pub(super) struct Source(Option<Arc<Text>>);
 

@@ -12,11 +12,11 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct By {
     pub(super) name: String,
-    /// Of an IPv6 address so many bits count; `None` for a value that is no address.
+    /// How many leading bits of an IPv6 address count; `None` if the attribute holds no address.
     bits: Option<u8>,
 }
 
-/// The network of an IPv6 address that one client usually has.
+/// The bits of the IPv6 network that one client usually has.
 const USUAL_BITS: u8 = 64;
 
 impl By {
@@ -38,7 +38,7 @@ impl By {
         }
     }
 
-    /// As it is counted.
+    /// The form of a value that requests are counted by.
     pub(super) fn counted<'a>(&self, value: Cow<'a, str>) -> Cow<'a, str> {
         match (self.bits, address(&value)) {
             (Some(bits), Some(IpAddr::V6(address))) => {
@@ -51,8 +51,8 @@ impl By {
         }
     }
 
-    /// Refuses a value that nothing is counted by. Fails with the reason, in which the value, which
-    /// may be somebody's name, is not: errors are logged.
+    /// Refuses a value in a form that no request is counted by. Fails with the reason, which does
+    /// not contain the value: errors are logged, and the value may be somebody's name.
     pub(super) fn check(&self, value: &str) -> Result<(), String> {
         if let Some(hash) = value.strip_prefix("sha256-") {
             let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
@@ -89,10 +89,11 @@ impl By {
     }
 }
 
-/// A longer value is counted by its hash, as the layer and the server have it.
+/// The most bytes of a value that the tower layer and the server count by its text; they count a
+/// longer one by its hash.
 const LONGEST: usize = 256;
 
-/// What a value has to be so that a rule applies.
+/// A condition on a value for a rule to apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
     Is(String),
@@ -102,7 +103,8 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    /// A text, one that ends in `*`, or of an address also a network. Fails with the reason.
+    /// Parses a text, a beginning that ends in `*`, or, for an attribute that holds an address, a
+    /// network. Fails with the reason.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self, String> {
         if let Some(beginning) = text.strip_suffix('*') {
             return Ok(Self::BeginsWith(beginning.to_owned()));
@@ -126,7 +128,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a value that is [compared] is so.
+    /// Whether a value in its [`compared`] form matches.
     pub(super) fn matches(&self, value: &str) -> bool {
         match self {
             Self::Is(text) => value == text,
@@ -151,7 +153,8 @@ impl Pattern {
     }
 }
 
-/// A value as patterns see it.
+/// The form of a value that patterns are compared with: a path without its query, an address in its
+/// usual text.
 pub(super) fn compared<'a>(name: &str, value: Cow<'a, str>) -> Cow<'a, str> {
     if is_path(name) && value.contains(['?', '#']) {
         let path = value.split(['?', '#']).next().unwrap_or_default();
@@ -174,7 +177,7 @@ fn is_address(name: &str) -> bool {
     ["address", "remote_address"].contains(&name)
 }
 
-/// An address, of IPv4 also in the form of IPv6.
+/// Parses an address; an IPv4 address may have the form of an IPv6 address.
 fn address(text: &str) -> Option<IpAddr> {
     Some(text.parse::<IpAddr>().ok()?.to_canonical())
 }

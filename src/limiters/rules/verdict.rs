@@ -67,9 +67,10 @@ pub enum Verdict {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RulesGrant {
     pub(super) enforced: Option<JointDecision>,
-    /// What those in shadow mode decided: denied too. Boxed, because few requests have one.
+    /// The decision of the rules in shadow mode, which may be a denial. Boxed, because few requests
+    /// have one.
     pub(super) in_shadow: Option<Box<JointDecision>>,
-    /// The rules of which only some requests stay charged, as they were when these were.
+    /// The rules that counted only some requests when these were charged.
     pub(super) counts_only: Option<Arc<CountsOnly>>,
 }
 
