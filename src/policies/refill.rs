@@ -103,9 +103,11 @@ impl Refill {
     /// The time until there are so many tokens.
     #[inline(always)]
     fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
-        let missing = (wanted - tokens.left) * self.period + tokens.fraction;
-        let there_at = div_ceil(missing, self.rate) + tokens.refilled_at;
-        (there_at * self.unit - now).max(0)
+        // A cost above the capacity may need longer than an i64 can count.
+        let missing = (wanted - tokens.left).saturating_mul(self.period);
+        let time = div_ceil(missing.saturating_add(tokens.fraction), self.rate);
+        let there_at = tokens.refilled_at.saturating_add(time);
+        (there_at.saturating_mul(self.unit).saturating_sub(now)).max(0)
     }
 
     /// When the bucket is full, by the server's clock.

@@ -281,6 +281,18 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_cost_is_denied_by_the_smallest_and_slowest_bucket() {
+        let policy = QuotaBucket::new(1, Duration::from_secs(1 << 42));
+        Model::validate(&policy).unwrap();
+        for now in [START, -START] {
+            let at = At { now, server: now };
+            let answer = policy.evaluate(&Bucket::default(), at, i64::from(u32::MAX));
+            assert!(!answer.is_granted());
+            assert_eq!(answer.remaining, 1);
+        }
+    }
+
+    #[test]
     fn the_ends_of_the_ranges_are_valid() {
         for (capacity, quota, seconds) in [
             (1, 1, 1),
