@@ -61,6 +61,15 @@ mod tests {
     }
 
     #[test]
+    fn a_window_of_the_calendar_that_is_aligned_to_the_clock_can_be_read_back() {
+        let aligned = FixedWindow::calendar_month(10).aligned_to_clock();
+        let json = serde_json::to_string(&aligned).unwrap();
+        assert_eq!(json, r#"{"rate":"10/month"}"#);
+        let read = serde_json::from_str(&json).ok();
+        assert_eq!(read, Some(FixedWindow::calendar_month(10)));
+    }
+
+    #[test]
     fn what_is_left_out_is_what_the_constructors_give() {
         let read = serde_json::from_str::<TokenBucket>(r#"{"rate":"10/s"}"#);
         assert_eq!(read.unwrap(), TokenBucket::per_second(10));

@@ -45,7 +45,8 @@ impl Serialize for FixedWindow {
             utc_offset: (offset != 0).then(|| utc_offset {
                 value: OffsetText(offset).to_string(),
             }),
-            aligned_to_clock: self.is_aligned_to_clock(),
+            // Windows of the calendar are aligned already, and refused with this field.
+            aligned_to_clock: self.is_aligned_to_clock() && self.calendar.is_none(),
         };
         fields.serialize(serializer)
     }
