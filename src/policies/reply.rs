@@ -12,19 +12,17 @@ use crate::window::{At, Timed};
 /// What a script returns for one target, in ms.
 #[derive(Debug)]
 pub(crate) struct TargetReply {
-    /// The server's clock, 0 if it was not read.
-    pub(crate) server: i64,
-    /// The time that grants are scored with.
-    pub(crate) now: i64,
-    /// For how long the target was locked out, 0 if it was not.
-    pub(crate) locked_for: i64,
+    /// The clocks of the call; the server's is 0 if it was not read.
+    pub(crate) at: At,
+    /// For how long the target was locked out; `None` if it was not.
+    pub(crate) locked_for: Option<i64>,
     /// The algorithm's state; empty if the target was locked out before it was read.
     pub(crate) state: SmallVec<[i64; 6]>,
 }
 
 /// The answers to all requests of a call; `None` if the reply lacks what they need.
 pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
-    let score = replies.first()?.now;
+    let score = replies.first()?.at.now;
     let mut each = call.limiters.iter().zip(replies);
     if !each.all(|(target, reply)| reply.can_be_counted_with(&target.model)) {
         return None;
@@ -37,14 +35,14 @@ pub(crate) fn answers(call: &Call, replies: &[TargetReply]) -> Option<Answers> {
     }
     let evaluate = |limiter: usize, cost| {
         let (model, reply) = (&call.limiters[limiter].model, &replies[limiter]);
-        model.evaluate_reply(reply.at(), &reply.state, cost)
+        model.evaluate_reply(reply.at, &reply.state, cost)
     };
     let each = call.limiters.iter().zip(&call.costs).zip(replies);
     let answers = each.enumerate().map(|(limiter, ((target, &cost), reply))| {
         let cost = i64::from(cost);
         let answer = evaluate(limiter, cost)?;
         let target = target.by_ref();
-        Some(target.answer(reply.locked_for(), answer, cost))
+        Some(target.answer(reply.locked_for, answer, cost))
     });
     let mut answers: SmallVec<[_; 1]> = answers.collect::<Option<_>>()?;
     let evaluate = |limiter, cost| evaluate(limiter, cost).ok_or(());
@@ -57,9 +55,9 @@ fn answers_to_list(call: &Call, reply: &TargetReply) -> Option<Answers> {
     let [target] = &call.limiters[..] else {
         return None;
     };
-    let at = reply.at();
+    let at = reply.at;
     let mut lock = Timed::default();
-    let mut state = match reply.locked_for() {
+    let mut state = match reply.locked_for {
         Some(left) => {
             lock.set(());
             lock.expire_at(at.server + left);
@@ -80,9 +78,8 @@ impl TargetReply {
     pub(crate) fn new(numbers: &[i64]) -> Option<Self> {
         match *numbers {
             [server, now, locked_for, ref state @ ..] => Some(Self {
-                server,
-                now,
-                locked_for,
+                at: At { now, server },
+                locked_for: (locked_for > 0).then_some(locked_for),
                 state: state.into(),
             }),
             _ => None,
@@ -94,23 +91,12 @@ impl TargetReply {
     /// are not used in sums.
     fn can_be_counted_with(&self, model: &Algorithm) -> bool {
         const LARGEST: u64 = 1 << 53;
-        let times = [self.server, self.now, self.locked_for];
+        let times = [self.at.server, self.at.now, self.locked_for.unwrap_or(0)];
         let state = self.state.iter().filter(|_| !model.is_rate());
         times
             .iter()
             .chain(state)
             .all(|number| number.unsigned_abs() <= LARGEST)
-    }
-
-    fn at(&self) -> At {
-        At {
-            now: self.now,
-            server: self.server,
-        }
-    }
-
-    fn locked_for(&self) -> Option<i64> {
-        (self.locked_for > 0).then_some(self.locked_for)
     }
 }
 
