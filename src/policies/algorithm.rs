@@ -284,7 +284,9 @@ impl Paired<'_> {
         most: &mut usize,
     ) -> Result<bool, NotInitialized> {
         match self {
-            Self::SharedRate(rate, window) => rate.prepare(window, at, cost, most),
+            Self::SharedRate(rate, window) => {
+                window.prepare(at, &rate.client_id, rate.set_up(), cost, most)
+            }
             _ => Ok(false),
         }
     }
@@ -320,35 +322,22 @@ impl Paired<'_> {
     }
 
     #[inline(always)] // the answer is then copied once
-    pub(crate) fn check(
-        &mut self,
-        at: At,
-        call_id: &CallId,
-        cost: i64,
-    ) -> Result<Answer, NotInitialized> {
-        Ok(each!(
+    pub(crate) fn check(&mut self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
+        each!(
             self,
             |policy, state| {
                 State::drop_expired(*state, at.server);
-                policy.check(state, at, call_id, cost)
+                Ok(policy.check(state, at, cost))
             },
-            |rate, window| {
-                let answer = rate.evaluate(window, at, cost, Expired::Removed)?;
-                match answer.is_granted() {
-                    _ if cost > answer.limit => rate.keep(window, at),
-                    true => rate.take(window, at, call_id, cost),
-                    false => rate.deny(window, at),
-                }
-                answer
-            }
-        ))
+            |_, _| unreachable!("`check_jointly` checks requests of an RRateLimiter")
+        )
     }
 
     pub(crate) fn charge(&mut self, at: At, call_id: &CallId, cost: i64) {
         each!(
             self,
-            |policy, state| policy.charge(state, at, call_id, cost),
-            |rate, window| rate.take(window, at, call_id, cost)
+            |policy, state| policy.charge(state, at, cost),
+            |rate, window| window.take(at, &rate.client_id, rate.set_up(), call_id, cost)
         );
     }
 
@@ -356,7 +345,10 @@ impl Paired<'_> {
         each!(
             self,
             |policy, state| policy.deny(state, at),
-            |rate, window| rate.deny(window, at)
+            |rate, window| {
+                // Nothing is taken, but the times to live are renewed.
+                window.take(at, &rate.client_id, rate.set_up(), &CallId::default(), 0);
+            }
         );
     }
 
@@ -364,7 +356,7 @@ impl Paired<'_> {
         each!(
             self,
             |policy, state| policy.keep(state, at),
-            |rate, window| rate.keep(window, at)
+            |rate, window| window.keep(at, &rate.client_id, rate.set_up())
         );
     }
 
@@ -385,7 +377,7 @@ impl Paired<'_> {
         each!(
             self,
             |_policy, state| Ok(State::drop_expired(&mut std::mem::take(*state), at.server)),
-            |rate, window| rate.reset(window, at)
+            |rate, window| window.reset(at, &rate.client_id)
         )
     }
 }

@@ -31,7 +31,6 @@ fn compare<M: Model>(model: &M, steps: &[Step], charged: usize, pause: i64) -> i
         now: START,
         server: 0,
     };
-    let call_id = [0; 16];
     let mut charge = None;
     for (place, Step { pause, cost }) in steps.iter().enumerate() {
         at.now += pause.max(&0);
@@ -39,12 +38,12 @@ fn compare<M: Model>(model: &M, steps: &[Step], charged: usize, pause: i64) -> i
         one.drop_expired(at.server);
         other.drop_expired(at.server);
         let cost = *cost.min(&model.limit());
-        let answer = model.check(&mut one, at, &call_id, cost);
+        let answer = model.check(&mut one, at, cost);
         if place == charged && answer.is_granted() {
             let mark = answer.mark;
             charge = Some(Charge { mark, cost });
         } else if answer.is_granted() {
-            model.charge(&mut other, at, &call_id, cost);
+            model.charge(&mut other, at, cost);
         }
     }
     let Some(charge) = charge else { return 0 };

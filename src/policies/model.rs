@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::answer::Answer;
 use super::state::State;
 use crate::error::Result;
-use crate::permit::CallId;
 use crate::window::At;
 
 /// A policy as an algorithm.
@@ -58,17 +57,17 @@ pub(crate) trait Model: fmt::Debug + Clone {
     fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Answer;
 
     /// Takes the cost of a request that was granted.
-    fn charge(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64);
+    fn charge(&self, state: &mut Self::State, at: At, cost: i64);
 
     /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An
     /// algorithm whose steps begin with the same work does that work once.
     #[inline]
-    fn check(&self, state: &mut Self::State, at: At, call_id: &CallId, cost: i64) -> Answer {
+    fn check(&self, state: &mut Self::State, at: At, cost: i64) -> Answer {
         let answer = self.evaluate(state, at, cost);
         if cost > answer.limit {
             self.keep(state, at);
         } else if answer.is_granted() {
-            self.charge(state, at, call_id, cost);
+            self.charge(state, at, cost);
         } else {
             self.deny(state, at);
         }

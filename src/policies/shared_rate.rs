@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::failure_policy::LocalShare;
 use crate::keys::Keys;
-use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
 use crate::quota::Quota;
 use crate::rate::Rate;
@@ -16,7 +15,7 @@ use crate::window::{At, Expired, Found, NotInitialized, SetUp, Settings, Window}
 /// The permits of an RRateLimiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRate {
-    client_id: Arc<str>,
+    pub(super) client_id: Arc<str>,
     /// What a request does with the limiter's settings; `None` if it must have some.
     set_up: Option<SetUp>,
     /// The settings of a limiter that keeps them, if this client has seen them.
@@ -193,18 +192,7 @@ pub(crate) enum ShareOf {
     Unknown,
 }
 
-/// The steps over a window.
 impl SharedRate {
-    pub(super) fn prepare(
-        &self,
-        window: &mut Window,
-        at: At,
-        cost: i64,
-        most: &mut usize,
-    ) -> Result<bool, NotInitialized> {
-        window.prepare(at, &self.client_id, self.set_up, cost, most)
-    }
-
     /// What a request gets if these expired grants are counted.
     pub(super) fn evaluate(
         &self,
@@ -215,23 +203,6 @@ impl SharedRate {
     ) -> Result<Answer, NotInitialized> {
         let found = window.read(at, &self.client_id, self.set_up, cost, expired)?;
         Ok(answer_of(&found, cost))
-    }
-
-    pub(super) fn take(&self, window: &mut Window, at: At, call_id: &CallId, cost: i64) {
-        window.take(at, &self.client_id, self.set_up, call_id, cost);
-    }
-
-    pub(super) fn deny(&self, window: &mut Window, at: At) {
-        // Nothing is taken, but the times to live are renewed.
-        self.take(window, at, &CallId::default(), 0);
-    }
-
-    pub(super) fn keep(&self, window: &mut Window, at: At) {
-        window.keep(at, &self.client_id, self.set_up);
-    }
-
-    pub(super) fn reset(&self, window: &mut Window, at: At) -> Result<bool, NotInitialized> {
-        window.reset(at, &self.client_id)
     }
 }
 

@@ -7,7 +7,6 @@ use super::algorithm::{Algorithm, AnyState};
 use super::answer::Answer;
 use super::call::{Opened, TargetRef};
 use super::target_keys::TargetKeys;
-use crate::permit::CallId;
 use crate::window::{At, NotInitialized, Timed};
 
 /// A name in a store. Unless it is long, it is part of what it names.
@@ -86,8 +85,7 @@ impl StoredTarget {
             now: passed.unwrap_or(server),
             server,
         };
-        let call_id = CallId::default(); // only an RRateLimiter's grants are named
-        Some(opened.check(at, &call_id, cost))
+        Some(opened.check(at, cost))
     }
 
     /// Gives the state up. What it holds is left as keys.

@@ -6,7 +6,6 @@
 
 use super::FixedWindow;
 use crate::error::{Result, at_least_one};
-use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::model::{Charge, Model};
 use crate::rate::whole_millis;
@@ -166,7 +165,7 @@ impl Model for FixedWindow {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Counter, at: At, _call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Counter, at: At, cost: i64) {
         let open = self.open(state, at);
         match state.get_mut() {
             Some(count) if !open.is_new => *count += cost,

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::Gcra;
 use crate::error::{Error, Result, at_least_one};
-use crate::permit::CallId;
 use crate::policies::answer::Answer;
 use crate::policies::arithmetic::{LONGEST, div_ceil};
 use crate::policies::model::{Charge, Model};
@@ -110,7 +109,7 @@ impl Model for Gcra {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Arrival, at: At, _call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Arrival, at: At, cost: i64) {
         let arrival = Self::arrival(state, at.now) + cost * self.interval;
         state.set(arrival);
         state.expire_at(at.server + div_ceil(arrival - micros(at.now), 1_000));

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::LeakyBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
-use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::arithmetic::{LONGEST, div_ceil};
 use crate::policies::bucket::{Bucket, Flow, Open};
@@ -167,7 +166,7 @@ impl Model for LeakyBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, cost: i64) {
         let open = self.open(state, at.now);
         let filled = open.used + cost;
         let time_to_live = self.periods_to_live() * self.period_millis();

@@ -7,7 +7,6 @@
 use super::PenaltyTokenBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
-use crate::permit::CallId;
 use crate::policies::answer::Answer;
 use crate::policies::arithmetic::{LONGEST, div_ceil};
 use crate::policies::bucket::{Bucket, Flow, Open};
@@ -126,7 +125,7 @@ impl Model for PenaltyTokenBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, cost: i64) {
         let open = self.open(state, at.now);
         let used = open.used + cost;
         let tokens = i64::from(self.capacity) - used;

@@ -5,7 +5,6 @@
 
 use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
-use crate::permit::CallId;
 use crate::policies::answer::Answer;
 use crate::policies::arithmetic::LONGEST;
 use crate::policies::model::{Charge, Model};
@@ -139,7 +138,7 @@ impl Model for QuotaBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
         self.write(state, at, tokens);

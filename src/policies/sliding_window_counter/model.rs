@@ -9,7 +9,6 @@ use std::mem::take;
 use super::SlidingWindowCounter;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
-use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::arithmetic::div_ceil;
 use crate::policies::counters::Counters;
@@ -364,7 +363,7 @@ impl Model for SlidingWindowCounter {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Periods, at: At, _call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Periods, at: At, cost: i64) {
         self.open(state, at.now).charge(state, at.server, cost);
     }
 
@@ -388,7 +387,7 @@ impl Model for SlidingWindowCounter {
 
     // Opens the periods once for both steps.
     #[inline]
-    fn check(&self, state: &mut Periods, at: At, _call_id: &CallId, cost: i64) -> Answer {
+    fn check(&self, state: &mut Periods, at: At, cost: i64) -> Answer {
         let open = self.open(state, at.now);
         let answer = open.evaluate(state, cost);
         if answer.is_granted() {

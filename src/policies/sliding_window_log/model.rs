@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use super::SlidingWindowLog;
 use crate::error::{Error, Result, at_least_one};
-use crate::permit::CallId;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::model::{Charge, MOST_TOUCHED, Model, Properties};
 use crate::policies::state::Content;
@@ -313,7 +312,7 @@ impl Model for SlidingWindowLog {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Log, at: At, _call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Log, at: At, cost: i64) {
         let needed = self.all_expired_at(state, at);
         let log = state.get_or_set(Requests::new);
         // The cost was granted, so it is within the limit, which fits.

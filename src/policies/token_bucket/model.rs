@@ -2,7 +2,6 @@
 
 use super::TokenBucket;
 use crate::error::{Result, at_least_one};
-use crate::permit::CallId;
 use crate::policies::answer::Answer;
 use crate::policies::arithmetic::div_ceil;
 use crate::policies::model::{Charge, Model};
@@ -74,7 +73,7 @@ impl Model for TokenBucket {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, _call_id: &CallId, cost: i64) {
+    fn charge(&self, state: &mut Bucket, at: At, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
         let needed = self.refill().full_at(&tokens, at);

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use super::{Held, MemoryClient, Slot, StoredLimiter};
 use crate::error::{Error, Result};
 use crate::name_hash::NameHash;
-use crate::permit::CallId;
 use crate::policies::algorithm::{Algorithm, AnyState, Paired};
 use crate::policies::answer::TargetAnswer;
 use crate::policies::call::{self, Answers, Call, Opened, Purpose, TargetRef};
@@ -43,9 +42,8 @@ impl MemoryClient {
                 let mut held = slot.limiter().held();
                 let server = held.time(read);
                 let now = passed.unwrap_or(server);
-                let call_id = CallId::default(); // only an RRateLimiter's grants are named
                 let mut opened = held.open(target, server)?;
-                opened.check(At { now, server }, &call_id, cost)
+                opened.check(At { now, server }, cost)
             }
         };
         drop(shard);

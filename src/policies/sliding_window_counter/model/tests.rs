@@ -193,10 +193,10 @@ fn a_further_request_before_the_first_period_extends_no_life() {
         start: timed(31_000, Some(90_000)),
         ..Periods::default()
     };
-    policy.charge(&mut state, at, &[0; 16], 1);
+    policy.charge(&mut state, at, 1);
     let after_the_first = state.clone();
     assert_eq!(state.start.expires_at(), Some(145_000 - 1));
-    policy.charge(&mut state, at, &[0; 16], 1);
+    policy.charge(&mut state, at, 1);
     *state.counters.of(40_999).get_or_set(|| 0) -= 1;
     assert_eq!(state, after_the_first);
 }
@@ -223,7 +223,7 @@ fn a_length_is_known_for_as_long_as_a_counter_of_it_may_live() {
         ..Periods::default()
     };
     *state.counters.of(479_999) = timed(1, Some(450_016));
-    policy(1, 100_000, 100_000).charge(&mut state, at, &[0; 16], 1);
+    policy(1, 100_000, 100_000).charge(&mut state, at, 1);
     let longer = policy(6, 1_400_000, 200_000);
     assert_eq!(longer.evaluate(&state, at, 1).remaining, 3);
     longer.keep(&mut state, at);
