@@ -115,6 +115,18 @@ impl SharedRate {
         ]
     }
 
+    /// What a request of `cost` gets if these expired grants are counted.
+    pub(super) fn evaluate(
+        &self,
+        window: &Window,
+        at: At,
+        cost: i64,
+        expired: Expired,
+    ) -> Result<Answer, NotInitialized> {
+        let found = window.read(at, &self.client_id, self.set_up, cost, expired)?;
+        Ok(answer_of(&found, cost <= found.available, cost))
+    }
+
     /// What one request of `cost` gets, which the script of a joint decision has decided itself.
     #[cfg(feature = "redis")]
     pub(super) fn evaluate_reply(&self, numbers: &[i64], cost: i64) -> Option<Answer> {
@@ -132,25 +144,15 @@ impl SharedRate {
         else {
             return None;
         };
-        let granted = fits == 1 && cost <= limit;
-        // A copy of a call that was granted finds less than it fits.
-        let taken = if granted && cost <= available {
-            cost
-        } else {
-            0
+        let found = Found {
+            rate: limit,
+            available,
+            interval: window,
+            until_fits,
+            until_more,
+            until_all: reset,
         };
-        let remaining = available - taken;
-        Some(Answer {
-            outcome: Outcome::of(granted),
-            limit,
-            window,
-            remaining,
-            retry_after: until_fits,
-            available_in: available_in(remaining, until_more),
-            reset: if granted { window } else { reset },
-            delay: 0,
-            mark: 0,
-        })
+        Some(answer_of(&found, fits == 1 && cost <= limit, cost))
     }
 
     /// The settings that the limiter of this reply keeps, if they are not those that the request
@@ -192,23 +194,13 @@ pub(crate) enum ShareOf {
     Unknown,
 }
 
-impl SharedRate {
-    /// What a request gets if these expired grants are counted.
-    pub(super) fn evaluate(
-        &self,
-        window: &Window,
-        at: At,
-        cost: i64,
-        expired: Expired,
-    ) -> Result<Answer, NotInitialized> {
-        let found = window.read(at, &self.client_id, self.set_up, cost, expired)?;
-        Ok(answer_of(&found, cost))
-    }
-}
-
-fn answer_of(found: &Found, cost: i64) -> Answer {
-    let granted = cost <= found.available;
-    let taken = if granted { cost } else { 0 };
+fn answer_of(found: &Found, granted: bool, cost: i64) -> Answer {
+    // A copy of a call that was granted finds fewer permits than its cost.
+    let taken = if granted && cost <= found.available {
+        cost
+    } else {
+        0
+    };
     let remaining = (found.available - taken).max(0);
     Answer {
         outcome: Outcome::of(granted),
@@ -216,7 +208,10 @@ fn answer_of(found: &Found, cost: i64) -> Answer {
         window: found.interval,
         remaining,
         retry_after: found.until_fits,
-        available_in: available_in(remaining, found.until_more),
+        available_in: match remaining {
+            0 => found.until_more,
+            _ => 0,
+        },
         // The permits of this request are the last to come back.
         reset: if granted {
             found.interval
@@ -225,13 +220,6 @@ fn answer_of(found: &Found, cost: i64) -> Answer {
         },
         delay: 0,
         mark: 0, // a grant is found by its score
-    }
-}
-
-fn available_in(remaining: i64, until_more: i64) -> i64 {
-    match remaining {
-        0 => until_more,
-        _ => 0,
     }
 }
 

@@ -133,35 +133,25 @@ impl Model for LeakyBucket {
         let open = self.open(state, at.now);
         let limit = self.largest_cost();
         let filled = open.used + cost;
-        // Until the bucket, once it holds so many, has room for one more.
-        let available_in = |used| match used < limit {
-            true => 0,
-            false => self.flow().until(used - limit + 1, &open, at.now),
-        };
-        if filled > limit {
-            Answer {
-                outcome: Outcome::Denied,
-                limit,
-                window: self.flow().time_for(limit),
-                remaining: (limit - open.used).max(0),
-                retry_after: self.flow().until(filled - limit, &open, at.now),
-                available_in: available_in(open.used),
-                reset: self.flow().until(open.used, &open, at.now),
-                delay: 0,
-                mark: at.now,
-            }
-        } else {
-            Answer {
-                outcome: Outcome::Granted,
-                limit,
-                window: self.flow().time_for(limit),
-                remaining: limit - filled,
-                retry_after: 0,
-                available_in: available_in(filled),
-                reset: self.flow().until(filled, &open, at.now),
-                delay: self.delay(filled, &open, at.now),
-                mark: at.now,
-            }
+        let granted = filled <= limit;
+        let used = if granted { filled } else { open.used };
+        let until = |count| self.flow().until(count, &open, at.now);
+        Answer {
+            outcome: Outcome::of(granted),
+            limit,
+            window: self.flow().time_for(limit),
+            remaining: (limit - used).max(0),
+            retry_after: if granted { 0 } else { until(filled - limit) },
+            available_in: match used < limit {
+                true => 0,
+                false => until(used - limit + 1),
+            },
+            reset: until(used),
+            delay: match granted {
+                true => self.delay(filled, &open, at.now),
+                false => 0,
+            },
+            mark: at.now,
         }
     }
 

@@ -127,40 +127,26 @@ impl Open {
             }
         }
         // Counters that a peer took below 0 give no more than the limit.
-        let remaining = (i128::from(limit) - used).clamp(0, i128::from(limit)) as i64;
-        if cost <= remaining {
-            let newest = newest.unwrap_or(self.current).max(self.current);
-            let remaining = remaining - cost;
-            let reset = self.until_reset(newest);
-            return Answer {
-                outcome: Outcome::Granted,
-                limit,
-                window: self.window,
-                remaining,
-                retry_after: 0,
-                available_in: match remaining {
-                    0 => {
-                        let last = self.last_to_go(state, used + i128::from(cost), 1);
-                        self.until_out(last.unwrap_or(self.current)).min(reset)
-                    }
-                    _ => 0,
-                },
-                reset,
-                delay: 0,
-                mark: self.current,
-            };
+        let mut remaining = (i128::from(limit) - used).clamp(0, i128::from(limit)) as i64;
+        let granted = cost <= remaining;
+        if granted {
+            used += i128::from(cost);
+            remaining -= cost;
+            newest = newest.max(Some(self.current));
         }
         let until_fits = |cost| {
-            let last = self.last_to_go(state, used, cost).or(newest);
+            let last = self.last_to_go(state, used, cost);
+            // Otherwise it fits once the cost of this request is out, or all is.
+            let last = last.or(newest.filter(|_| !granted));
             self.until_out(last.unwrap_or(self.current))
         };
         let reset = newest.map_or(0, |newest| self.until_reset(newest));
         Answer {
-            outcome: Outcome::Denied,
+            outcome: Outcome::of(granted),
             limit,
             window: self.window,
             remaining,
-            retry_after: until_fits(cost),
+            retry_after: if granted { 0 } else { until_fits(cost) },
             available_in: match remaining {
                 0 => until_fits(1).min(reset),
                 _ => 0,

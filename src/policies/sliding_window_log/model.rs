@@ -276,36 +276,28 @@ impl Model for SlidingWindowLog {
             });
             until_over(last_to_go.map_or(at.now, |entry| entry.score))
         };
-        if cost <= remaining {
-            let remaining = remaining - cost;
-            return Answer {
-                outcome: Outcome::Granted,
-                limit,
-                window: self.window_millis(),
-                remaining,
-                retry_after: 0,
-                available_in: match remaining {
-                    // The members of this request are older than any that are ahead of now.
-                    0 => until_gone(1).min(self.window_millis()),
-                    _ => 0,
-                },
-                reset: until_over(newest.unwrap_or(at.now).max(at.now)),
-                delay: 0,
-                mark: at.now,
-            };
-        }
+        let granted = cost <= remaining;
+        let left = if granted { remaining - cost } else { remaining };
         Answer {
-            outcome: Outcome::Denied,
+            outcome: Outcome::of(granted),
             limit,
             window: self.window_millis(),
-            remaining: remaining.max(0),
-            retry_after: until_gone(cost - remaining),
-            available_in: if remaining <= 0 {
-                until_gone(1 - remaining)
-            } else {
-                0
+            remaining: left.max(0),
+            retry_after: match granted {
+                true => 0,
+                false => until_gone(cost - remaining),
             },
-            reset: newest.map_or(0, until_over),
+            available_in: match left {
+                1.. => 0,
+                // The members of this request are older than any that are ahead of now.
+                _ if granted => until_gone(1).min(self.window_millis()),
+                _ => until_gone(1 - left),
+            },
+            reset: match newest {
+                _ if granted => until_over(newest.unwrap_or(at.now).max(at.now)),
+                Some(newest) => until_over(newest),
+                None => 0,
+            },
             delay: 0,
             mark: at.now,
         }
