@@ -19,7 +19,7 @@
 //! model
 //! state
 //! counters lengths
-//! answer arithmetic example registry starts
+//! answer arithmetic registry starts
 //! ```
 
 #[macro_use]
@@ -36,7 +36,6 @@ mod counters;
 mod differential_tests;
 #[cfg(all(any(test, fuzzing), feature = "redis"))]
 pub(crate) mod every_kind;
-mod example;
 #[cfg(all(test, feature = "redis"))]
 mod give_back_tests;
 #[cfg(all(test, feature = "redis"))]

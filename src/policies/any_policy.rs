@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::algorithm::{Algorithm, quota_of};
-use super::example::Example;
 use super::model::Model;
 use super::shared_rate::SharedRate;
 use crate::error::Result;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::algorithm::Algorithm;
-use super::example::Example;
+use super::model::Model;
 use super::shared_rate::SharedRate;
 
 macro_rules! every_kind {
@@ -20,6 +20,6 @@ pub(crate) fn every_kind(client_id: &str) -> impl Iterator<Item = Arc<Algorithm>
     all.chain([Arc::new(shared.into())])
 }
 
-fn example<P: Example + Into<Algorithm>>() -> Arc<Algorithm> {
+fn example<P: Model + Into<Algorithm>>() -> Arc<Algorithm> {
     Arc::new(P::example(5, Duration::from_secs(2)).into())
 }

@@ -28,6 +28,10 @@ pub(crate) trait Model: fmt::Debug + Clone {
         None
     }
 
+    /// A policy whose targets have `limit` at first, and all of it back about a `window` after they
+    /// took it.
+    fn example(limit: u32, window: Duration) -> Self;
+
     /// The largest cost that can be granted.
     fn limit(&self) -> i64;
 

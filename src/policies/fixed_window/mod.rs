@@ -8,7 +8,6 @@ mod model;
 use std::fmt;
 use std::time::Duration;
 
-use super::example::Example;
 use super::starts::Starts;
 use calendar::{Calendar, Unit, duration};
 
@@ -231,11 +230,5 @@ impl fmt::Display for FixedWindow {
             Some(calendar) => write!(f, "fixed window: {limit} per {calendar}"),
             None => write!(f, "fixed window: {limit} per {window:?}{starts}"),
         }
-    }
-}
-
-impl Example for FixedWindow {
-    fn example(limit: u32, window: Duration) -> Self {
-        Self::new(limit, window)
     }
 }

@@ -4,9 +4,12 @@
 //! the limit can pass around the edge of two windows: one limit at the end of the first, another at
 //! the start of the second.
 
+use std::time::Duration;
+
 use super::FixedWindow;
 use crate::error::{Result, at_least_one};
 use crate::policies::answer::{Answer, Outcome};
+use crate::policies::arithmetic::in_millis;
 use crate::policies::model::{Charge, Model};
 use crate::rate::whole_millis;
 use crate::window::{At, Timed};
@@ -44,17 +47,11 @@ fn end(at: At, open: &Open) -> i64 {
 }
 
 impl FixedWindow {
-    #[inline]
-    fn window_millis(&self) -> i64 {
-        // The window was validated, so it fits.
-        self.window.as_millis() as i64
-    }
-
     /// Milliseconds that a window which begins with a request at `now` lasts from then.
     fn new_left(&self, now: i64) -> i64 {
         match self.calendar {
             Some(calendar) => calendar.window_at(now).end - now,
-            None => self.starts.of(self.window_millis(), now) + self.window_millis() - now,
+            None => self.starts.of(in_millis(self.window), now) + in_millis(self.window) - now,
         }
     }
 
@@ -66,7 +63,7 @@ impl FixedWindow {
                 let window = calendar.window_at(now);
                 window.end - window.start
             }
-            None => self.window_millis(),
+            None => in_millis(self.window),
         }
     }
 
@@ -109,17 +106,21 @@ impl Model for FixedWindow {
         self.starts.validate(window, "window")
     }
 
+    fn example(limit: u32, window: Duration) -> Self {
+        Self::new(limit, window)
+    }
+
     fn limit(&self) -> i64 {
         i64::from(self.limit)
     }
 
     fn window(&self) -> i64 {
-        self.window_millis()
+        in_millis(self.window)
     }
 
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
-        let (limit, window) = (i64::from(self.limit), self.window_millis());
+        let (limit, window) = (i64::from(self.limit), in_millis(self.window));
         match self.calendar {
             Some(calendar) => vec![limit, window, calendar.unit.number(), calendar.offset()],
             None => vec![limit, window, self.starts.unit(window)],
@@ -180,7 +181,7 @@ impl Model for FixedWindow {
     fn give_back(&self, state: &mut Counter, at: At, charge: &Charge) -> i64 {
         let open = self.open(state, at);
         let apart = (end(at, &open) - charge.mark).abs();
-        let can_tell = self.window_millis() > 2 * TOLERANCE;
+        let can_tell = in_millis(self.window) > 2 * TOLERANCE;
         if open.is_new || apart > TOLERANCE || !can_tell {
             return 0;
         }

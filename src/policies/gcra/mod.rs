@@ -4,8 +4,6 @@ mod model;
 
 use std::time::Duration;
 
-use super::example::Example;
-
 /// A rate with bursts: `quantity` in each `period`, spread evenly, and up to `burst` at once after
 /// a pause. The generic cell rate algorithm of ITU-T I.371, which gateways and redis-cell use.
 ///
@@ -144,12 +142,6 @@ impl Gcra {
     #[must_use]
     pub fn emission_interval(&self) -> Duration {
         Duration::from_micros(self.interval.unsigned_abs())
-    }
-}
-
-impl Example for Gcra {
-    fn example(limit: u32, window: Duration) -> Self {
-        Self::new(limit, window)
     }
 }
 

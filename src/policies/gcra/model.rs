@@ -67,6 +67,10 @@ impl Model for Gcra {
         Ok(())
     }
 
+    fn example(limit: u32, window: Duration) -> Self {
+        Self::new(limit, window)
+    }
+
     fn limit(&self) -> i64 {
         i64::from(self.burst)
     }

@@ -4,7 +4,6 @@ mod model;
 
 use std::time::Duration;
 
-use super::example::{Example, pace};
 use super::starts::Starts;
 
 /// Requests proceed at a constant pace, `quantity` in each `period`. Up to `capacity` more may wait
@@ -107,14 +106,6 @@ impl LeakyBucket {
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
-    }
-}
-
-impl Example for LeakyBucket {
-    fn example(limit: u32, window: Duration) -> Self {
-        let (quantity, period) = pace(limit, window);
-        let waiting = limit.saturating_sub(quantity);
-        Self::new(quantity, period).with_capacity(waiting.max(1))
     }
 }
 

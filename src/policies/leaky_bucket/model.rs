@@ -9,19 +9,13 @@ use super::LeakyBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::policies::answer::{Answer, Outcome};
-use crate::policies::arithmetic::{LONGEST, div_ceil};
+use crate::policies::arithmetic::{LONGEST, div_ceil, in_millis, pace};
 use crate::policies::bucket::{Bucket, Flow, Open};
 use crate::policies::model::{Model, Properties};
 use crate::rate::whole_millis;
 use crate::window::At;
 
 impl LeakyBucket {
-    #[inline]
-    fn period_millis(&self) -> i64 {
-        // The period was validated, so it fits.
-        self.period.as_millis() as i64
-    }
-
     #[inline]
     fn largest_cost(&self) -> i64 {
         i64::from(self.capacity) + i64::from(self.quantity)
@@ -37,7 +31,7 @@ impl LeakyBucket {
     fn flow(&self) -> Flow {
         Flow {
             quantity: i64::from(self.quantity),
-            period: self.period_millis(),
+            period: in_millis(self.period),
             whole: self.largest_cost(),
             starts: self.starts,
             level_lives_longer: 0,
@@ -57,7 +51,7 @@ impl LeakyBucket {
         if open.is_first || batch <= 0 {
             return 0;
         }
-        (batch - 1) * self.period_millis() + self.flow().until_next(open, now)
+        (batch - 1) * in_millis(self.period) + self.flow().until_next(open, now)
     }
 }
 
@@ -93,6 +87,12 @@ impl Model for LeakyBucket {
         Some(self.clone().with_capacity(capacity))
     }
 
+    fn example(limit: u32, window: Duration) -> Self {
+        let (quantity, period) = pace(limit, window);
+        let waiting = limit.saturating_sub(quantity);
+        Self::new(quantity, period).with_capacity(waiting.max(1))
+    }
+
     fn limit(&self) -> i64 {
         self.largest_cost()
     }
@@ -110,8 +110,8 @@ impl Model for LeakyBucket {
         vec![
             i64::from(self.capacity),
             i64::from(self.quantity),
-            self.period_millis(),
-            self.starts.unit(self.period_millis()),
+            in_millis(self.period),
+            self.starts.unit(in_millis(self.period)),
         ]
     }
 
@@ -159,7 +159,7 @@ impl Model for LeakyBucket {
     fn charge(&self, state: &mut Bucket, at: At, cost: i64) {
         let open = self.open(state, at.now);
         let filled = open.used + cost;
-        let time_to_live = self.periods_to_live() * self.period_millis();
+        let time_to_live = self.periods_to_live() * in_millis(self.period);
         self.flow().set(state, at, &open, [filled; 2], time_to_live);
     }
 

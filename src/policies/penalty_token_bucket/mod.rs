@@ -4,7 +4,6 @@ mod model;
 
 use std::time::Duration;
 
-use super::example::{Example, pace};
 use super::starts::Starts;
 
 /// A bucket of `capacity` tokens to which `quantity` tokens are added at the end of each `period`.
@@ -89,13 +88,6 @@ impl PenaltyTokenBucket {
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
-    }
-}
-
-impl Example for PenaltyTokenBucket {
-    fn example(limit: u32, window: Duration) -> Self {
-        let (quantity, period) = pace(limit, window);
-        Self::new(quantity, period).with_capacity(limit)
     }
 }
 

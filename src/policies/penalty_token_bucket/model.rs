@@ -4,11 +4,13 @@
 //! The key with the time of the last inflow outlives the time that an empty bucket takes to fill,
 //! so a bucket without that key is full.
 
+use std::time::Duration;
+
 use super::PenaltyTokenBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::policies::answer::Answer;
-use crate::policies::arithmetic::{LONGEST, div_ceil};
+use crate::policies::arithmetic::{LONGEST, div_ceil, in_millis, pace};
 use crate::policies::bucket::{Bucket, Flow, Open};
 use crate::policies::model::{Charge, Model, Properties};
 use crate::rate::whole_millis;
@@ -18,12 +20,6 @@ use crate::window::At;
 const TOKENS_LIVE_LONGER: i64 = 10;
 
 impl PenaltyTokenBucket {
-    #[inline]
-    fn period_millis(&self) -> i64 {
-        // The period was validated, so it fits.
-        self.period.as_millis() as i64
-    }
-
     /// The time to live of the last inflow's time, in ms; too large to be used where the policy is
     /// refused.
     #[inline]
@@ -41,7 +37,7 @@ impl PenaltyTokenBucket {
     fn flow(&self) -> Flow {
         Flow {
             quantity: i64::from(self.quantity),
-            period: self.period_millis(),
+            period: in_millis(self.period),
             whole: i64::from(self.capacity),
             starts: self.starts,
             level_lives_longer: TOKENS_LIVE_LONGER,
@@ -80,6 +76,11 @@ impl Model for PenaltyTokenBucket {
         Ok(())
     }
 
+    fn example(limit: u32, window: Duration) -> Self {
+        let (quantity, period) = pace(limit, window);
+        Self::new(quantity, period).with_capacity(limit)
+    }
+
     fn limit(&self) -> i64 {
         i64::from(self.capacity)
     }
@@ -97,8 +98,8 @@ impl Model for PenaltyTokenBucket {
         vec![
             i64::from(self.capacity),
             i64::from(self.quantity),
-            self.period_millis(),
-            self.starts.unit(self.period_millis()),
+            in_millis(self.period),
+            self.starts.unit(in_millis(self.period)),
             self.time_to_live(),
         ]
     }
@@ -140,7 +141,7 @@ impl Model for PenaltyTokenBucket {
         let Some(level) = state.level.get_mut().filter(|_| !open.is_first) else {
             return 0;
         };
-        let periods = div_ceil((at.now - charge.mark).max(0), self.period_millis());
+        let periods = div_ceil((at.now - charge.mark).max(0), in_millis(self.period));
         let came_in = periods.saturating_mul(i64::from(self.quantity));
         let back = (charge.cost - came_in).min(open.used).max(0);
         if back > 0 {

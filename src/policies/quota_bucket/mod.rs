@@ -4,8 +4,6 @@ mod model;
 
 use std::time::Duration;
 
-use super::example::{Example, fitting};
-
 /// A bucket of `capacity` tokens to which `quota` tokens are added in each `period`, evenly over
 /// the period. A request removes its cost. The state contains these numbers, so that tools can read
 /// them.
@@ -89,15 +87,6 @@ impl QuotaBucket {
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
-    }
-}
-
-impl Example for QuotaBucket {
-    fn example(limit: u32, window: Duration) -> Self {
-        let millis = window.as_millis().max(1);
-        let seconds = millis.div_ceil(1000);
-        let quota = u128::from(limit) * 1000 * seconds / millis;
-        Self::new(fitting(quota), Duration::from_secs(seconds as u64)).with_capacity(limit)
     }
 }
 

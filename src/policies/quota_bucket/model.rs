@@ -3,10 +3,12 @@
 //! The state counts in seconds; where the tokens took a fraction of a second, that fraction is kept
 //! beside the time, in units of 1 / quota s.
 
+use std::time::Duration;
+
 use super::QuotaBucket;
 use crate::error::{Error, Result, at_least_one};
 use crate::policies::answer::Answer;
-use crate::policies::arithmetic::LONGEST;
+use crate::policies::arithmetic::{LONGEST, fitting};
 use crate::policies::model::{Charge, Model};
 use crate::policies::refill::{Refill, Tokens};
 use crate::policies::state::Content;
@@ -98,6 +100,13 @@ impl Model for QuotaBucket {
             return refuse("must be shorter: its product with the capacity is above 2^52");
         }
         Ok(())
+    }
+
+    fn example(limit: u32, window: Duration) -> Self {
+        let millis = window.as_millis().max(1);
+        let seconds = millis.div_ceil(1000);
+        let quota = u128::from(limit) * 1000 * seconds / millis;
+        Self::new(fitting(quota), Duration::from_secs(seconds as u64)).with_capacity(limit)
     }
 
     fn limit(&self) -> i64 {

@@ -4,7 +4,6 @@ mod model;
 
 use std::time::Duration;
 
-use super::example::Example;
 use super::starts::Starts;
 
 /// Grants up to `limit` in a window that consists of several periods and slides by one period at a
@@ -97,16 +96,6 @@ impl SlidingWindowCounter {
     #[must_use]
     pub fn with_period(self, period: Duration) -> Self {
         Self { period, ..self }
-    }
-}
-
-impl Example for SlidingWindowCounter {
-    fn example(limit: u32, window: Duration) -> Self {
-        let policy = Self::new(limit, window);
-        match window.as_millis() % 10 {
-            0 => policy,
-            _ => policy.with_period(window),
-        }
     }
 }
 

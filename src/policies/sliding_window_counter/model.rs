@@ -5,12 +5,13 @@
 //! very first moment belongs to the period that it begins.
 
 use std::mem::take;
+use std::time::Duration;
 
 use super::SlidingWindowCounter;
 use crate::error::{Error, Result, at_least_one};
 use crate::keys::sibling;
 use crate::policies::answer::{Answer, Outcome};
-use crate::policies::arithmetic::div_ceil;
+use crate::policies::arithmetic::{div_ceil, in_millis};
 use crate::policies::counters::Counters;
 use crate::policies::lengths::{Found, Lengths, Series, current_end};
 use crate::policies::model::{Charge, Model, Properties};
@@ -237,19 +238,9 @@ impl Open {
 }
 
 impl SlidingWindowCounter {
-    /// The window and the period, in ms.
-    #[inline]
-    fn millis(&self) -> (i64, i64) {
-        // Both were validated, so they fit.
-        (
-            self.window.as_millis() as i64,
-            self.period.as_millis() as i64,
-        )
-    }
-
     #[inline]
     fn open(&self, state: &Periods, now: i64) -> Open {
-        let (window, period) = self.millis();
+        let (window, period) = (in_millis(self.window), in_millis(self.period));
         // Only a clock that was wrong can have written a start that is further ahead than the
         // window.
         let stored = state.start.get().filter(|&&start| start <= now + window);
@@ -299,16 +290,24 @@ impl Model for SlidingWindowCounter {
         self.starts.validate(window, "window")
     }
 
+    fn example(limit: u32, window: Duration) -> Self {
+        let policy = Self::new(limit, window);
+        match window.as_millis() % 10 {
+            0 => policy,
+            _ => policy.with_period(window),
+        }
+    }
+
     fn limit(&self) -> i64 {
         i64::from(self.limit)
     }
 
     fn window(&self) -> i64 {
-        self.millis().0
+        in_millis(self.window)
     }
 
     fn touches(&self, _cost: u32) -> u32 {
-        let (window, period) = self.millis();
+        let (window, period) = (in_millis(self.window), in_millis(self.period));
         // The window was validated, so that it has few periods.
         (window / period) as u32
     }
@@ -321,7 +320,7 @@ impl Model for SlidingWindowCounter {
 
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
-        let (window, period) = self.millis();
+        let (window, period) = (in_millis(self.window), in_millis(self.period));
         let unit = self.starts.unit(window);
         vec![i64::from(self.limit), window, period, unit]
     }

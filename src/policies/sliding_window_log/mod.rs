@@ -4,8 +4,6 @@ mod model;
 
 use std::time::Duration;
 
-use super::example::Example;
-
 /// Grants no more than `limit` in any time span of the length of `window`, exactly.
 ///
 /// State: the sorted set `key`, with a member for each unit of cost that was granted. Its score is
@@ -64,12 +62,6 @@ impl SlidingWindowLog {
     #[must_use]
     pub fn new(limit: u32, window: Duration) -> Self {
         Self { limit, window }
-    }
-}
-
-impl Example for SlidingWindowLog {
-    fn example(limit: u32, window: Duration) -> Self {
-        Self::new(limit, window)
     }
 }
 

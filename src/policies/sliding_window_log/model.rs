@@ -3,12 +3,15 @@
 //! Exact, and for that it keeps every request.
 
 #[cfg(feature = "redis")]
+use std::time::Duration;
+
 use std::cmp::Reverse;
 use std::ops::Range;
 
 use super::SlidingWindowLog;
 use crate::error::{Error, Result, at_least_one};
 use crate::policies::answer::{Answer, Outcome};
+use crate::policies::arithmetic::in_millis;
 use crate::policies::model::{Charge, MOST_TOUCHED, Model, Properties};
 use crate::policies::state::Content;
 use crate::rate::whole_millis;
@@ -150,27 +153,22 @@ impl Requests {
 }
 
 impl SlidingWindowLog {
-    fn window_millis(&self) -> i64 {
-        // The window was validated, so it fits.
-        self.window.as_millis() as i64
-    }
-
     /// When all members have expired, by the server's clock.
     fn all_expired_at(&self, state: &Log, at: At) -> i64 {
         let newest = state.get().and_then(|log| log.newest(self.latest(at.now)));
         newest.map_or(at.server, |newest| {
-            at.server + newest + self.window_millis() - at.now
+            at.server + newest + in_millis(self.window) - at.now
         })
     }
 
     /// Only a clock that was wrong can have written a later score: those do not count.
     fn latest(&self, now: i64) -> i64 {
-        now + self.window_millis()
+        now + in_millis(self.window)
     }
 
     /// Requests up to here are over.
     fn horizon(&self, now: i64) -> i64 {
-        now - self.window_millis()
+        now - in_millis(self.window)
     }
 }
 
@@ -195,12 +193,16 @@ impl Model for SlidingWindowLog {
         Ok(())
     }
 
+    fn example(limit: u32, window: Duration) -> Self {
+        Self::new(limit, window)
+    }
+
     fn limit(&self) -> i64 {
         i64::from(self.limit)
     }
 
     fn window(&self) -> i64 {
-        self.window_millis()
+        in_millis(self.window)
     }
 
     fn touches(&self, cost: u32) -> u32 {
@@ -209,7 +211,7 @@ impl Model for SlidingWindowLog {
 
     #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
-        vec![i64::from(self.limit), self.window_millis()]
+        vec![i64::from(self.limit), in_millis(self.window)]
     }
 
     #[cfg(feature = "redis")]
@@ -266,7 +268,7 @@ impl Model for SlidingWindowLog {
 
         let limit = i64::from(self.limit);
         let remaining = limit - used;
-        let until_over = |score| score + self.window_millis() - at.now;
+        let until_over = |score| score + in_millis(self.window) - at.now;
         // Until so many more members than there is room for are over, the oldest first.
         let until_gone = |mut missing: i64| {
             let mut live = log.entries.range(over..end);
@@ -281,7 +283,7 @@ impl Model for SlidingWindowLog {
         Answer {
             outcome: Outcome::of(granted),
             limit,
-            window: self.window_millis(),
+            window: in_millis(self.window),
             remaining: left.max(0),
             retry_after: match granted {
                 true => 0,
@@ -290,7 +292,7 @@ impl Model for SlidingWindowLog {
             available_in: match left {
                 1.. => 0,
                 // The members of this request are older than any that are ahead of now.
-                _ if granted => until_gone(1).min(self.window_millis()),
+                _ if granted => until_gone(1).min(in_millis(self.window)),
                 _ => until_gone(1 - left),
             },
             reset: match newest {
@@ -313,7 +315,7 @@ impl Model for SlidingWindowLog {
         let far = log.remove_far(self.latest(at.now), removed.max(MOST_FAR));
         log.remove_expired(self.horizon(at.now), removed.saturating_sub(far));
         log.add(at.now, cost);
-        let two_windows = 2 * self.window_millis();
+        let two_windows = 2 * in_millis(self.window);
         state.expire_at(state.life(needed, at.server + two_windows));
     }
 

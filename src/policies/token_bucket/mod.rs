@@ -4,8 +4,6 @@ mod model;
 
 use std::time::Duration;
 
-use super::example::{Example, fitting};
-
 /// A bucket of `capacity` tokens to which `rate` tokens are added per second. A request removes its
 /// cost, so that bursts up to the capacity are granted and the long-term rate is kept.
 ///
@@ -70,17 +68,6 @@ impl TokenBucket {
     #[must_use]
     pub fn with_capacity(self, capacity: u32) -> Self {
         Self { capacity, ..self }
-    }
-}
-
-impl Example for TokenBucket {
-    fn example(limit: u32, window: Duration) -> Self {
-        let millis = window.as_millis().max(1);
-        match u128::from(limit) * 1000 / millis {
-            // A token a second is the slowest pace: the limit is counted in more of them.
-            0 => Self::per_second(1).with_capacity(fitting(millis / 1000)),
-            rate => Self::per_second(fitting(rate)).with_capacity(limit),
-        }
     }
 }
 

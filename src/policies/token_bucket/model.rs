@@ -1,9 +1,11 @@
 //! Tokens that come in at a steady rate; a request takes its cost out of them. Times are in ms.
 
+use std::time::Duration;
+
 use super::TokenBucket;
 use crate::error::{Result, at_least_one};
 use crate::policies::answer::Answer;
-use crate::policies::arithmetic::div_ceil;
+use crate::policies::arithmetic::{div_ceil, fitting};
 use crate::policies::model::{Charge, Model};
 use crate::policies::refill::{Refill, Tokens};
 use crate::policies::state::Content;
@@ -37,6 +39,15 @@ impl Model for TokenBucket {
     fn validate(&self) -> Result<()> {
         at_least_one(self.rate, "rate")?;
         at_least_one(self.capacity, "capacity")
+    }
+
+    fn example(limit: u32, window: Duration) -> Self {
+        let millis = window.as_millis().max(1);
+        match u128::from(limit) * 1000 / millis {
+            // A token a second is the slowest pace: the limit is counted in more of them.
+            0 => Self::per_second(1).with_capacity(fitting(millis / 1000)),
+            rate => Self::per_second(fitting(rate)).with_capacity(limit),
+        }
     }
 
     fn limit(&self) -> i64 {
