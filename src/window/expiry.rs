@@ -1,35 +1,7 @@
 //! Whether a limiter is there, and for how long.
 
-use super::{Pool, Timed, Window};
-
-/// A key of any type, for operations on all five.
-trait Key {
-    fn expires_at(&self) -> Option<i64>;
-    fn set_expires_at(&mut self, at: Option<i64>);
-    fn is_there(&self) -> bool;
-    fn remove(&mut self);
-}
-
-impl<T> Key for Timed<T> {
-    fn expires_at(&self) -> Option<i64> {
-        self.expires_at()
-    }
-
-    fn set_expires_at(&mut self, at: Option<i64>) {
-        match at {
-            Some(at) => self.expire_at(at),
-            None => self.persist(),
-        }
-    }
-
-    fn is_there(&self) -> bool {
-        self.get().is_some()
-    }
-
-    fn remove(&mut self) {
-        self.remove();
-    }
-}
+use super::Window;
+use super::timed::NEVER;
 
 /// Which keys a new time to live is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +18,13 @@ pub(crate) enum Condition {
 }
 
 impl Condition {
-    fn holds(self, current: Option<i64>, new: i64) -> bool {
+    fn holds(self, current: i64, new: i64) -> bool {
         match self {
             Self::Always => true,
-            Self::IfNotSet => current.is_none(),
-            Self::IfSet => current.is_some(),
-            Self::IfGreater => current.is_some_and(|at| new > at),
-            Self::IfLess => current.is_none_or(|at| new < at),
+            Self::IfNotSet => current == NEVER,
+            Self::IfSet => current != NEVER,
+            Self::IfGreater => new > current,
+            Self::IfLess => new < current,
         }
     }
 }
@@ -67,13 +39,13 @@ pub(crate) enum Expiry {
 }
 
 impl Window {
-    /// The keys that a client's calls touch.
-    fn keys(&mut self, client: &str) -> impl Iterator<Item = &mut dyn Key> {
-        let of_client = self.clients.get_mut(client).map(Pool::keys);
-        [&mut self.settings as &mut dyn Key]
-            .into_iter()
-            .chain(self.overall.keys())
-            .chain(of_client.into_iter().flatten())
+    /// The times at which the keys that a client's calls touch expire, of those that exist.
+    fn ends(&mut self, client: &str) -> impl Iterator<Item = &mut i64> {
+        let pools = [Some(&mut self.overall), self.clients.get_mut(client)];
+        let pools = pools.into_iter().flatten();
+        let of_pools = pools.flat_map(|pool| [pool.value.end_mut(), pool.grants.end_mut()]);
+        let ends = [self.settings.end_mut()].into_iter().chain(of_pools);
+        ends.flatten()
     }
 
     /// Drops what has expired for any client, and returns whether nothing is left.
@@ -107,16 +79,13 @@ impl Window {
             Expiry::At(at) => at,
         };
         let mut any = false;
-        for key in self.keys(client) {
-            if key.is_there() && condition.holds(key.expires_at(), at) {
+        for end in self.ends(client) {
+            if condition.holds(*end, at) {
                 any = true;
-                if at <= server {
-                    key.remove();
-                } else {
-                    key.set_expires_at(Some(at));
-                }
+                *end = if at <= server { i64::MIN } else { at };
             }
         }
+        self.drop_expired(client, server);
         any
     }
 
@@ -124,9 +93,9 @@ impl Window {
     pub(crate) fn clear_expire(&mut self, client: &str, server: i64) -> bool {
         self.drop_expired(client, server);
         let mut any = false;
-        for key in self.keys(client) {
-            any |= key.expires_at().is_some();
-            key.set_expires_at(None);
+        for end in self.ends(client) {
+            any |= *end != NEVER;
+            *end = NEVER;
         }
         any
     }
@@ -137,11 +106,5 @@ impl Window {
         self.settings.drop_expired(server);
         self.settings.get()?;
         Some(self.settings.expires_at().map(|at| at - server))
-    }
-}
-
-impl Pool {
-    fn keys(&mut self) -> [&mut dyn Key; 2] {
-        [&mut self.value, &mut self.grants]
     }
 }

@@ -11,7 +11,7 @@
 pub(crate) struct Timed<T>(Option<(T, i64)>);
 
 /// When a key without a time to live expires: later than any time in use.
-const NEVER: i64 = i64::MAX;
+pub(super) const NEVER: i64 = i64::MAX;
 
 impl<T> Default for Timed<T> {
     fn default() -> Self {
@@ -54,6 +54,11 @@ impl<T> Timed<T> {
         if let Some((_, expires_at)) = &mut self.0 {
             *expires_at = at;
         }
+    }
+
+    /// When it expires: [`NEVER`] without a time to live; `None` if it is missing.
+    pub(super) fn end_mut(&mut self) -> Option<&mut i64> {
+        self.0.as_mut().map(|(_, at)| at)
     }
 
     /// Removes the time to live.
