@@ -231,11 +231,6 @@ impl Window {
             _ => until_score,
         };
 
-        if reconciled.excess > 0 {
-            open.pool.change_grants(|grants| {
-                grants.take_from_oldest(reconciled.gone, reconciled.excess)
-            });
-        }
         // A denial that found the keys in order does not write them, unless the keep alive counts
         // from it, or the settings are the caller's.
         let is_changed = taken > 0

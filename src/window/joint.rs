@@ -5,7 +5,6 @@ use super::pool::{Reconciled, Removal};
 use super::set_up::SettingsChange;
 use super::{At, BOUNDS, Grants, NotInitialized, Pool, SetUp, Settings, Window};
 use crate::permit::CallId;
-use crate::rate::RateType;
 
 /// What a request finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +64,7 @@ impl Window {
             }
         };
         let nothing = Pool::default();
-        let pool = match settings.rate_type {
-            RateType::Overall => &self.overall,
-            RateType::PerClient => self.clients.get(client).unwrap_or(&nothing),
-        };
+        let pool = self.pool(settings, client).unwrap_or(&nothing);
         let value = pool
             .value
             .get()
@@ -122,10 +118,7 @@ impl Window {
             SettingsChange::Settings(settings) => settings,
             SettingsChange::Afresh(_) => return Ok(false),
         };
-        let pool = match settings.rate_type {
-            RateType::Overall => Some(&self.overall),
-            RateType::PerClient => self.clients.get(client),
-        };
+        let pool = self.pool(settings, client);
         if !pool.is_some_and(|pool| pool.are_many_expired(at.now - settings.interval)) {
             return Ok(false);
         }
@@ -195,9 +188,6 @@ impl Window {
         };
         let value = open.pool.value.get().copied();
         let reconciled = open.pool.reconcile_few(&open.settings, value, at.now);
-        // Removed before the rest is added: if all grants go, their time to live goes too.
-        open.pool
-            .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
         let settings = open.settings;
         open.write_with(&reconciled, permits, |grants| add(grants, &settings));
         open.renew_for(set_up, at.server);

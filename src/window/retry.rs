@@ -7,7 +7,6 @@ use super::pool::Removal;
 use super::{
     Acquire, Acquired, Ahead, At, Grants, NotInitialized, Pool, Retry, SetUp, Settings, Window,
 };
-use crate::rate::RateType;
 
 /// The earlier attempts may still arrive: nothing was done. Ask again after this many ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,13 +127,6 @@ impl Window {
 
     fn grants(&self, settings: Settings, client: &str) -> Option<&Grants> {
         self.pool(settings, client).map(Pool::grants)
-    }
-
-    fn pool(&self, settings: Settings, client: &str) -> Option<&Pool> {
-        match settings.rate_type {
-            RateType::Overall => Some(&self.overall),
-            RateType::PerClient => self.clients.get(client),
-        }
     }
 
     /// Whether one call finds it. A search of several calls begins when no other attempt can

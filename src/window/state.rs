@@ -50,6 +50,14 @@ impl Window {
         })
     }
 
+    /// The pool of the type of these settings; `None` if this client has none.
+    pub(super) fn pool(&self, settings: Settings, client: &str) -> Option<&Pool> {
+        match settings.rate_type {
+            RateType::Overall => Some(&self.overall),
+            RateType::PerClient => self.clients.get(client),
+        }
+    }
+
     #[inline]
     pub(super) fn drop_expired(&mut self, client: &str, server: i64) {
         self.settings.drop_expired(server);
@@ -106,8 +114,6 @@ impl Window {
         }
         let reconciled = open.reconcile(at.now, audited_rate != Some(rate), Removal::ALWAYS);
         let millis = open.life(at).map_or(millis, |life| millis.min(life));
-        open.pool
-            .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
         open.write_with(&reconciled, i64::from(u32::MAX), |grants| {
             let (score, ahead) = (at.now + millis - interval, (millis - interval).max(0));
             grants.add_ahead(score, call_id, ahead, u32::MAX);
@@ -253,9 +259,7 @@ impl Open<'_> {
         set_up: Option<SetUp>,
         server: i64,
     ) {
-        self.pool
-            .change_grants(|grants| grants.take_from_oldest(reconciled.gone, reconciled.excess));
-        self.write(reconciled, 0);
+        self.write_with(reconciled, 0, |_| {});
         self.renew_for(set_up, server);
     }
 
@@ -267,6 +271,12 @@ impl Open<'_> {
         taken: i64,
         add: impl FnOnce(&mut Grants),
     ) {
+        if reconciled.excess > 0 {
+            // Before a grant is added: if all grants go, their time to live goes too.
+            self.pool.change_grants(|grants| {
+                grants.take_from_oldest(reconciled.gone, reconciled.excess)
+            });
+        }
         if taken > 0 {
             self.pool.change_grants(add);
         }
