@@ -107,29 +107,24 @@ impl Decision {
     /// bucket. 0 if unknown, because a [`FailurePolicy`](crate::FailurePolicy) decided.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        match self {
-            Self::Granted(granted) => granted.limit,
-            Self::Denied(denied) => denied.limit,
-        }
+        let (Self::Granted(Granted { limit, .. }) | Self::Denied(Denied { limit, .. })) = self;
+        *limit
     }
 
     /// The time in which the whole [limit](Self::limit) comes back, once all of it is taken: see
     /// [`Quota`](crate::Quota). Zero if unknown.
     #[must_use]
     pub fn window(&self) -> Duration {
-        match self {
-            Self::Granted(granted) => granted.window,
-            Self::Denied(denied) => denied.window,
-        }
+        let (Self::Granted(Granted { window, .. }) | Self::Denied(Denied { window, .. })) = self;
+        *window
     }
 
     /// The permits left after the decision.
     #[must_use]
     pub fn remaining(&self) -> u64 {
-        match self {
-            Self::Granted(granted) => granted.remaining,
-            Self::Denied(denied) => denied.remaining,
-        }
+        let (Self::Granted(Granted { remaining, .. }) | Self::Denied(Denied { remaining, .. })) =
+            self;
+        *remaining
     }
 
     /// The time until the whole [limit](Self::limit) is available again, if nothing more is taken.
@@ -142,10 +137,8 @@ impl Decision {
     /// [`available_in`](Self::available_in) says.
     #[must_use]
     pub fn reset(&self) -> Duration {
-        match self {
-            Self::Granted(granted) => granted.reset,
-            Self::Denied(denied) => denied.reset,
-        }
+        let (Self::Granted(Granted { reset, .. }) | Self::Denied(Denied { reset, .. })) = self;
+        *reset
     }
 
     /// The time until at least one permit is available: zero where something is
@@ -193,10 +186,8 @@ impl Decision {
     /// Who decided.
     #[must_use]
     pub fn source(&self) -> DecisionSource {
-        match self {
-            Self::Granted(granted) => granted.source,
-            Self::Denied(denied) => denied.source,
-        }
+        let (Self::Granted(Granted { source, .. }) | Self::Denied(Denied { source, .. })) = self;
+        *source
     }
 
     /// Whether the [`FailurePolicy`](crate::FailurePolicy) decided, because Redis was unavailable.

@@ -1,8 +1,8 @@
 //! One limiter's answer to one request.
 
 use crate::clock::millis;
-use crate::decision::{Decision, DecisionSource, Denied, Granted};
-use crate::error::{Error, Result};
+use crate::decision::{Decision, DecisionSource, Denied, Granted, check_fits};
+use crate::error::Result;
 use crate::grant::Grant;
 use crate::name_hash::NameHash;
 use crate::permit::CallId;
@@ -93,11 +93,7 @@ impl Answer {
     #[inline]
     pub(crate) fn check_fits(&self, key: &str, cost: u32) -> Result<()> {
         match self.outcome {
-            Outcome::Never => Err(Error::ExceedsLimit {
-                name: key.to_owned(),
-                requested: cost,
-                limit: self.limit.unsigned_abs(),
-            }),
+            Outcome::Never => check_fits(key, cost, self.limit),
             _ => Ok(()),
         }
     }

@@ -1,9 +1,8 @@
-//! Windows of the calendar, in a time zone of a fixed offset: the dates are those of the Gregorian
-//! calendar, before it was in use too. `lua/policies/fixed_window.lua` has the same arithmetic.
+//! Windows of the calendar in a time zone with a fixed offset. Dates are those of the Gregorian
+//! calendar, also before it was in use. `lua/policies/fixed_window.lua` finds the same windows.
 
 use std::fmt;
 use std::ops::Range;
-use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::policies::starts::DAY;
@@ -12,6 +11,9 @@ const HOUR: i64 = 60 * 60 * 1_000;
 const WEEK: i64 = 7 * DAY;
 /// Weeks begin on Mondays; 1970-01-01 was a Thursday.
 const EPOCH_SINCE_MONDAY: i64 = 3 * DAY;
+
+/// How many days begin with the year 0 and end with 1969.
+const DAYS_BEFORE_EPOCH: i64 = 719_528;
 
 /// Offsets from UTC are shorter than a day, in minutes.
 const LARGEST_OFFSET: i32 = 24 * 60 - 1;
@@ -102,46 +104,34 @@ impl Calendar {
                 let start = local - local.rem_euclid(self.unit.longest());
                 start..start + self.unit.longest()
             }
-            Unit::Month => in_ms(month_of(local.div_euclid(DAY))),
-            Unit::Year => in_ms(year_of(local.div_euclid(DAY)).1),
+            Unit::Month => months_of(local, 1),
+            Unit::Year => months_of(local, 12),
         };
         local.start - self.offset()..local.end - self.offset()
     }
 }
 
-fn in_ms(days: Range<i64>) -> Range<i64> {
-    days.start * DAY..days.end * DAY
-}
-
-/// The first day of a year, in days since 1970-01-01.
-fn first_day(year: i64) -> i64 {
-    let before = year - 1;
-    let leap_days = before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400);
-    365 * (year - 1970) + leap_days - 477 // so many until 1970
-}
-
-/// The year of a day, and its days.
-fn year_of(day: i64) -> (i64, Range<i64>) {
-    // 146,097 days in 400 years; the first estimate is late.
-    let mut year = 1971 + (day * 400).div_euclid(146_097);
-    while first_day(year) > day {
-        year -= 1;
+/// The period of `count` months, from January on, that contains this time: all in ms since the
+/// epoch.
+fn months_of(time: i64, count: i64) -> Range<i64> {
+    // 4,800 months have 146,097 days; the first estimate is at most two periods late.
+    let days = time.div_euclid(DAY) + DAYS_BEFORE_EPOCH;
+    let month = (days * 4_800).div_euclid(146_097) + 1;
+    let mut first = month - month.rem_euclid(count);
+    while start_of(first) > time {
+        first -= count;
     }
-    (year, first_day(year)..first_day(year + 1))
+    start_of(first)..start_of(first + count)
 }
 
-/// The days of the month of a day.
-fn month_of(day: i64) -> Range<i64> {
-    let (_, year) = year_of(day);
-    let february = year.end - year.start - 337;
-    let mut first = year.start;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if day < first + length {
-            return first..first + length;
-        }
-        first += length;
-    }
-    first..year.end
+/// When a month begins, in ms since the epoch. Months are counted from January of the year 0.
+fn start_of(month: i64) -> i64 {
+    // In years that begin with March, a leap day is the last day, and 5 months have 153 days.
+    let (year, month) = ((month - 2).div_euclid(12), (month - 2).rem_euclid(12));
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let since_march = 365 * year + leap_days + (153 * month + 2) / 5;
+    let days = 60 + since_march; // the year 0 has 60 days before March
+    (days - DAYS_BEFORE_EPOCH) * DAY
 }
 
 /// What a policy that prints itself adds.
@@ -181,10 +171,6 @@ pub(super) fn read_offset(text: &str) -> Option<i32> {
         number.filter(|&number: &i32| number <= most)
     };
     Some(sign * (60 * number(hours, 23)? + number(minutes, 59)?))
-}
-
-pub(super) fn duration(millis: i64) -> Duration {
-    Duration::from_millis(millis.unsigned_abs())
 }
 
 #[cfg(test)]

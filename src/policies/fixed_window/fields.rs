@@ -1,12 +1,9 @@
 //! `FixedWindow` as the fields of a configuration file: its rate, of a time or of a unit of the
 //! calendar, and an offset.
 
-use serde::de::{Deserialize, Deserializer, Error as _};
-use serde::ser::{Error as _, Serialize, Serializer};
-
 use super::FixedWindow;
 use super::calendar::{OffsetText, Unit, read_offset};
-use crate::fields::{TimeText, by_field, read_rate, read_time_of_rate, small};
+use crate::fields::{TimeText, read_rate, read_time_of_rate, small};
 use crate::policies::model::Model;
 
 field_types! {
@@ -30,33 +27,27 @@ const NAMES: [(&str, &str); 3] = [
     ("utc_offset_minutes", "utc_offset"),
 ];
 
-impl Serialize for FixedWindow {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        by_field(self.validate(), &NAMES).map_err(S::Error::custom)?;
-        let offset = self.calendar.map_or(0, |calendar| calendar.offset_minutes);
-        let time = match self.calendar {
+as_fields!(FixedWindow, Fields, Model::validate, NAMES);
+
+impl From<&FixedWindow> for Fields {
+    fn from(policy: &FixedWindow) -> Self {
+        let offset = policy
+            .calendar
+            .map_or(0, |calendar| calendar.offset_minutes);
+        let time = match policy.calendar {
             Some(calendar) => calendar.unit.word().to_owned(),
-            None => TimeText(self.window).to_string(),
+            None => TimeText(policy.window).to_string(),
         };
-        let fields = Fields {
+        Self {
             rate: rate {
-                value: format!("{}/{time}", self.limit),
+                value: format!("{}/{time}", policy.limit),
             },
             utc_offset: (offset != 0).then(|| utc_offset {
                 value: OffsetText(offset).to_string(),
             }),
             // Windows of the calendar are aligned already, and refused with this field.
-            aligned_to_clock: self.is_aligned_to_clock() && self.calendar.is_none(),
-        };
-        fields.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for FixedWindow {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = Self::try_from(Fields::deserialize(deserializer)?).map_err(D::Error::custom)?;
-        by_field(read.validate(), &NAMES).map_err(D::Error::custom)?;
-        Ok(read)
+            aligned_to_clock: policy.is_aligned_to_clock() && policy.calendar.is_none(),
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::starts::Starts;
-use calendar::{Calendar, Unit, duration};
+use crate::clock::millis;
+use calendar::{Calendar, Unit};
 
 /// Grants up to `limit` in each window. Windows do not overlap.
 ///
@@ -82,7 +83,7 @@ impl FixedWindow {
     fn by_calendar(limit: u32, unit: Unit) -> Self {
         Self {
             limit,
-            window: duration(unit.longest()),
+            window: millis(unit.longest()),
             starts: Starts::WithFirstRequest,
             calendar: Some(Calendar {
                 unit,
