@@ -1,8 +1,6 @@
 //! Entries in ascending order of their scores, as in a sorted set.
 //!
-//! The scores at both ends are kept beside the entries. Most steps read nothing else: of many
-//! limiters, hardly any has its entries in the processor's cache. New entries nearly always go to
-//! the end, and expired ones leave from the front.
+//! New entries are nearly always added at the end, and expired ones removed from the front.
 
 use std::collections::VecDeque;
 use std::collections::vec_deque;
@@ -20,100 +18,62 @@ pub(crate) trait Scored {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ByScore<T> {
-    entries: VecDeque<T>,
-    /// Later than any score if there is no entry.
-    oldest: i64,
-    /// Earlier than any score if there is no entry.
-    newest: i64,
-}
+pub(crate) struct ByScore<T>(VecDeque<T>);
 
 impl<T> ByScore<T> {
     pub(crate) const fn new() -> Self {
-        Self {
-            entries: VecDeque::new(),
-            oldest: i64::MAX,
-            newest: i64::MIN,
-        }
+        Self(VecDeque::new())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.0.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.0.len()
     }
 
-    pub(crate) fn newest(&self) -> Option<i64> {
-        (!self.is_empty()).then_some(self.newest)
-    }
-
+    #[inline]
     pub(crate) fn get(&self, place: usize) -> Option<&T> {
-        self.entries.get(place)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn iter(&self) -> vec_deque::Iter<'_, T> {
-        self.entries.iter()
+        self.0.get(place)
     }
 
     pub(crate) fn range(&self, places: Range<usize>) -> vec_deque::Iter<'_, T> {
-        self.entries.range(places)
+        self.0.range(places)
     }
 }
 
 impl<T: Scored> ByScore<T> {
-    /// The number of entries scored up to `horizon`.
+    /// The score of the newest entry.
     #[inline]
-    pub(crate) fn expired(&self, horizon: i64) -> usize {
-        if self.oldest > horizon {
-            return 0;
-        }
-        // Usually few: a search of the whole would look at entries all over a large queue.
-        let is_expired = |place: usize| {
-            let entry = self.entries.get(place);
-            entry.is_some_and(|entry| entry.score() <= horizon)
-        };
-        let mut end = 1;
-        while is_expired(end) {
-            end *= 2;
-        }
-        let mut last = end / 2; // is expired, and the one at `end` is not
-        while last + 1 < end {
-            let middle = usize::midpoint(last, end);
-            if is_expired(middle) {
-                last = middle;
-            } else {
-                end = middle;
-            }
-        }
-        end.min(self.len())
-    }
-
-    /// The index of the first entry with a higher score.
-    pub(crate) fn later_than(&self, score: i64) -> usize {
-        self.entries.partition_point(|entry| entry.score() <= score)
+    pub(crate) fn newest(&self) -> Option<i64> {
+        self.0.back().map(Scored::score)
     }
 
     /// The score of the entry at this index.
     #[inline]
     pub(crate) fn score_at(&self, place: usize) -> Option<i64> {
-        if place == 0 {
-            return (!self.is_empty()).then_some(self.oldest);
+        self.0.get(place).map(Scored::score)
+    }
+
+    /// How many entries are scored up to `score`: the index of the first one with a higher score.
+    #[inline]
+    pub(crate) fn count_up_to(&self, score: i64) -> usize {
+        if self.score_at(0).is_none_or(|oldest| oldest > score) {
+            return 0; // usually none has expired
         }
-        self.entries.get(place).map(Scored::score)
+        self.0.partition_point(|entry| entry.score() <= score)
     }
 
     /// The index of the first entry with this score that is accepted.
     #[inline]
     pub(crate) fn position(&self, score: i64, accepts: impl Fn(&T) -> bool) -> Option<usize> {
-        if self.newest < score {
+        if self.newest().is_none_or(|newest| newest < score) {
             return None;
         }
-        let first = self.entries.partition_point(|entry| entry.score() < score);
+        let first = self.0.partition_point(|entry| entry.score() < score);
         let of_score = self
-            .entries
+            .0
             .range(first..)
             .take_while(|entry| entry.score() == score);
         let place = of_score.map(accepts).position(|accepted| accepted)?;
@@ -123,54 +83,38 @@ impl<T: Scored> ByScore<T> {
     /// An entry with this score, which must stay.
     #[inline]
     pub(crate) fn with_score(&mut self, score: i64) -> Option<&mut T> {
-        if self.newest == score {
-            return self.entries.back_mut();
+        if self.newest() == Some(score) {
+            return self.0.back_mut();
         }
         let place = self.position(score, |_| true)?;
-        self.entries.get_mut(place)
+        self.0.get_mut(place)
     }
 
     #[inline]
     pub(crate) fn insert(&mut self, entry: T) {
-        if self.entries.capacity() == 0 {
-            self.entries.reserve_exact(1); // most limiters with a key of their own hold one
+        if self.0.capacity() == 0 {
+            self.0.reserve_exact(1); // most limiters with a key of their own hold one
         }
-        let score = entry.score();
-        let is_last = self.newest < score
-            || (self.entries.back()).is_none_or(|newest| newest.is_before(&entry));
-        if is_last {
-            self.entries.push_back(entry);
+        if self.0.back().is_none_or(|newest| newest.is_before(&entry)) {
+            self.0.push_back(entry);
         } else {
-            let place = self.entries.partition_point(|it| it.is_before(&entry));
-            self.entries.insert(place, entry);
+            let place = self.0.partition_point(|it| it.is_before(&entry));
+            self.0.insert(place, entry);
         }
-        self.oldest = self.oldest.min(score);
-        self.newest = self.newest.max(score);
     }
 
     pub(crate) fn remove(&mut self, place: usize) -> Option<T> {
-        let removed = self.entries.remove(place);
-        self.read_ends();
-        removed
+        self.0.remove(place)
     }
 
     #[inline]
     pub(crate) fn drain(&mut self, places: Range<usize>) {
-        if !places.is_empty() {
-            self.entries.drain(places);
-            self.read_ends();
-        }
+        self.0.drain(places);
     }
 
     #[cfg(all(test, feature = "redis"))]
     pub(crate) fn retain(&mut self, stays: impl FnMut(&T) -> bool) {
-        self.entries.retain(stays);
-        self.read_ends();
-    }
-
-    fn read_ends(&mut self) {
-        self.oldest = self.entries.front().map_or(i64::MAX, Scored::score);
-        self.newest = self.entries.back().map_or(i64::MIN, Scored::score);
+        self.0.retain(stays);
     }
 }
 
@@ -194,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn answers_from_the_ends_are_those_of_a_search(
+        fn each_answer_is_that_of_a_search_through_a_sorted_list(
             steps in prop::collection::vec((0..3_u8, 0..12_i64), 0..40),
         ) {
             let mut queue = ByScore::new();
@@ -222,7 +166,7 @@ mod tests {
                 prop_assert_eq!(queue.score_at(0), sorted.first().copied());
                 for score in (-1..13).chain([i64::MIN, i64::MAX]) {
                     let up_to = sorted.iter().filter(|it| **it <= score).count();
-                    prop_assert_eq!(queue.expired(score), up_to);
+                    prop_assert_eq!(queue.count_up_to(score), up_to);
                     let first = sorted.iter().position(|it| *it == score);
                     prop_assert_eq!(queue.position(score, |_| true), first);
                     prop_assert_eq!(queue.position(score, |_| false), None);

@@ -113,7 +113,7 @@ impl Member {
 
 /// One member and its score.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+pub(crate) struct Entry {
     score: i64,
     member: Member,
 }
@@ -159,31 +159,14 @@ pub(super) struct Found {
     pub(super) ahead: i64,
 }
 
-/// Members in ascending order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Grants {
-    entries: ByScore<Entry>,
-}
+/// The grants of a pool in ascending order.
+pub(crate) type Grants = ByScore<Entry>;
 
 impl Grants {
-    pub(crate) const fn new() -> Self {
-        Self {
-            entries: ByScore::new(),
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     #[inline]
     pub(crate) fn add(&mut self, score: i64, call_id: &CallId, permits: u32) {
         let call_id = *call_id;
-        self.entries.insert(Entry {
+        self.insert(Entry {
             score,
             member: Member::Ours { call_id, permits },
         });
@@ -193,7 +176,7 @@ impl Grants {
     /// grants are gone.
     pub(super) fn add_ahead(&mut self, score: i64, call_id: &CallId, ahead: i64, permits: u32) {
         let member = Member::new(&permit::random_ahead(call_id, ahead), permits);
-        self.entries.insert(Entry { score, member });
+        self.insert(Entry { score, member });
     }
 
     /// The fence of a lease: a member without permits at the earliest score that settling may give
@@ -204,14 +187,14 @@ impl Grants {
         let member = Member::fence(call_id);
         // Of a call that is granted twice, the second lease has the fence.
         #[cfg(all(test, feature = "redis"))]
-        self.entries.retain(|entry| entry.member != member);
-        self.entries.insert(Entry { score, member });
+        self.retain(|entry| entry.member != member);
+        self.insert(Entry { score, member });
     }
 
     /// The same, merged with the grant of this name and score into one member.
     pub(super) fn add_to(&mut self, score: i64, call_id: &CallId, permits: u32) {
         let place = self.place_of(score, call_id);
-        let held = place.and_then(|place| self.entries.remove(place));
+        let held = place.and_then(|place| self.remove(place));
         // A call's costs fit a member: its caller ensures it.
         let held = held.map_or(0, |entry| entry.permits() as u32);
         self.add(score, call_id, held + permits);
@@ -226,25 +209,19 @@ impl Grants {
         call_id: &CallId,
         permits: u32,
     ) {
-        let newest = self.entries.len().checked_sub(1);
+        let newest = self.len().checked_sub(1);
         let merged = newest.and_then(|place| {
-            let entry = self.entries.get(place)?;
+            let entry = self.get(place)?;
             let is_same = entry.score >= begins && entry.member.is_named(call_id);
             let sum = (entry.permits() as u32).checked_add(permits);
             let sum = sum.filter(|_| is_same)?;
             Some((place, score.max(entry.score), sum))
         });
         if let Some((place, ..)) = merged {
-            self.entries.remove(place);
+            self.remove(place);
         }
         let (score, permits) = merged.map_or((score, permits), |(_, score, sum)| (score, sum));
         self.add(score, call_id, permits);
-    }
-
-    /// The number of expired grants: those scored up to `horizon`.
-    #[inline]
-    pub(super) fn expired(&self, horizon: i64) -> usize {
-        self.entries.expired(horizon)
     }
 
     /// Permits of the first `count` grants.
@@ -256,18 +233,12 @@ impl Grants {
     /// Permits of the grants from one index to another.
     #[inline]
     pub(super) fn permits_between(&self, from: usize, to: usize) -> i64 {
-        self.entries.range(from..to).map(Entry::permits).sum()
+        self.range(from..to).map(Entry::permits).sum()
     }
 
     /// Permits of all grants but the first `count`.
     pub(super) fn permits_after(&self, count: usize) -> i64 {
-        self.permits_between(count, self.entries.len())
-    }
-
-    /// The score of the grant at this index.
-    #[inline]
-    pub(super) fn score_at(&self, place: usize) -> Option<i64> {
-        self.entries.score_at(place)
+        self.permits_between(count, self.len())
     }
 
     /// The score of the oldest live grant, if so many have expired. Members without permits, as the
@@ -287,8 +258,7 @@ impl Grants {
     /// Whether there is a grant with permits at this index.
     #[inline]
     pub(super) fn holds_at(&self, place: usize) -> bool {
-        self.entries
-            .get(place)
+        self.get(place)
             .is_some_and(|entry| entry.permits() > 0)
     }
 
@@ -313,13 +283,9 @@ impl Grants {
         last.map_or(0, |last| (last - horizon).max(0))
     }
 
-    pub(super) fn newest(&self) -> Option<i64> {
-        self.entries.newest()
-    }
-
     #[inline]
     pub(super) fn drop_first(&mut self, count: usize) {
-        self.entries.drain(0..count);
+        self.drain(0..count);
     }
 
     /// The permits of the grants that were made after this time, among the newest.
@@ -336,15 +302,15 @@ impl Grants {
 
     /// The grants with a higher score, among the newest.
     fn newest_after(&self, score: i64) -> impl Iterator<Item = &Entry> {
-        let older = self.entries.later_than(score);
-        let first = older.max(self.entries.len().saturating_sub(NEWEST));
-        self.entries.range(first..self.entries.len())
+        let older = self.count_up_to(score);
+        let first = older.max(self.len().saturating_sub(NEWEST));
+        self.range(first..self.len())
     }
 
     /// The grants with these random bytes, in their order.
     #[cfg(all(test, feature = "redis"))]
     pub(super) fn find(&self, call_id: &CallId) -> impl Iterator<Item = Found> {
-        let entries = self.entries.iter().enumerate();
+        let entries = self.range(0..self.len()).enumerate();
         let named =
             entries.filter(|(_, entry)| entry.permits() > 0 && entry.member.is_named(call_id));
         named.map(|(place, entry)| Found {
@@ -359,7 +325,7 @@ impl Grants {
     #[cfg(all(test, feature = "redis"))]
     pub(super) fn fence(&self, call_id: &CallId) -> Option<i64> {
         let fence = Member::fence(call_id);
-        let mut entries = self.entries.iter();
+        let mut entries = self.range(0..self.len());
         let found = entries.find(|entry| entry.member == fence);
         found.map(|entry| entry.score)
     }
@@ -370,13 +336,13 @@ impl Grants {
     pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {
         let page = BOUNDS
             .most_read
-            .min(self.entries.len().saturating_sub(place));
+            .min(self.len().saturating_sub(place));
         let mut wanted = permits;
         for _ in 0..page {
             if wanted == 0 {
                 break;
             }
-            let held = self.entries.get(place).map_or(0, Entry::permits);
+            let held = self.get(place).map_or(0, Entry::permits);
             let taken = held.min(wanted);
             wanted -= taken;
             self.shrink_at(place, (held - taken) as u32);
@@ -387,7 +353,7 @@ impl Grants {
     /// The index of the grant with this score and name; of two, the first.
     pub(super) fn place_of(&self, score: i64, call_id: &CallId) -> Option<usize> {
         let is_named = |entry: &Entry| entry.permits() > 0 && entry.member.is_named(call_id);
-        self.entries.position(score, is_named)
+        self.position(score, is_named)
     }
 
     /// The index of the lease with this name that is scored between these times.
@@ -396,9 +362,8 @@ impl Grants {
         scores: RangeInclusive<i64>,
         call_id: &CallId,
     ) -> Option<usize> {
-        let first = self.entries.later_than(scores.start() - 1);
+        let first = self.count_up_to(scores.start() - 1);
         let in_range = self
-            .entries
             .range(first..self.len())
             .take_while(|entry| entry.score <= *scores.end());
         let is_it = |entry: &Entry| entry.permits() > 0 && entry.member.is_lease(call_id);
@@ -410,12 +375,12 @@ impl Grants {
     fn remove_fence(&mut self, call_id: &CallId, horizon: i64, at: i64) -> Option<i64> {
         let fence = Member::fence(call_id);
         let is_fence = |entry: &Entry| entry.score > horizon && entry.member == fence;
-        let place = self.entries.position(at, is_fence).or_else(|| {
-            let first = self.entries.later_than(horizon);
-            let mut live = self.entries.range(first..self.len());
+        let place = self.position(at, is_fence).or_else(|| {
+            let first = self.count_up_to(horizon);
+            let mut live = self.range(first..self.len());
             Some(first + live.position(is_fence)?)
         });
-        self.entries.remove(place?).map(|entry| entry.score)
+        self.remove(place?).map(|entry| entry.score)
     }
 
     /// Leaves so many permits in the lease at this index, and removes its fence. `score` is that of
@@ -427,7 +392,7 @@ impl Grants {
         permits: u32,
         score: impl FnOnce(Option<i64>) -> i64,
     ) {
-        let Some(entry) = self.entries.remove(place) else {
+        let Some(entry) = self.remove(place) else {
             return;
         };
         let fence = self.remove_fence(&lease.call_id, horizon, lease.score - lease.span);
@@ -451,7 +416,7 @@ impl Grants {
         horizon: i64,
         permits: u32,
     ) -> u32 {
-        let entry = self.entries.get(place);
+        let entry = self.get(place);
         let (held, score) = entry.map_or((0, 0), |it| (it.permits() as u32, it.score));
         let is_lease = entry.is_some_and(|it| it.member.is_lease(call_id));
         let taken = permits.min(held);
@@ -464,7 +429,7 @@ impl Grants {
     /// Leaves `permits` in the grant at this index, or removes it if there are none. Returns
     /// whether it stays.
     fn shrink_at(&mut self, at: usize, permits: u32) -> bool {
-        let Some(entry) = self.entries.remove(at) else {
+        let Some(entry) = self.remove(at) else {
             return false;
         };
         if permits > 0 {
@@ -477,13 +442,13 @@ impl Grants {
         // In memory no call is granted twice, and equal members stay two.
         #[cfg(all(test, feature = "redis"))]
         let member = self.unlike_others(member);
-        self.entries.insert(Entry { score, member });
+        self.insert(Entry { score, member });
     }
 
     /// As `shrink` in the scripts: with another id if there is such a member already.
     #[cfg(all(test, feature = "redis"))]
     fn unlike_others(&self, member: Member) -> Member {
-        let is_another = |it: &Member| self.entries.iter().all(|entry| entry.member != *it);
+        let is_another = |it: &Member| self.range(0..self.len()).all(|entry| entry.member != *it);
         let numbered = (1..).map(|number| member.with_number(number));
         let mut members = [member.clone()].into_iter().chain(numbered);
         members.find(is_another).unwrap_or(member)
@@ -498,8 +463,7 @@ impl Grants {
         scores: RangeInclusive<i64>,
     ) -> bool {
         let in_range = self
-            .entries
-            .iter()
+            .range(0..self.len())
             .filter(|entry| scores.contains(&entry.score));
         let page: Vec<_> = in_range.take(BOUNDS.most_read).collect();
         // If the page ends in the millisecond in which it begins, a binary search finds all grants
@@ -515,15 +479,14 @@ impl Grants {
 
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, Bytes)> {
-        self.entries
-            .iter()
+        self.range(0..self.len())
             .map(|entry| (entry.score, entry.member.to_wire()))
     }
 
     #[cfg(all(test, feature = "redis"))]
     pub(crate) fn insert_member(&mut self, score: i64, member: &[u8]) {
         let member = Member::from_wire(member);
-        self.entries.retain(|entry| entry.member != member);
-        self.entries.insert(Entry { score, member });
+        self.retain(|entry| entry.member != member);
+        self.insert(Entry { score, member });
     }
 }

@@ -103,7 +103,7 @@ impl Pool {
 
     /// Whether more grants have expired than any joint decision removes, and others have not.
     pub(super) fn are_many_expired(&self, horizon: i64) -> bool {
-        let expired = self.grants().expired(horizon);
+        let expired = self.grants().count_up_to(horizon);
         expired > BOUNDS.always_removed_jointly && expired < self.grants().len()
     }
 
@@ -161,7 +161,7 @@ impl Pool {
     #[inline]
     fn unused(&self, settings: &Settings, now: i64) -> Reconciled {
         let grants = self.grants();
-        let expired = grants.expired(now - settings.interval);
+        let expired = grants.count_up_to(now - settings.interval);
         Reconciled {
             gone: expired,
             rest: 0,

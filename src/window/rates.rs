@@ -51,7 +51,7 @@ impl Window {
             self.clients.remove(client);
         } else if keep_state {
             if let Ok(open) = self.open(client, at.server) {
-                let expired = open.pool.grants().expired(at.now - rate.interval);
+                let expired = open.pool.grants().count_up_to(at.now - rate.interval);
                 let number = open.pool.grants().len();
                 let left = if number <= BOUNDS.most_summed || expired == number {
                     open.pool.change_grants(|grants| grants.drop_first(expired));

@@ -77,7 +77,7 @@ impl Window {
             reconciled.available
         });
         let oldest = grants.and_then(|grants| {
-            let expired = grants.expired(at.now - interval);
+            let expired = grants.count_up_to(at.now - interval);
             grants.oldest(expired)
         });
         let until_first = oldest.map_or(interval, |oldest| {

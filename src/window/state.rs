@@ -83,7 +83,7 @@ impl Window {
                 open.reconcile(at.now, audited_rate != Some(rate), Removal::ALWAYS);
             let (found, has_more) = open.pool.change_grants(|grants| {
                 grants.take_from_oldest(reconciled.gone, reconciled.excess);
-                let expired = grants.expired(at.now - interval);
+                let expired = grants.count_up_to(at.now - interval);
                 grants.take_from_oldest(expired, rest)
             });
             reconciled.credit(found, rate);

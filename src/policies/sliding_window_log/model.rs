@@ -73,7 +73,7 @@ impl Requests {
 
     /// Removes members with this score, at most so many, and returns how many.
     fn take(&mut self, score: i64, most: i64) -> i64 {
-        let place = self.entries.expired(score - 1);
+        let place = self.entries.count_up_to(score - 1);
         let Some(entry) = self.entries.with_score(score) else {
             return 0;
         };
@@ -99,7 +99,7 @@ impl Requests {
     /// The place behind the newest entry that is scored up to `latest`.
     fn end(&self, latest: i64) -> usize {
         match self.entries.newest() {
-            Some(newest) if newest > latest => self.entries.expired(latest),
+            Some(newest) if newest > latest => self.entries.count_up_to(latest),
             _ => self.entries.len(),
         }
     }
@@ -132,7 +132,7 @@ impl Requests {
     /// Removes the oldest members that are scored up to `horizon`, at most so many.
     fn remove_expired(&mut self, horizon: i64, most: u32) {
         let (mut whole, mut left) = (0, most);
-        let expired = self.entries.expired(horizon);
+        let expired = self.entries.count_up_to(horizon);
         for entry in self.entries.range(0..expired) {
             if entry.members > left {
                 break;
@@ -256,7 +256,7 @@ impl Model for SlidingWindowLog {
     fn evaluate(&self, state: &Log, at: At, cost: i64) -> Answer {
         static NONE: Requests = Requests::new();
         let log = state.get().unwrap_or(&NONE);
-        let over = log.entries.expired(self.horizon(at.now));
+        let over = log.entries.count_up_to(self.horizon(at.now));
         let end = log.end(self.latest(at.now));
         let used = log.sum - log.cost_of(0..over) - log.cost_of(end..log.entries.len());
         // The newest is over only if all are.
@@ -386,7 +386,7 @@ mod tests {
         fn show(state: &Log, target: &str) -> Keyspace {
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), state, |log| {
-                let entries = log.entries.iter();
+                let entries = log.entries.range(0..log.entries.len());
                 let scores = entries.flat_map(|it| repeat_n(it.score, it.members as usize));
                 Content::Scores(scores.collect())
             });
