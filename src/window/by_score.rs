@@ -80,6 +80,12 @@ impl<T: Scored> ByScore<T> {
         Some(first + place)
     }
 
+    /// The entry at this index, whose score must stay.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut T> {
+        self.0.get_mut(place)
+    }
+
     /// An entry with this score, which must stay.
     #[inline]
     pub(crate) fn with_score(&mut self, score: i64) -> Option<&mut T> {

@@ -25,16 +25,16 @@ const REMOVED: u32 = 3;
 
 /// How many members that are too far ahead a call removes at most, or as many as expired ones, if
 /// these are more.
-const MOST_FAR: u32 = 500;
+const MOST_FAR: i64 = 500;
 
 /// The most that the requests of one call may cost together.
 const LARGEST_COST: u32 = MOST_TOUCHED / (1 + REMOVED);
 
 /// What one zset holds.
-pub(crate) type Log = Timed<Requests>;
+pub(crate) type Log = Timed<Members>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Requests {
+pub(crate) struct Members {
     entries: ByScore<Entry>,
     /// Of all costs.
     sum: i64,
@@ -53,9 +53,17 @@ impl Scored for Entry {
     }
 }
 
-impl Content for Requests {}
+/// A member that the script reports.
+#[cfg(feature = "redis")]
+struct Known {
+    /// How many members are newer.
+    newer: i64,
+    score: i64,
+}
 
-impl Requests {
+impl Content for Members {}
+
+impl Members {
     const fn new() -> Self {
         Self {
             entries: ByScore::new(),
@@ -71,10 +79,9 @@ impl Requests {
         }
     }
 
-    /// Removes members with this score, at most so many, and returns how many.
-    fn take(&mut self, score: i64, most: i64) -> i64 {
-        let place = self.entries.count_up_to(score - 1);
-        let Some(entry) = self.entries.with_score(score) else {
+    /// Removes up to `most` members of the entry at this index, and returns how many.
+    fn take(&mut self, place: usize, most: i64) -> i64 {
+        let Some(entry) = self.entries.get_mut(place) else {
             return 0;
         };
         let taken = most.min(entry.members.into());
@@ -104,50 +111,21 @@ impl Requests {
         }
     }
 
-    /// Removes the newest members that are scored after `latest`, at most so many. Returns how
+    /// Removes up to `most` of the newest members that are scored after `latest`, and returns how
     /// many.
-    fn remove_far(&mut self, latest: i64, most: u32) -> u32 {
-        let (mut left, mut kept) = (most, self.entries.len());
-        for place in (self.end(latest)..kept).rev() {
-            let members = self.cost_of(place..place + 1) as u32;
-            if members > left {
-                if let Some(score) = self.entries.score_at(place)
-                    && let Some(entry) = self.entries.with_score(score)
-                {
-                    entry.members -= left;
-                    self.sum -= i64::from(left);
-                    left = 0;
-                }
-                break;
-            }
-            left -= members;
-            kept = place;
+    fn remove_far(&mut self, latest: i64, most: i64) -> i64 {
+        let mut removed = 0;
+        while removed < most && self.entries.newest().is_some_and(|newest| newest > latest) {
+            removed += self.take(self.entries.len() - 1, most - removed);
         }
-        let places = kept..self.entries.len();
-        self.sum -= self.cost_of(places.clone());
-        self.entries.drain(places);
-        most - left
+        removed
     }
 
-    /// Removes the oldest members that are scored up to `horizon`, at most so many.
-    fn remove_expired(&mut self, horizon: i64, most: u32) {
-        let (mut whole, mut left) = (0, most);
-        let expired = self.entries.count_up_to(horizon);
-        for entry in self.entries.range(0..expired) {
-            if entry.members > left {
-                break;
-            }
-            left -= entry.members;
-            whole += 1;
-        }
-        self.sum -= self.cost_of(0..whole);
-        self.entries.drain(0..whole);
-        if whole < expired
-            && let Some(score) = self.entries.score_at(0)
-            && let Some(oldest) = self.entries.with_score(score)
-        {
-            oldest.members -= left;
-            self.sum -= i64::from(left);
+    /// Removes up to `most` of the oldest members that are scored up to `horizon`.
+    fn remove_expired(&mut self, horizon: i64, most: i64) {
+        let mut removed = 0;
+        while removed < most && self.entries.score_at(0).is_some_and(|oldest| oldest <= horizon) {
+            removed += self.take(0, most - removed);
         }
     }
 }
@@ -166,7 +144,7 @@ impl SlidingWindowLog {
         now + in_millis(self.window)
     }
 
-    /// Requests up to here are over.
+    /// Members up to here are over.
     fn horizon(&self, now: i64) -> i64 {
         now - in_millis(self.window)
     }
@@ -222,39 +200,48 @@ impl Model for SlidingWindowLog {
         if used == 0 {
             return Some(Log::default());
         }
-        // Some requests by how many are newer, and when they were: what stands between two is no
-        // later than the one.
-        let mut known = vec![(0, newest)];
+        // Of some members it is known how many are newer, and their score. Each of the others is no
+        // later than the next newer one of these.
+        let mut known = vec![Known {
+            newer: 0,
+            score: newest,
+        }];
         for place in last_to_go.chunks(2) {
             let &[newer, score] = place else {
                 return None;
             };
-            known.push((newer, score));
+            known.push(Known { newer, score });
         }
         if ahead > 0 {
-            known.push((ahead - 1, at.now + 1));
+            known.push(Known {
+                newer: ahead - 1,
+                score: at.now + 1,
+            });
         }
-        known.sort_unstable_by_key(|&(newer, score)| (newer, Reverse(score)));
-        known.dedup_by_key(|&mut (newer, _)| newer);
-        // All others are not ahead, whatever is known of those before them.
-        known.push((used - 1, known.last()?.1.min(at.now)));
-        let mut requests = Requests::new();
+        known.sort_unstable_by_key(|it| (it.newer, Reverse(it.score)));
+        known.dedup_by_key(|it| it.newer);
+        // All members behind the last one of these are not ahead of now.
+        known.push(Known {
+            newer: used - 1,
+            score: known.last()?.score.min(at.now),
+        });
+        let mut log = Members::new();
         let mut counted = 0;
-        for (newer, score) in known {
+        for Known { newer, score } in known {
             let members = u32::try_from(newer + 1 - counted).ok()?;
             if members > 0 {
-                requests.add(score, members);
+                log.add(score, members);
             }
             counted = newer + 1;
         }
         let mut state = Log::default();
-        state.set(requests);
+        state.set(log);
         Some(state)
     }
 
     #[inline]
     fn evaluate(&self, state: &Log, at: At, cost: i64) -> Answer {
-        static NONE: Requests = Requests::new();
+        static NONE: Members = Members::new();
         let log = state.get().unwrap_or(&NONE);
         let over = log.entries.count_up_to(self.horizon(at.now));
         let end = log.end(self.latest(at.now));
@@ -308,13 +295,12 @@ impl Model for SlidingWindowLog {
     #[inline]
     fn charge(&self, state: &mut Log, at: At, cost: i64) {
         let needed = self.all_expired_at(state, at);
-        let log = state.get_or_set(Requests::new);
-        // The cost was granted, so it is within the limit, which fits.
-        let cost = cost as u32;
-        let removed = cost.saturating_mul(REMOVED);
+        let log = state.get_or_set(Members::new);
+        let removed = cost * i64::from(REMOVED);
         let far = log.remove_far(self.latest(at.now), removed.max(MOST_FAR));
-        log.remove_expired(self.horizon(at.now), removed.saturating_sub(far));
-        log.add(at.now, cost);
+        log.remove_expired(self.horizon(at.now), removed - far);
+        // The cost was granted, so it is within the limit, which fits.
+        log.add(at.now, cost as u32);
         let two_windows = 2 * in_millis(self.window);
         state.expire_at(state.life(needed, at.server + two_windows));
     }
@@ -328,7 +314,10 @@ impl Model for SlidingWindowLog {
         let Some(log) = state.get_mut() else {
             return 0;
         };
-        let back = log.take(charge.mark, charge.cost);
+        let Some(place) = log.entries.position(charge.mark, |_| true) else {
+            return 0;
+        };
+        let back = log.take(place, charge.cost);
         if log.entries.is_empty() {
             state.remove();
         }
@@ -374,11 +363,11 @@ mod tests {
             ];
             (prop::collection::vec(scores, 1..12), times_to_live())
                 .prop_map(|(scores, time_to_live)| {
-                    let mut requests = Requests::new();
+                    let mut members = Members::new();
                     for at in scores {
-                        requests.add(START + at, 1);
+                        members.add(START + at, 1);
                     }
-                    timed(requests, time_to_live)
+                    timed(members, time_to_live)
                 })
                 .boxed()
         }
