@@ -53,8 +53,16 @@ mod link;
 mod breaker;
 
 // The algorithms, without a server, a clock or a queue.
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "only a store on Redis sends and reads it")
+)]
 mod policies;
 
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "only a store on Redis sends and reads it")
+)]
 mod window;
 
 // Words that all of them use.
@@ -75,6 +83,10 @@ mod lock;
 mod name_hash;
 mod permit;
 mod quota;
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "only a store on Redis sends and reads it")
+)]
 mod rate;
 mod same_runtime;
 #[cfg(feature = "serde")]

@@ -43,7 +43,6 @@ mod history_tests;
 mod lengths;
 pub(crate) mod model;
 mod refill;
-#[cfg(feature = "redis")]
 pub(crate) mod reply;
 pub(crate) mod shared_rate;
 mod starts;

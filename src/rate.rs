@@ -33,7 +33,6 @@ pub enum RateType {
 }
 
 impl RateType {
-    #[cfg(feature = "redis")]
     pub(crate) fn other(self) -> Self {
         match self {
             Self::Overall => Self::PerClient,
@@ -42,7 +41,6 @@ impl RateType {
     }
 
     /// How the hash writes it.
-    #[cfg(feature = "redis")]
     pub(crate) fn code(self) -> i64 {
         match self {
             Self::Overall => 0,
@@ -50,7 +48,6 @@ impl RateType {
         }
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) fn of_code(code: i64) -> Option<Self> {
         match code {
             0 => Some(Self::Overall),

@@ -10,9 +10,7 @@ use super::state::{SharedKeys, State};
 use crate::failure_policy::LocalShare;
 use crate::permit::CallId;
 use crate::quota::Quota;
-#[cfg(feature = "redis")]
-use crate::window::Settings;
-use crate::window::{At, Expired, NotInitialized, SetUp, Window};
+use crate::window::{At, Expired, NotInitialized, SetUp, Settings, Window};
 
 /// A `match` over one of the enums: what each policy does, and what RRateLimiter does.
 macro_rules! each {
@@ -94,7 +92,6 @@ macro_rules! enums {
             }
 
             /// A state that answers like the one that the script found and returned.
-            #[cfg(feature = "redis")]
             pub(crate) fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<AnyState> {
                 match self {
                     $(Self::$Policy(policy) => {
@@ -206,7 +203,6 @@ impl Algorithm {
     }
 
     /// The numbers, in the script's order.
-    #[cfg(feature = "redis")]
     pub(crate) fn numbers(&self) -> Vec<i64> {
         each!(self, |policy| policy.numbers(), |rate| rate.numbers())
     }
@@ -224,7 +220,6 @@ impl Algorithm {
 
     /// What one request of `cost` gets from the state that the script returned: that of a target
     /// without requests where it returned none.
-    #[cfg(feature = "redis")]
     pub(crate) fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
         fn evaluate<M: Model>(policy: &M, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
             let state = match numbers {
@@ -240,7 +235,6 @@ impl Algorithm {
 
     /// The settings that the limiter of this reply keeps, if they are not those that the request
     /// would have created it with.
-    #[cfg(feature = "redis")]
     pub(crate) fn left_settings(&self, numbers: &[i64]) -> Option<Settings> {
         self.rate()?.left_settings(numbers)
     }

@@ -50,11 +50,9 @@ pub(crate) trait Model: fmt::Debug + Clone {
     }
 
     /// The numbers, in the script's order.
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64>;
 
     /// A state that answers like the one that the script found and returned.
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
 
     /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Answer::limit`].

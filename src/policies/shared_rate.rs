@@ -7,9 +7,7 @@ use crate::failure_policy::LocalShare;
 use crate::keys::Keys;
 use crate::policies::answer::{Answer, Outcome};
 use crate::quota::Quota;
-use crate::rate::Rate;
-#[cfg(feature = "redis")]
-use crate::rate::RateType;
+use crate::rate::{Rate, RateType};
 use crate::window::{At, Expired, Found, NotInitialized, SetUp, Settings, Window};
 
 /// The permits of an RRateLimiter.
@@ -95,7 +93,6 @@ impl SharedRate {
     }
 
     /// In the script's order.
-    #[cfg(feature = "redis")]
     pub(super) fn numbers(&self) -> Vec<i64> {
         let Some(set_up) = self.set_up else {
             return vec![0; 5];
@@ -128,7 +125,6 @@ impl SharedRate {
     }
 
     /// What one request of `cost` gets, which the script of a joint decision has decided itself.
-    #[cfg(feature = "redis")]
     pub(super) fn evaluate_reply(&self, numbers: &[i64], cost: i64) -> Option<Answer> {
         let &[
             limit,
@@ -157,7 +153,6 @@ impl SharedRate {
 
     /// The settings that the limiter of this reply keeps, if they are not those that the request
     /// would have created it with.
-    #[cfg(feature = "redis")]
     pub(super) fn left_settings(&self, numbers: &[i64]) -> Option<Settings> {
         let &[rate, _, _, _, _, interval, rate_type, keep_alive, _] = numbers else {
             return None;

@@ -11,9 +11,7 @@ use super::requests::Run;
 use super::set_up::SettingsChange;
 use super::state::Open;
 use super::{Acquired, At, BOUNDS, NotInitialized, Requests, SetUp, Settings, Window};
-#[cfg(feature = "redis")]
-use crate::permit;
-use crate::permit::CallId;
+use crate::permit::{self, CallId};
 use crate::rate::RateType;
 
 /// A list of requests, as one call.
@@ -54,7 +52,6 @@ impl Ahead {
 }
 
 /// What a call must know whose earlier attempts may have been granted, or may still arrive.
-#[cfg(feature = "redis")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retry {
     /// The last deadline of the earlier attempts, in ms of the server's clock: none of them does
@@ -67,7 +64,6 @@ pub(crate) struct Retry {
 
 impl Acquire {
     /// The member of the grant with these permits.
-    #[cfg(feature = "redis")]
     pub(crate) fn member(&self, permits: u32) -> bytes::Bytes {
         match self.ahead {
             None => permit::encode(&self.id, permits),
@@ -85,7 +81,6 @@ impl Acquire {
     }
 
     /// How many requests share it, as events tell. The single permits of a lease are one request.
-    #[cfg(feature = "redis")]
     pub(crate) fn sharing(&self) -> u32 {
         match self.ahead {
             Some(Ahead::Lease(_)) => 1,

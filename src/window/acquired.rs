@@ -97,7 +97,6 @@ impl Acquired {
         }
     }
 
-    #[cfg(feature = "redis")]
     pub(crate) fn clock_ahead(&self) -> i64 {
         self.details.as_ref().map_or(0, |it| it.clock_ahead)
     }

@@ -258,8 +258,7 @@ impl Grants {
     /// Whether there is a grant with permits at this index.
     #[inline]
     pub(super) fn holds_at(&self, place: usize) -> bool {
-        self.get(place)
-            .is_some_and(|entry| entry.permits() > 0)
+        self.get(place).is_some_and(|entry| entry.permits() > 0)
     }
 
     /// Milliseconds until grants from this index on that hold so many permits have expired, if
@@ -334,9 +333,7 @@ impl Grants {
     /// without permits that it passes. Visits up to a page of them; returns how many permits it
     /// took, and whether there are more grants.
     pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {
-        let page = BOUNDS
-            .most_read
-            .min(self.len().saturating_sub(place));
+        let page = BOUNDS.most_read.min(self.len().saturating_sub(place));
         let mut wanted = permits;
         for _ in 0..page {
             if wanted == 0 {

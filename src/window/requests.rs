@@ -147,7 +147,6 @@ impl Requests {
     }
 
     /// How many requests there are.
-    #[cfg(feature = "redis")]
     pub(crate) fn count(&self) -> u32 {
         self.runs.iter().map(|run| run.count).sum()
     }

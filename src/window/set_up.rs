@@ -37,7 +37,6 @@ pub(crate) fn any_existing() -> impl proptest::strategy::Strategy<Value = Existi
     ])
 }
 
-#[cfg(feature = "redis")]
 impl Existing {
     /// As the scripts have it.
     pub(crate) fn code(self) -> i64 {

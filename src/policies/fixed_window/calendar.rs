@@ -64,7 +64,6 @@ impl Unit {
 
     /// As the script has it: the length in ms of one that is always as long, or else minus the
     /// number of its months.
-    #[cfg(feature = "redis")]
     pub(super) fn number(self) -> i64 {
         match self {
             Self::Hour | Self::Day | Self::Week => self.longest(),

@@ -118,7 +118,6 @@ impl Model for FixedWindow {
         in_millis(self.window)
     }
 
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         let (limit, window) = (i64::from(self.limit), in_millis(self.window));
         match self.calendar {
@@ -127,7 +126,6 @@ impl Model for FixedWindow {
         }
     }
 
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Counter> {
         let &[count, left] = numbers else {
             return None;

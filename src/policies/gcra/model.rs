@@ -79,12 +79,10 @@ impl Model for Gcra {
         div_ceil(self.tolerance(), 1_000)
     }
 
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.burst), self.interval]
     }
 
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Arrival> {
         let &[arrival] = numbers else {
             return None;

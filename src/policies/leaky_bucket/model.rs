@@ -105,7 +105,6 @@ impl Model for LeakyBucket {
         vec![target.to_owned(), sibling(target, "-st")]
     }
 
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -115,7 +114,6 @@ impl Model for LeakyBucket {
         ]
     }
 
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[value, start, is_first] = numbers else {
             return None;

@@ -93,7 +93,6 @@ impl Model for PenaltyTokenBucket {
         vec![target.to_owned(), sibling(target, "-st")]
     }
 
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -104,7 +103,6 @@ impl Model for PenaltyTokenBucket {
         ]
     }
 
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[tokens, start] = numbers else {
             return None;

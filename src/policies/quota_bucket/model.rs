@@ -117,7 +117,6 @@ impl Model for QuotaBucket {
         self.refill().time_to_fill()
     }
 
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![
             i64::from(self.capacity),
@@ -126,7 +125,6 @@ impl Model for QuotaBucket {
         ]
     }
 
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[remain, timestamp, fraction] = numbers else {
             return None;

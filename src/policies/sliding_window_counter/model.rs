@@ -318,14 +318,12 @@ impl Model for SlidingWindowCounter {
             .to_vec()
     }
 
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         let (window, period) = (in_millis(self.window), in_millis(self.period));
         let unit = self.starts.unit(window);
         vec![i64::from(self.limit), window, period, unit]
     }
 
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Periods> {
         let (&start, counters) = numbers.split_first()?;
         let mut state = Periods {

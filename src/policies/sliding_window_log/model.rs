@@ -2,11 +2,9 @@
 //!
 //! Exact, and for that it keeps every request.
 
-#[cfg(feature = "redis")]
-use std::time::Duration;
-
 use std::cmp::Reverse;
 use std::ops::Range;
+use std::time::Duration;
 
 use super::SlidingWindowLog;
 use crate::error::{Error, Result, at_least_one};
@@ -54,7 +52,6 @@ impl Scored for Entry {
 }
 
 /// A member that the script reports.
-#[cfg(feature = "redis")]
 struct Known {
     /// How many members are newer.
     newer: i64,
@@ -187,12 +184,10 @@ impl Model for SlidingWindowLog {
         cost.saturating_mul(1 + REMOVED)
     }
 
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.limit), in_millis(self.window)]
     }
 
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Log> {
         let &[used, newest, ahead, ref last_to_go @ ..] = numbers else {
             return None;

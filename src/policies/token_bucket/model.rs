@@ -58,12 +58,10 @@ impl Model for TokenBucket {
         self.refill().time_to_fill()
     }
 
-    #[cfg(feature = "redis")]
     fn numbers(&self) -> Vec<i64> {
         vec![i64::from(self.capacity), i64::from(self.rate)]
     }
 
-    #[cfg(feature = "redis")]
     fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
         let &[left, refilled_at, fraction] = numbers else {
             return None;
