@@ -57,7 +57,7 @@ pub(crate) use bounds::Bounds;
 pub(crate) use by_score::{ByScore, Scored};
 pub(crate) use expiry::{Condition, Expiry};
 pub(crate) use grants::Grants;
-pub(crate) use joint::{Expired, Found};
+pub(crate) use joint::{Expired, Reading};
 pub(crate) use pool::Pool;
 #[cfg(all(test, feature = "redis"))]
 pub(crate) use requests::Run;

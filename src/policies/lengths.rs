@@ -29,7 +29,7 @@ pub(super) struct Series {
 
 /// The lengths as a policy finds them.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct KnownLengths {
     /// The policy's own.
     own: Series,
     /// Whether it is known that clients with its own may have a counter of the current period.
@@ -46,7 +46,7 @@ pub(super) fn current_end(start: i64, period: i64, now: i64) -> i64 {
     start + div_ceil(now - start, period).max(1) * period - 1
 }
 
-impl Found {
+impl KnownLengths {
     /// `own` is the policy's window and period, with the end of the current one.
     #[inline]
     pub(super) fn new(own: Series, lengths: Option<&Lengths>, start: i64, now: i64) -> Self {

@@ -8,7 +8,7 @@ use crate::keys::Keys;
 use crate::policies::answer::{Answer, Outcome};
 use crate::quota::Quota;
 use crate::rate::{Rate, RateType};
-use crate::window::{At, Expired, Found, NotInitialized, SetUp, Settings, Window};
+use crate::window::{At, Expired, NotInitialized, Reading, SetUp, Settings, Window};
 
 /// The permits of an RRateLimiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,8 +120,8 @@ impl SharedRate {
         cost: i64,
         expired: Expired,
     ) -> Result<Answer, NotInitialized> {
-        let found = window.read(at, &self.client_id, self.set_up, cost, expired)?;
-        Ok(answer_of(&found, cost <= found.available, cost))
+        let reading = window.read(at, &self.client_id, self.set_up, cost, expired)?;
+        Ok(answer_of(&reading, cost <= reading.available, cost))
     }
 
     /// What one request of `cost` gets, which the script of a joint decision has decided itself.
@@ -140,7 +140,7 @@ impl SharedRate {
         else {
             return None;
         };
-        let found = Found {
+        let reading = Reading {
             rate: limit,
             available,
             interval: window,
@@ -148,7 +148,7 @@ impl SharedRate {
             until_more,
             until_all: reset,
         };
-        Some(answer_of(&found, fits == 1 && cost <= limit, cost))
+        Some(answer_of(&reading, fits == 1 && cost <= limit, cost))
     }
 
     /// The settings that the limiter of this reply keeps, if they are not those that the request
@@ -189,29 +189,29 @@ pub(crate) enum ShareOf {
     Unknown,
 }
 
-fn answer_of(found: &Found, granted: bool, cost: i64) -> Answer {
+fn answer_of(reading: &Reading, granted: bool, cost: i64) -> Answer {
     // A copy of a call that was granted finds fewer permits than its cost.
-    let taken = if granted && cost <= found.available {
+    let taken = if granted && cost <= reading.available {
         cost
     } else {
         0
     };
-    let remaining = (found.available - taken).max(0);
+    let remaining = (reading.available - taken).max(0);
     Answer {
         outcome: Outcome::of(granted),
-        limit: found.rate,
-        window: found.interval,
+        limit: reading.rate,
+        window: reading.interval,
         remaining,
-        retry_after: found.until_fits,
+        retry_after: reading.until_fits,
         available_in: match remaining {
-            0 => found.until_more,
+            0 => reading.until_more,
             _ => 0,
         },
         // The permits of this request are the last to come back.
         reset: if granted {
-            found.interval
+            reading.interval
         } else {
-            found.until_all
+            reading.until_all
         },
         delay: 0,
         mark: 0, // a grant is found by its score

@@ -151,7 +151,7 @@ impl Entry {
 /// A grant that was found.
 #[cfg(all(test, feature = "redis"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundGrant {
     pub(super) place: usize,
     pub(super) score: i64,
     pub(super) permits: u32,
@@ -308,11 +308,11 @@ impl Grants {
 
     /// The grants with these random bytes, in their order.
     #[cfg(all(test, feature = "redis"))]
-    pub(super) fn find(&self, call_id: &CallId) -> impl Iterator<Item = Found> {
+    pub(super) fn find(&self, call_id: &CallId) -> impl Iterator<Item = FoundGrant> {
         let entries = self.range(0..self.len()).enumerate();
         let named =
             entries.filter(|(_, entry)| entry.permits() > 0 && entry.member.is_named(call_id));
-        named.map(|(place, entry)| Found {
+        named.map(|(place, entry)| FoundGrant {
             place,
             score: entry.score,
             permits: entry.permits() as u32,

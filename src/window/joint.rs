@@ -8,7 +8,7 @@ use crate::permit::CallId;
 
 /// What a request finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct Reading {
     pub(crate) rate: i64,
     pub(crate) available: i64,
     pub(crate) interval: i64,
@@ -37,7 +37,7 @@ impl Window {
         set_up: Option<SetUp>,
         cost: i64,
         counted: Expired,
-    ) -> Result<Found, NotInitialized> {
+    ) -> Result<Reading, NotInitialized> {
         let stored = self.settings.get();
         let stored = stored.copied();
         let (settings, rate) = match SetUp::change(set_up, stored.as_ref())? {
@@ -49,7 +49,7 @@ impl Window {
                 (settings, stored.map_or(settings.rate, |it| it.rate))
             }
             SettingsChange::Afresh(settings) => {
-                return Ok(Found {
+                return Ok(Reading {
                     rate: settings.rate,
                     available: settings.rate,
                     interval: settings.interval,
@@ -83,7 +83,7 @@ impl Window {
         };
         let fits = cost <= reconciled.available;
         let until_more = until_available(if fits { cost + 1 } else { 1 });
-        Ok(Found {
+        Ok(Reading {
             rate,
             available: reconciled.available,
             interval,

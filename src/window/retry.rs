@@ -2,7 +2,7 @@
 //! the scripts do it. In memory nothing is sent or lost.
 
 use super::acquired::Details;
-use super::grants::Found;
+use super::grants::FoundGrant;
 use super::pool::Removal;
 use super::{
     Acquire, Acquired, Ahead, At, Grants, NotInitialized, Pool, Retry, SetUp, Settings, Window,
@@ -66,7 +66,7 @@ impl Window {
         settings: Settings,
         client: &str,
         call: &Acquire,
-        found: Found,
+        found: FoundGrant,
     ) -> Acquired {
         let (permits, mut interval) = (i64::from(found.permits), settings.interval);
         let grants = self.grants(settings, client);
@@ -137,7 +137,7 @@ impl Window {
         client: &str,
         call: &Acquire,
         retry: &Retry,
-        found: Found,
+        found: FoundGrant,
     ) -> bool {
         is_whole(call, &found)
             || self.grants(settings, client).is_some_and(|grants| {
@@ -153,22 +153,22 @@ impl Window {
         client: &str,
         call: &Acquire,
         retry: &Retry,
-    ) -> Option<Found> {
+    ) -> Option<FoundGrant> {
         let grants = self.grants(settings, client)?;
-        let is_in_range = |found: &Found| (retry.from..=retry.to).contains(&found.score);
+        let is_in_range = |found: &FoundGrant| (retry.from..=retry.to).contains(&found.score);
         let whole = self.find_whole(settings, client, call);
         whole.or_else(|| grants.find(&call.id).find(is_in_range))
     }
 
     /// The grant of a call with all its permits.
-    fn find_whole(&self, settings: Settings, client: &str, call: &Acquire) -> Option<Found> {
+    fn find_whole(&self, settings: Settings, client: &str, call: &Acquire) -> Option<FoundGrant> {
         let mut grants = self.grants(settings, client)?.find(&call.id);
         grants.find(|found| is_whole(call, found))
     }
 }
 
 /// Whether a grant of the call is the one that it leaves where all of it is granted.
-fn is_whole(call: &Acquire, found: &Found) -> bool {
+fn is_whole(call: &Acquire, found: &FoundGrant) -> bool {
     let ahead = call.ahead.map_or(0, Ahead::most);
     (i64::from(found.permits), found.ahead) == (call.requests.total(), ahead)
 }

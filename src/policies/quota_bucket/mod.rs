@@ -4,7 +4,7 @@ mod model;
 
 use std::time::Duration;
 
-/// A bucket of `capacity` tokens to which `quota` tokens are added in each `period`, evenly over
+/// A bucket of `capacity` tokens to which `quantity` tokens are added in each `period`, evenly over
 /// the period. A request removes its cost. The state contains these numbers, so that tools can read
 /// them.
 ///
@@ -15,7 +15,7 @@ use std::time::Duration;
 ///
 /// The bucket counts in whole seconds: the tokens of a second are added when the second is over.
 ///
-/// A new capacity, quota or period
+/// A new capacity, quantity or period
 /// ([`PolicyLimiter::set_policy`](crate::PolicyLimiter::set_policy)) applies from the next request
 /// on, including to the time since the last refill. A smaller capacity limits the remaining tokens
 /// at once.
@@ -38,7 +38,7 @@ use std::time::Duration;
 ///     assert_eq!(decision.remaining(), left);
 /// }
 /// assert!(!limiter.check("quota:user:123", 5).await?.is_granted());
-/// tokio::time::advance(Duration::from_secs(30)).await; // half the quota's period
+/// tokio::time::advance(Duration::from_secs(30)).await; // half the period
 /// assert!(limiter.check("quota:user:123", 5).await?.is_granted());
 /// # Ok(()) }
 /// ```
@@ -50,8 +50,8 @@ pub struct QuotaBucket {
 }
 
 impl QuotaBucket {
-    /// Adds `quota` tokens (at least 1) in each `period` (whole seconds, at least 1), up to a
-    /// capacity of `quota`. The capacity times the seconds of the period is at most 2^52, and so is
+    /// Adds `quantity` tokens (at least 1) in each `period` (whole seconds, at least 1), up to a
+    /// capacity of `quantity`. The capacity times the seconds of the period is at most 2^52, and so is
     /// the time in milliseconds in which an empty bucket fills.
     ///
     /// ```
@@ -66,10 +66,10 @@ impl QuotaBucket {
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn new(quota: u32, period: Duration) -> Self {
+    pub fn new(quantity: u32, period: Duration) -> Self {
         Self {
-            capacity: quota,
-            quantity: quota,
+            capacity: quantity,
+            quantity,
             period,
         }
     }

@@ -1,7 +1,7 @@
-//! Tokens that come in by a quota for each period; a request takes its cost out of them.
+//! A quantity of tokens comes in with each period; a request takes its cost out of them.
 //!
 //! The state counts in seconds; where the tokens took a fraction of a second, that fraction is kept
-//! beside the time, in units of 1 / quota s.
+//! beside the time, in units of 1 / quantity s.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::rate::whole_millis;
 use crate::window::{At, Timed};
 
 /// What one bucket's hash holds.
-pub(crate) type Bucket = Timed<Fields>;
+pub(crate) type StoredFields = Timed<Fields>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fields {
@@ -47,11 +47,11 @@ impl QuotaBucket {
 
     /// The tokens at `now`, whose time is in s.
     #[inline]
-    fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
+    fn refilled(&self, state: &StoredFields, now: i64) -> Tokens {
         self.refill().refilled(Self::stored(state), now)
     }
 
-    fn stored(state: &Bucket) -> Option<Tokens> {
+    fn stored(state: &StoredFields) -> Option<Tokens> {
         state.get().map(|fields| Tokens {
             left: fields.tokens.left.max(0),
             ..fields.tokens
@@ -69,7 +69,7 @@ impl QuotaBucket {
     }
 
     #[inline]
-    fn write(&self, state: &mut Bucket, at: At, tokens: Tokens) {
+    fn write(&self, state: &mut StoredFields, at: At, tokens: Tokens) {
         let refill = self.refill();
         let twice = at.server + 2 * refill.time_to_fill();
         let end = state.life(refill.full_at(&tokens, at), twice);
@@ -79,7 +79,7 @@ impl QuotaBucket {
 }
 
 impl Model for QuotaBucket {
-    type State = Bucket;
+    type State = StoredFields;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.quantity, "quantity")?;
@@ -105,8 +105,8 @@ impl Model for QuotaBucket {
     fn example(limit: u32, window: Duration) -> Self {
         let millis = window.as_millis().max(1);
         let seconds = millis.div_ceil(1000);
-        let quota = u128::from(limit) * 1000 * seconds / millis;
-        Self::new(fitting(quota), Duration::from_secs(seconds as u64)).with_capacity(limit)
+        let quantity = u128::from(limit) * 1000 * seconds / millis;
+        Self::new(fitting(quantity), Duration::from_secs(seconds as u64)).with_capacity(limit)
     }
 
     fn limit(&self) -> i64 {
@@ -125,11 +125,11 @@ impl Model for QuotaBucket {
         ]
     }
 
-    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<StoredFields> {
         let &[remain, timestamp, fraction] = numbers else {
             return None;
         };
-        let mut state = Bucket::default();
+        let mut state = StoredFields::default();
         state.set(self.fields(Tokens {
             left: remain,
             refilled_at: timestamp,
@@ -139,25 +139,25 @@ impl Model for QuotaBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Answer {
+    fn evaluate(&self, state: &StoredFields, at: At, cost: i64) -> Answer {
         let tokens = self.refilled(state, at.now);
         self.refill().evaluate(&tokens, at.now, cost)
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, cost: i64) {
+    fn charge(&self, state: &mut StoredFields, at: At, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
         self.write(state, at, tokens);
     }
 
-    fn deny(&self, state: &mut Bucket, at: At) {
+    fn deny(&self, state: &mut StoredFields, at: At) {
         let tokens = self.refilled(state, at.now);
         self.write(state, at, tokens);
     }
 
     /// The mark is the time of the charge.
-    fn give_back(&self, state: &mut Bucket, at: At, charge: &Charge) -> i64 {
+    fn give_back(&self, state: &mut StoredFields, at: At, charge: &Charge) -> i64 {
         let stored = Self::stored(state);
         let refill = self.refill();
         let (back, tokens) = refill.given_back(stored, at.now, charge.mark, charge.cost);
@@ -168,7 +168,7 @@ impl Model for QuotaBucket {
         back
     }
 
-    fn keep(&self, state: &mut Bucket, at: At) {
+    fn keep(&self, state: &mut StoredFields, at: At) {
         let tokens = self.refilled(state, at.now);
         state.outlive(self.refill().full_at(&tokens, at));
     }
@@ -202,7 +202,7 @@ mod tests {
                 .boxed()
         }
 
-        fn states() -> BoxedStrategy<Bucket> {
+        fn states() -> BoxedStrategy<StoredFields> {
             let times = prop_oneof![8 => -2_000..1_000_i64, 1 => 500..20_000_i64];
             let tokens = (-3..50_i64, times, 0..9_i64);
             let numbers = (1..40_i64, 1..20_i64, 1..900_i64);
@@ -224,7 +224,7 @@ mod tests {
                 .boxed()
         }
 
-        fn show(state: &Bucket, target: &str) -> Keyspace {
+        fn show(state: &StoredFields, target: &str) -> Keyspace {
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), state, |fields| {
                 let field = |name: &str, number: i64| (name.to_owned(), number.to_string());
@@ -292,7 +292,7 @@ mod tests {
         Model::validate(&policy).unwrap();
         for now in [START, -START] {
             let at = At { now, server: now };
-            let answer = policy.evaluate(&Bucket::default(), at, i64::from(u32::MAX));
+            let answer = policy.evaluate(&StoredFields::default(), at, i64::from(u32::MAX));
             assert!(!answer.is_granted());
             assert_eq!(answer.remaining, 1);
         }

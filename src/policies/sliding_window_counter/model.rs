@@ -13,7 +13,7 @@ use crate::keys::sibling;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::arithmetic::{div_ceil, in_millis};
 use crate::policies::counters::Counters;
-use crate::policies::lengths::{Found, Lengths, Series, current_end};
+use crate::policies::lengths::{KnownLengths, Lengths, Series, current_end};
 use crate::policies::model::{Charge, Model, Properties};
 use crate::policies::state::SharedKeys;
 use crate::policies::state::State;
@@ -79,7 +79,7 @@ struct Open {
     floor: i64,
     window: i64,
     period: i64,
-    lengths: Found,
+    lengths: KnownLengths,
 }
 
 impl Open {
@@ -260,7 +260,7 @@ impl SlidingWindowCounter {
             floor: current - window,
             window,
             period,
-            lengths: Found::new(own, state.lengths.get(), start, now),
+            lengths: KnownLengths::new(own, state.lengths.get(), start, now),
         }
     }
 }

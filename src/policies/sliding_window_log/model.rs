@@ -121,7 +121,12 @@ impl Members {
     /// Removes up to `most` of the oldest members that are scored up to `horizon`.
     fn remove_expired(&mut self, horizon: i64, most: i64) {
         let mut removed = 0;
-        while removed < most && self.entries.score_at(0).is_some_and(|oldest| oldest <= horizon) {
+        while removed < most
+            && self
+                .entries
+                .score_at(0)
+                .is_some_and(|oldest| oldest <= horizon)
+        {
             removed += self.take(0, most - removed);
         }
     }

@@ -2,8 +2,6 @@
 
 mod model;
 
-use std::time::Duration;
-
 /// A bucket of `capacity` tokens to which `rate` tokens are added per second. A request removes its
 /// cost, so that bursts up to the capacity are granted and the long-term rate is kept.
 ///

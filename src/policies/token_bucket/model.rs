@@ -12,7 +12,7 @@ use crate::policies::state::Content;
 use crate::window::{At, Timed};
 
 /// What one bucket's hash holds.
-pub(crate) type Bucket = Timed<Tokens>;
+pub(crate) type StoredTokens = Timed<Tokens>;
 
 impl Content for Tokens {}
 
@@ -28,13 +28,13 @@ impl TokenBucket {
     }
 
     #[inline]
-    fn refilled(&self, state: &Bucket, now: i64) -> Tokens {
+    fn refilled(&self, state: &StoredTokens, now: i64) -> Tokens {
         self.refill().refilled(state.get().copied(), now)
     }
 }
 
 impl Model for TokenBucket {
-    type State = Bucket;
+    type State = StoredTokens;
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.rate, "rate")?;
@@ -62,11 +62,11 @@ impl Model for TokenBucket {
         vec![i64::from(self.capacity), i64::from(self.rate)]
     }
 
-    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<Bucket> {
+    fn state_from_reply(&self, _at: At, numbers: &[i64]) -> Option<StoredTokens> {
         let &[left, refilled_at, fraction] = numbers else {
             return None;
         };
-        let mut state = Bucket::default();
+        let mut state = StoredTokens::default();
         state.set(Tokens {
             left,
             refilled_at,
@@ -76,13 +76,13 @@ impl Model for TokenBucket {
     }
 
     #[inline]
-    fn evaluate(&self, state: &Bucket, at: At, cost: i64) -> Answer {
+    fn evaluate(&self, state: &StoredTokens, at: At, cost: i64) -> Answer {
         let tokens = self.refilled(state, at.now);
         self.refill().evaluate(&tokens, at.now, cost)
     }
 
     #[inline]
-    fn charge(&self, state: &mut Bucket, at: At, cost: i64) {
+    fn charge(&self, state: &mut StoredTokens, at: At, cost: i64) {
         let mut tokens = self.refilled(state, at.now);
         tokens.left -= cost;
         let needed = self.refill().full_at(&tokens, at);
@@ -100,7 +100,7 @@ impl Model for TokenBucket {
     }
 
     /// The mark is the time of the charge.
-    fn give_back(&self, state: &mut Bucket, at: At, charge: &Charge) -> i64 {
+    fn give_back(&self, state: &mut StoredTokens, at: At, charge: &Charge) -> i64 {
         let stored = state.get().copied();
         let refill = self.refill();
         let (back, tokens) = refill.given_back(stored, at.now, charge.mark, charge.cost);
@@ -110,7 +110,7 @@ impl Model for TokenBucket {
         back
     }
 
-    fn keep(&self, state: &mut Bucket, at: At) {
+    fn keep(&self, state: &mut StoredTokens, at: At) {
         let tokens = self.refilled(state, at.now);
         state.outlive(self.refill().full_at(&tokens, at));
     }
@@ -136,7 +136,7 @@ mod tests {
                 .boxed()
         }
 
-        fn states() -> BoxedStrategy<Bucket> {
+        fn states() -> BoxedStrategy<StoredTokens> {
             let times = prop_oneof![8 => -9_000..1_000_i64, 1 => 400_000..2_000_000_i64];
             (-3..3_000_i64, times, 0..9_i64, times_to_live())
                 .prop_map(|(left, at, fraction, time_to_live)| {
@@ -151,7 +151,7 @@ mod tests {
                 .boxed()
         }
 
-        fn show(state: &Bucket, target: &str) -> Keyspace {
+        fn show(state: &StoredTokens, target: &str) -> Keyspace {
             let mut keyspace = Keyspace::new();
             show_key(&mut keyspace, target.to_owned(), state, |tokens| {
                 let field = |name: &str, number: i64| (name.to_owned(), number.to_string());
