@@ -225,7 +225,7 @@ impl Decision {
         }
     }
 
-    /// Makes this the decision on a request that has waited and may proceed.
+    /// Adjusts the times of a granted request that has waited for its turn and may proceed.
     pub(crate) fn proceed_after(&mut self, waited: Duration) {
         if let Self::Granted(granted) = self {
             granted.delay = Duration::ZERO;
@@ -234,7 +234,7 @@ impl Decision {
         }
     }
 
-    /// The same decision, as one of the failure policy, with a grant that is found at `origin`.
+    /// Makes this a decision of the failure policy, with a grant that is found at `origin`.
     pub(crate) fn by_failure_policy(mut self, origin: Origin) -> Self {
         match &mut self {
             Self::Granted(granted) => {
@@ -246,7 +246,7 @@ impl Decision {
         self
     }
 
-    /// The same decision on a request that cost `factor` times as much as its caller knows.
+    /// Divides the numbers of a decision on `factor` times the cost that the caller has asked for.
     pub(crate) fn divided_by(mut self, factor: u32) -> Self {
         let (limit, remaining, available_in) = match &mut self {
             Self::Granted(it) => {
@@ -259,7 +259,8 @@ impl Decision {
         *limit /= u64::from(factor);
         *remaining /= u64::from(factor);
         if was_left && *remaining == 0 {
-            *available_in = None; // less than one of the caller's is left, and when there is one is not known
+            // Less than a cost of 1 of the caller is left, and it is not known when that changes.
+            *available_in = None;
         }
         self
     }
@@ -294,7 +295,7 @@ mod tests {
     use crate::quota::Quota;
 
     #[test]
-    fn a_request_that_has_waited_says_what_is_so_when_it_proceeds() {
+    fn a_request_that_waited_for_its_turn_has_the_times_as_of_its_turn() {
         const SECOND: Duration = Duration::from_secs(1);
         let granted = Granted::new(1)
             .with_delay(SECOND)

@@ -1,4 +1,4 @@
-//! How many permits there are, and for how long each is gone once taken.
+//! How many permits a limiter has, and after which time a taken one is available again.
 
 use std::fmt;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl RateType {
         }
     }
 
-    /// How the hash writes it.
+    /// The number in the limiter's hash.
     pub(crate) fn code(self) -> i64 {
         match self {
             Self::Overall => 0,
@@ -150,9 +150,9 @@ impl Rate {
     /// limiter had no keep alive: what was granted may count longer for another version of a
     /// service. A shorter keep alive applies once the limiter has expired.
     ///
-    /// A waiter asks when half of `keep_alive` has passed, at the latest, so that the limiter lives
-    /// on. If a request comes later than the one before it by the other half, the limiter may
-    /// expire in between: calls then fail with
+    /// A waiter asks again when half of `keep_alive` has passed, at the latest, so that the limiter
+    /// does not expire. If its request is late by the other half, the limiter may expire before it:
+    /// calls then fail with
     /// [`Error::NotInitialized`](crate::Error::NotInitialized).
     ///
     /// ```
@@ -207,7 +207,7 @@ impl Rate {
         self.keep_alive
     }
 
-    /// The numbers that the store holds, or why they cannot be stored.
+    /// Returns the numbers that the store holds, or an error if one is out of its range.
     pub(crate) fn validate(&self) -> Result<ValidRate, Error> {
         if !(1..=LARGEST_RATE).contains(&self.permits) {
             return Err(Error::InvalidArgument {

@@ -19,10 +19,10 @@ use crate::quota::Quota;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denied {
-    /// The time after which the request is granted, if nobody else takes any permits meanwhile. Of
-    /// an `RRateLimiter` with more than 2,000 grants in the way, or 50 in a call for several
-    /// limiters, the time until all are back; of a remembered denial, the time for no more permits
-    /// than were asked for.
+    /// The time after which the request is granted, if nobody else takes any permits meanwhile. If
+    /// more than 2,000 grants of an `RRateLimiter` must expire first, or 50 in a call for several
+    /// limiters, the time until all permits are back. For a remembered denial, the time until a
+    /// request for the same number of permits, or for fewer, is granted.
     pub retry_after: Duration,
     /// The most that a target has: see [`Quota::limit`](crate::Quota::limit).
     pub limit: u64,

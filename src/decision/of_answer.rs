@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::permit::CallId;
 use crate::window::{Acquired, Requests};
 
-/// Whether a request that was the only one of its call was granted.
+/// Returns whether the only request of a call was granted.
 #[inline]
 pub(crate) fn is_granted(name: &str, permits: u32, answer: &Acquired) -> Result<bool> {
     if !answer.found {
@@ -28,7 +28,7 @@ pub(crate) fn check_fits(name: &str, permits: u32, rate: i64) -> Result<()> {
     Ok(())
 }
 
-/// The decision on a request that was the only one of its call.
+/// The decision on the only request of a call.
 #[inline]
 pub(crate) fn decision_alone(
     name: &str,
@@ -42,8 +42,8 @@ pub(crate) fn decision_alone(
     decision(name, id, (0, permits), is_granted, left, answer)
 }
 
-/// The decision on a request of the run at this place, for so many permits, where `left` permits
-/// remain after it, unless the answer says what is left now.
+/// The decision on a request for `permits` of the run at the index `run`. `left` permits remain
+/// after it, unless the answer says how many are left now.
 #[inline]
 pub(crate) fn decision(
     name: &str,
@@ -70,7 +70,7 @@ pub(crate) fn decision(
             limit,
             window,
             remaining,
-            // The last to come back are these.
+            // The permits of this request come back last.
             reset: window,
             delay: Duration::ZERO,
             source: DecisionSource::Store,
@@ -82,7 +82,7 @@ pub(crate) fn decision(
             limit,
             window,
             remaining,
-            // The permits that this call granted before come back last.
+            // Permits that this call granted to earlier requests come back last.
             reset: if left < answer.available {
                 window
             } else {
@@ -100,7 +100,7 @@ mod tests {
     use crate::window::Details;
 
     #[test]
-    fn what_an_answer_says_is_left_now_goes_before_what_its_grant_left() {
+    fn the_permits_left_now_take_precedence_over_those_left_by_the_grant() {
         for (left_now, remaining) in [(None, 4), (Some(7), 7), (Some(0), 0)] {
             let mut answer = Acquired::new(0, 10, 5, 1_000, 1_000).with_details(Details {
                 left_now,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_granted_before_a_denied_request_is_back_last() {
+    fn permits_granted_earlier_in_the_call_of_a_denied_one_are_back_last() {
         let mut answer = Acquired::new(0, 10, 5, 1_000, 60_000);
         answer.until_all = 7_000;
         for (left, reset) in [(5, 7), (2, 60)] {

@@ -40,7 +40,7 @@ macro_rules! enums {
             SharedRate(SharedRate),
         }
 
-        /// The state of one target of a policy, in one allocation with what stands before it.
+        /// The state of one target of a policy, in one allocation with its owner's header.
         #[derive(Debug)]
         pub(crate) enum AnyState<H = ()> {
             $($Policy(Box<Headed<H, <super::$Policy as Model>::State>>),)*
@@ -68,8 +68,7 @@ macro_rules! enums {
                 }
             }
 
-            /// This algorithm for a request that waits for its turn no longer than this; `None` if
-            /// it never has to wait longer.
+            /// See [`Model::with_longest_turn`].
             pub(crate) fn with_longest_turn(&self, longest: Duration) -> Option<Self> {
                 match self {
                     $(Self::$Policy(policy) => {
@@ -79,8 +78,9 @@ macro_rules! enums {
                 }
             }
 
-            /// The state that these keys hold, which are removed, behind `head`; `None` if one
-            /// holds another kind's state, and of RRateLimiter, whose state is a [`Window`].
+            /// Takes a state out of these keys, and returns it with the header `head`. `None` if
+            /// one of them holds another kind's state, and for an RRateLimiter, whose state is a
+            /// [`Window`].
             pub(super) fn open<H>(&self, head: H, keys: &mut SharedKeys) -> Option<AnyState<H>> {
                 match self {
                     $(Self::$Policy(_) => {
@@ -104,8 +104,8 @@ macro_rules! enums {
         }
 
         impl<H> AnyState<H> {
-            /// This state with the algorithm, and what stands before it; `None` if it belongs to
-            /// another one.
+            /// Pairs this state with its algorithm, and returns the header too; `None` if the state
+            /// belongs to another algorithm.
             pub(crate) fn with<'a>(
                 &'a mut self,
                 algorithm: &'a Algorithm,
@@ -118,8 +118,8 @@ macro_rules! enums {
                 }
             }
 
-            /// Gives the state up: returns its content to the keys, or as a state that only its own
-            /// kind can read, and what stands before it.
+            /// Takes the content out of the state. Returns it to the keys, or as a state if only
+            /// its own kind can read it. Also returns the header.
             pub(super) fn close(&mut self, keys: &mut SharedKeys) -> (&mut H, Option<AnyState>) {
                 match self {
                     $(Self::$Policy(held) => {
@@ -140,7 +140,7 @@ impl From<SharedRate> for Algorithm {
     }
 }
 
-/// A state, and what its owner keeps beside it. The head is at one place, whatever the state is.
+/// A state behind its owner's header. The header has the same offset for each type of state.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Headed<H, S> {
@@ -149,8 +149,8 @@ pub(crate) struct Headed<H, S> {
 }
 
 impl Algorithm {
-    /// Whether it is RRateLimiter's: its state is a [`Window`], where a grant is found by its
-    /// random bytes.
+    /// Whether it is RRateLimiter's algorithm. Its state is a [`Window`], in which a grant is found
+    /// by its random bytes.
     #[inline]
     pub(crate) fn is_rate(&self) -> bool {
         self.rate().is_some()
@@ -176,7 +176,7 @@ impl Algorithm {
         self.is_rate() || self.properties().logs_requests
     }
 
-    /// What a request does with the settings of an RRateLimiter.
+    /// The settings that a request brings to an RRateLimiter.
     pub(crate) fn set_up(&self) -> Option<SetUp> {
         self.rate()?.set_up()
     }
@@ -187,7 +187,7 @@ impl Algorithm {
             .limit())
     }
 
-    /// How much a target has and in which time that comes back, as far as they are known.
+    /// The limit and the window of a target; the default if they are not known.
     pub(crate) fn quota(&self) -> Quota {
         each!(self, |policy| quota_of(policy), |rate| rate.quota())
     }
@@ -213,13 +213,13 @@ impl Algorithm {
         rate.map_or(ShareOf::Costs, |rate| rate.share_of(share))
     }
 
-    /// The state of a target without requests, behind `head`; `None` of RRateLimiter.
+    /// The state of a target without requests, with the header `head`; `None` for an RRateLimiter.
     pub(crate) fn new_state<H>(&self, head: H) -> Option<AnyState<H>> {
         self.open(head, &mut SharedKeys::default())
     }
 
-    /// What one request of `cost` gets from the state that the script returned: that of a target
-    /// without requests where it returned none.
+    /// The answer to one request of `cost`, from the state that the script returned. Without
+    /// `numbers`, the target has no requests.
     pub(crate) fn evaluate_reply(&self, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
         fn evaluate<M: Model>(policy: &M, at: At, numbers: &[i64], cost: i64) -> Option<Answer> {
             let state = match numbers {
@@ -245,7 +245,7 @@ impl<H> AnyState<H> {
         self.with(algorithm).is_some()
     }
 
-    /// What stands before the state.
+    /// The owner's header.
     #[inline]
     pub(crate) fn head(&self) -> &H {
         each!(self, |held| &held.head)
@@ -294,7 +294,8 @@ impl Paired<'_> {
         )
     }
 
-    /// As `evaluate`, where `prepare` does not come before it.
+    /// What a request of `cost` gets, by a call that has not prepared the state: all expired grants
+    /// of a window are counted as free.
     pub(crate) fn peek(&self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
         match self {
             Self::SharedRate(rate, window) => rate.evaluate(window, at, cost, Expired::All),
@@ -354,7 +355,7 @@ impl Paired<'_> {
         );
     }
 
-    /// Of RRateLimiter's grants its store gives back.
+    /// See [`Model::give_back`]. The grants of an RRateLimiter are given back by its store.
     pub(crate) fn give_back(&mut self, at: At, charge: &Charge) -> i64 {
         each!(
             self,

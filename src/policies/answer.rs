@@ -10,24 +10,24 @@ use crate::permit::CallId;
 /// Times in ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// An algorithm grants or denies; the rest is what its caller knows of locks, limits and other
-    /// limiters.
+    /// An algorithm grants or denies. The other outcomes come from its caller, which knows the
+    /// lock, the limit and the other limiters of the call.
     pub(crate) outcome: Outcome,
     /// The most that a target has.
     pub(crate) limit: i64,
-    /// The time in which all of it comes back.
+    /// The time in which the whole limit comes back.
     pub(crate) window: i64,
-    /// What it has left, after the request if that is granted.
+    /// What the target has left, after the request if that is granted.
     pub(crate) remaining: i64,
-    /// When a denied request is worth another try.
+    /// The time until a denied request is worth a retry.
     pub(crate) retry_after: i64,
-    /// Until something is available: 0 where something is left and no lock denies.
+    /// The time until something is available: 0 if something is left and the target is not locked.
     pub(crate) available_in: i64,
-    /// Until everything is back, if nothing else is taken.
+    /// The time until everything is back, if nothing else is taken.
     pub(crate) reset: i64,
-    /// How long a granted request has to wait.
+    /// How long a granted request has to wait for its turn.
     pub(crate) delay: i64,
-    /// What of the state is charged, to give it back: a time.
+    /// A time that identifies what was charged, for [`Model::give_back`](super::model::Model).
     pub(crate) mark: i64,
 }
 
@@ -129,8 +129,9 @@ impl Answer {
     }
 }
 
-/// An answer in memory to a request of this cost, and the target that it charges. It is copied on
-/// the way to the caller, which costs less than half as much as it does for a [`Decision`].
+/// An answer of a store in memory, with the cost of the request and the target that it charges. It
+/// is copied on the way to the caller, which takes less than half as long as copying a
+/// [`Decision`].
 pub(crate) struct TargetAnswer {
     pub(crate) answer: Answer,
     pub(crate) cost: u32,

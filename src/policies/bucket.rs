@@ -12,9 +12,9 @@ use crate::window::{At, Timed};
 /// One target's bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bucket {
-    /// What it holds: requests, or tokens.
+    /// How many requests or tokens it holds.
     pub(super) level: Timed<i64>,
-    /// When the period began up to which the level is counted.
+    /// The start of the period for which the level was computed, in ms.
     pub(super) start: Timed<i64>,
 }
 
@@ -48,7 +48,7 @@ impl State for Bucket {
 pub(super) struct Flow {
     pub(super) quantity: i64,
     pub(super) period: i64,
-    /// What flows until a bucket that was used up is as new.
+    /// How much flows until a bucket that was used up is unused again.
     pub(super) whole: i64,
     pub(super) starts: Starts,
     /// How much longer the level lives than the start, in ms.
@@ -61,8 +61,9 @@ pub(super) struct Open {
     /// How much of it is in use: the requests that it holds, or the tokens that it lacks.
     pub(super) used: i64,
     start: i64,
-    /// Nobody asked before.
+    /// Whether the target had no state.
     pub(super) is_first: bool,
+    /// Whether `start` must be stored.
     start_moved: bool,
 }
 
@@ -95,7 +96,7 @@ impl Flow {
         }
     }
 
-    /// Milliseconds until so much has flowed.
+    /// Milliseconds from `now` until `count` has flowed.
     #[inline(always)]
     pub(super) fn until(&self, count: i64, open: &Open, now: i64) -> i64 {
         let periods = div_ceil(count, self.quantity);
@@ -103,7 +104,7 @@ impl Flow {
         (time + open.start - now).max(0)
     }
 
-    /// Milliseconds in which so much flows.
+    /// Milliseconds in which `count` flows.
     #[inline]
     pub(super) fn time_for(&self, count: i64) -> i64 {
         div_ceil(count, self.quantity.max(1)).saturating_mul(self.period)
@@ -136,7 +137,7 @@ impl Flow {
         }
     }
 
-    /// Has the bucket live until nothing of it is in use.
+    /// Extends the times to live of the keys until nothing of the bucket is in use.
     #[inline(always)]
     pub(super) fn keep(&self, state: &mut Bucket, at: At, open: &Open) {
         let end = at.server + self.until(open.used, open, at.now);

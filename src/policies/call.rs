@@ -1,6 +1,6 @@
-//! One call: a list of requests against one or several limiters, each granted by all of them or
-//! charged to none; or what the decision on one request would be; or the reset of a target. The
-//! same steps as `lua/shared/one_target.lua` and `lua/joint.lua`.
+//! One call: a list of requests against one or several limiters, each of which is granted by all
+//! limiters or charged to none; or a peek at the decision on one request; or the reset of a target.
+//! `lua/shared/one_target.lua` and `lua/joint.lua` take the same steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(crate) enum Purpose {
     Peek,
     /// To delete what the only target has used, and its lock.
     Reset,
-    /// To give back what the call with the call id has charged the only target, the cost.
+    /// To give back the cost that the call with this call id has charged to the only target.
     GiveBack {
         /// [`Answer::mark`] of the charge.
         mark: i64,
@@ -56,7 +56,7 @@ pub(crate) struct Target {
     pub(crate) penalty: Option<i64>,
 }
 
-/// The same, borrowed, for a decision that keeps none of it.
+/// A borrowed [`Target`], for a decision that keeps none of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TargetRef<'a> {
     pub(crate) model: &'a Algorithm,
@@ -94,7 +94,7 @@ impl Call {
         costs: impl IntoIterator<Item = u32>,
     ) -> Self {
         let limiters: SmallVec<[Target; 1]> = limiters.into_iter().collect();
-        // A new one takes a system call.
+        // Creating an id takes a system call.
         let is_named = match &limiters[..] {
             [only] => only.model.names_calls(),
             _ => true,
@@ -109,7 +109,7 @@ impl Call {
     }
 
     pub(crate) fn reset(target: Target) -> Self {
-        // Its lock is deleted too, whichever limiter has set it.
+        // The lock of the target is deleted too, whichever limiter has set it.
         let penalty = (!target.model.is_rate()).then(|| target.penalty.unwrap_or(0));
         Self::with_purpose(Purpose::Reset, [Target { penalty, ..target }], [1])
     }
@@ -201,7 +201,8 @@ impl TargetRef<'_> {
         })
     }
 
-    /// The answer to a request of `cost` that the algorithm answers so.
+    /// The algorithm's `answer` to a request of `cost`, adjusted to the target's lock, the limit
+    /// and the penalty.
     #[inline]
     pub(super) fn answer(&self, locked_for: Option<i64>, answer: Answer, cost: i64) -> Answer {
         let is_never_granted = cost > answer.limit;
@@ -260,7 +261,7 @@ pub(crate) fn check_requests(
     }
 }
 
-/// As `check_requests`, by the steps of `lua/joint.lua` also where there is one limiter.
+/// Checks a list of requests by the steps of `lua/joint.lua`, also for a single limiter.
 pub(super) fn check_jointly(
     opened: &mut [Opened<'_>],
     at: At,
@@ -296,8 +297,9 @@ pub(super) fn check_jointly(
     Ok(Answers { score, answers })
 }
 
-/// Whether all limiters grant a request. If not, those that would are not charged, and answer for
-/// the state as it is; `evaluate` returns what a request gets from one of them.
+/// Returns whether all limiters grant a request. If not, the request is not charged to those that
+/// would grant it, and their answers are changed to say what they have without it. `evaluate`
+/// returns what a request of a cost gets from the limiter at a place.
 pub(super) fn spare_unless_all_grant<E>(
     answers: &mut [Answer],
     evaluate: impl Fn(usize, i64) -> Result<Answer, E>,
@@ -322,7 +324,7 @@ pub(super) fn spare_unless_all_grant<E>(
     Ok(false)
 }
 
-/// What the decision on one request would be. Changes nothing that counts.
+/// Returns what the decision on one request would be. Changes nothing.
 pub(crate) fn peek(
     opened: &[Opened<'_>],
     at: At,

@@ -2,7 +2,7 @@
 
 use crate::window::Timed;
 
-/// There are few, and nearly all work is at the end.
+/// Counters in ascending order. There are few, and nearly always the last ones are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counters(Vec<Counter>);
 
@@ -14,7 +14,7 @@ struct Counter {
 }
 
 impl Counters {
-    /// The counter of the period that ends then.
+    /// The counter of the period that ends at `last`, which is added if it is missing.
     #[inline]
     pub(super) fn of(&mut self, last: i64) -> &mut Timed<i64> {
         if self.0.capacity() == 0 {

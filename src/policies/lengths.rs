@@ -1,12 +1,12 @@
-//! The lengths of the periods that a target has counters of. Clients with other numbers, such as
-//! the versions of a service while it is deployed, count each other's counters by them. All times
-//! in ms.
+//! The lengths of the periods for which a target has counters. Clients with different numbers, such
+//! as two versions of a service during a deployment, find each other's counters by them. All times
+//! are in ms.
 
 use super::arithmetic::div_ceil;
 
-/// Counters of other lengths that a decision reads at most.
+/// The most counters of other lengths that a decision reads.
 pub(super) const MOST_OTHERS: i64 = 1_000;
-/// Lengths that are remembered.
+/// The most lengths that are stored.
 const MOST_LENGTHS: usize = 16;
 
 /// What the key with `-periods` holds.
@@ -14,7 +14,7 @@ const MOST_LENGTHS: usize = 16;
 pub(super) enum Lengths {
     /// All clients have one window and period.
     One { window: i64, period: i64 },
-    /// Clients have several, those of the last one to write first.
+    /// Clients have several, those of the last writer first.
     Several(Vec<Series>),
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Lengths {
 pub(super) struct Series {
     pub(super) window: i64,
     pub(super) period: i64,
-    /// The end of the newest.
+    /// The last millisecond of the newest period.
     pub(super) last: i64,
 }
 
@@ -32,11 +32,12 @@ pub(super) struct Series {
 pub(super) struct KnownLengths {
     /// The policy's own.
     own: Series,
-    /// Whether it is known that clients with its own may have a counter of the current period.
+    /// Whether the stored lengths say that clients with the policy's own length may have a counter
+    /// for the current period.
     pub(super) is_known: bool,
-    /// The others that may have counters in a window.
+    /// Other lengths that may have counters in the window.
     others: Vec<Series>,
-    /// How many counters of each are read.
+    /// How many counters of each other length are read.
     most: i64,
 }
 
@@ -83,7 +84,7 @@ impl KnownLengths {
             last: current,
         } = self.own;
         for series in all {
-            // No period ends later, but by a clock that was wrong.
+            // Only a clock that was wrong can have written a later end.
             let may_be = series.last <= now + 2 * series.window;
             if series.window == window && series.period == period {
                 self.is_known = series.last >= current && may_be;
@@ -112,7 +113,7 @@ impl KnownLengths {
         };
     }
 
-    /// Whether one of the other lengths has a period that ends then, of those that are read.
+    /// Whether a counter that is read, of a period with another length, ends at `last`.
     #[inline]
     pub(super) fn has_other(&self, last: i64) -> bool {
         self.others.iter().any(|it| {

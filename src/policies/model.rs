@@ -16,14 +16,14 @@ pub(crate) trait Model: fmt::Debug + Clone {
     /// What the keys of one target hold, as far as this algorithm uses them.
     type State: State;
 
-    /// What sets it apart from most others.
+    /// What distinguishes this algorithm from most others.
     const PROPERTIES: Properties = Properties::USUAL;
 
-    /// Refuses numbers that it cannot work with.
+    /// Refuses numbers that the algorithm cannot work with.
     fn validate(&self) -> Result<()>;
 
-    /// This policy for a request that waits for its turn no longer than this; `None` if it never
-    /// has to wait longer.
+    /// This policy with a limit such that no granted request waits for its turn longer than
+    /// `longest`; `None` if none does anyway.
     fn with_longest_turn(&self, _longest: Duration) -> Option<Self> {
         None
     }
@@ -35,10 +35,10 @@ pub(crate) trait Model: fmt::Debug + Clone {
     /// The largest cost that can be granted.
     fn limit(&self) -> i64;
 
-    /// The ms in which all of that comes back.
+    /// The time, in ms, in which the whole limit comes back.
     fn window(&self) -> i64;
 
-    /// How many members or counters, beside a few, a call touches for a request of this cost. At
+    /// How many members or counters a call touches for a request of this cost, beside a few. At
     /// most [`MOST_TOUCHED`] for each cost up to the [largest](Properties::largest_cost).
     fn touches(&self, _cost: u32) -> u32 {
         0
@@ -55,14 +55,15 @@ pub(crate) trait Model: fmt::Debug + Clone {
     /// A state that answers like the one that the script found and returned.
     fn state_from_reply(&self, at: At, numbers: &[i64]) -> Option<Self::State>;
 
-    /// What a request of `cost` gets. Changes nothing. `cost` is at most [`Answer::limit`].
+    /// What a request of `cost` gets. Changes nothing. A cost above the limit is not granted; the
+    /// caller reports it as [`Outcome::Never`](super::answer::Outcome::Never).
     fn evaluate(&self, state: &Self::State, at: At, cost: i64) -> Answer;
 
     /// Takes the cost of a request that was granted.
     fn charge(&self, state: &mut Self::State, at: At, cost: i64);
 
     /// Checks one request by this algorithm alone: evaluates it, and charges or denies. An
-    /// algorithm whose steps begin with the same work does that work once.
+    /// algorithm may do once what both steps begin with.
     #[inline]
     fn check(&self, state: &mut Self::State, at: At, cost: i64) -> Answer {
         let answer = self.evaluate(state, at, cost);
@@ -76,37 +77,37 @@ pub(crate) trait Model: fmt::Debug + Clone {
         answer
     }
 
-    /// Gives back as much of a charge as is exact, and returns how much: never more than what the
-    /// target would have if it had not been charged.
+    /// Gives back a charge, or the part of it that is certain, and returns how much. The target
+    /// then has at most what it would have if it had not been charged.
     fn give_back(&self, _state: &mut Self::State, _at: At, _charge: &Charge) -> i64 {
         0
     }
 
-    /// What a denied request leaves.
+    /// Changes the state as a denied request does.
     fn deny(&self, state: &mut Self::State, at: At) {
         self.keep(state, at);
     }
 
-    /// What a request leaves that takes nothing, though it may not be denied by this algorithm: the
-    /// keys live as long as what they hold counts.
+    /// Changes the state as a request does that takes nothing, though this algorithm may grant it:
+    /// extends the times to live of the keys to the time for which their content counts.
     fn keep(&self, _state: &mut Self::State, _at: At) {}
 }
 
 /// What a request was charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Charge {
-    /// [`Answer::mark`].
+    /// The [`Answer::mark`] of the request.
     pub(crate) mark: i64,
     pub(crate) cost: i64,
 }
 
-/// What is the same for all numbers of an algorithm.
+/// The properties of an algorithm, whatever its numbers are.
 #[derive(Debug)]
 pub(crate) struct Properties {
-    /// Whether it has a key with the target's own name.
+    /// Whether one of its keys has the target's own name.
     pub(crate) has_own_key: bool,
-    /// Whether it stores each request, named by its call: then a store takes longer for a call the
-    /// more it carries.
+    /// Whether it stores each request, named by its call. A store then takes longer for a call with
+    /// more requests.
     pub(crate) logs_requests: bool,
     /// The most that the requests of one call may cost together.
     pub(crate) largest_cost: u32,

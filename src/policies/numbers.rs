@@ -1,11 +1,11 @@
 //! What follows from the numbers of a policy.
 
-/// For a policy, from the text that it is printed as and its numbers: getters, `Display`, and with
-/// the feature `serde` its fields. `new` has those of the constructor of this name, which the field
-/// `rate` holds, and `with` those that it sets otherwise unless they are left out, each by a
-/// method. A number stands with its name and its type, and one of `with` with the name of its
-/// field. The last line is for a policy that can be aligned to the clock: what starts then, and
-/// what is a whole number of seconds.
+/// Generates getters, `Display` and, with the feature `serde`, the fields of a policy, from the
+/// text that it is printed as and its numbers. The first block has the name of the constructor and
+/// its parameters, which the field `rate` holds. The block `with` has the numbers that a
+/// constructor presets, each with the name of its field and the method that sets it. The last line
+/// is for a policy that can be aligned to the clock: what starts then, and what must be a whole
+/// number of seconds.
 macro_rules! numbers {
     (
         $Policy:ident, $text:literal;

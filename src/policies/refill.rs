@@ -1,8 +1,8 @@
 //! Tokens that come in at a steady rate: the arithmetic of a TokenBucket and of a QuotaBucket.
 //!
-//! Only whole tokens come in, and the time of the last refill moves by what those took, so the time
-//! of a token's fraction goes on counting and in the long run the rate is exact. Where that is no
-//! whole unit of time, the rest is kept beside it.
+//! Only whole tokens come in, and the time of the last refill moves by the time that they took. So
+//! the time of a fraction of a token is not lost, and in the long run the rate is exact. If the
+//! tokens took no whole number of units of time, the fraction of a unit is stored too.
 
 use super::arithmetic::div_ceil;
 use crate::policies::answer::Answer;
@@ -71,8 +71,8 @@ impl Refill {
         }
     }
 
-    /// What of a charge at the time `mark` is given back at `now`, and the tokens then: it, less
-    /// what has flowed in since, which may have been clipped at the capacity.
+    /// How much of a charge at the time `mark` is given back at `now`, and the tokens after that.
+    /// It is the cost less the tokens that came in since, which a full bucket may have refused.
     pub(super) fn given_back(
         &self,
         stored: Option<Tokens>,
@@ -88,19 +88,19 @@ impl Refill {
         (back, Tokens { left, ..tokens })
     }
 
-    /// The time in which an empty bucket fills.
+    /// The time in which an empty bucket fills, in ms.
     #[inline]
     pub(super) fn time_to_fill(&self) -> i64 {
         self.units_to_fill().saturating_mul(self.unit)
     }
 
-    /// The same in the unit of the times of [`Tokens`].
+    /// The time in which an empty bucket fills, in units of the times of [`Tokens`].
     #[inline(always)]
     fn units_to_fill(&self) -> i64 {
         div_ceil(self.capacity.saturating_mul(self.period), self.rate.max(1))
     }
 
-    /// The time until there are so many tokens.
+    /// The time from `now` until there are `wanted` tokens, in ms.
     #[inline(always)]
     fn until_there_are(&self, wanted: i64, tokens: &Tokens, now: i64) -> i64 {
         // A cost above the capacity may need longer than an i64 can count.

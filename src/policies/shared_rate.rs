@@ -14,9 +14,10 @@ use crate::window::{At, Expired, NotInitialized, Reading, SetUp, Settings, Windo
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SharedRate {
     pub(super) client_id: Arc<str>,
-    /// What a request does with the limiter's settings; `None` if it must have some.
+    /// The settings that a request brings, and what it does with stored ones; `None` if requests
+    /// fail unless the limiter has settings.
     set_up: Option<SetUp>,
-    /// The settings of a limiter that keeps them, if this client has seen them.
+    /// The settings that this client has last read of a limiter that keeps its own.
     known: Option<Settings>,
 }
 
@@ -24,7 +25,7 @@ impl SharedRate {
     /// The name of its function in `lua/joint.lua`.
     pub(crate) const NAME: &str = "shared_rate";
 
-    /// The limiter as it is.
+    /// A limiter whose requests bring no settings: they fail while it has none.
     pub(crate) fn as_it_is(client_id: &str, known: Option<Settings>) -> Self {
         Self {
             client_id: client_id.into(),
@@ -33,25 +34,25 @@ impl SharedRate {
         }
     }
 
-    /// A limiter that has this rate from its first request on. If the rate has no keep alive, it
+    /// A limiter that gets this rate with each request. If the rate has no keep alive, the limiter
     /// expires an interval after its last request.
     pub(crate) fn owned(client_id: Arc<str>, rate: Rate) -> Result<Self> {
         let set_up = SetUp::expiring(rate.validate()?);
         Ok(Self::with_set_up(client_id, set_up))
     }
 
-    /// A limiter that gets this rate where it is missing, and otherwise keeps its own.
+    /// A limiter that gets this rate if it is missing, and otherwise keeps its own.
     pub(crate) fn where_missing(client_id: Arc<str>, rate: Rate) -> Result<Self> {
         let set_up = SetUp::where_missing(rate.validate()?);
         Ok(Self::with_set_up(client_id, set_up))
     }
 
-    /// Adds the settings that this client has last read of the limiter.
+    /// Sets the settings that this client has last read of the limiter.
     pub(crate) fn with_known(self, known: Option<Settings>) -> Self {
         Self { known, ..self }
     }
 
-    /// A limiter whose requests do this with its settings.
+    /// A limiter whose requests bring these settings.
     pub(crate) fn with_set_up(client_id: Arc<str>, set_up: SetUp) -> Self {
         Self {
             client_id,
@@ -60,19 +61,19 @@ impl SharedRate {
         }
     }
 
-    /// The settings that a request replaces others by.
+    /// The settings by which a request replaces the limiter's; `None` if it leaves them.
     fn replacing(&self) -> Option<Settings> {
         let set_up = self.set_up.and_then(SetUp::replacing);
         set_up.map(|it| it.settings)
     }
 
-    /// The limiter's settings, as far as they are known.
+    /// The limiter's settings, or if they are unknown, those that it would be created with.
     fn settings(&self) -> Option<Settings> {
         let given = self.set_up.map(|it| it.settings);
         self.replacing().or(self.known).or(given)
     }
 
-    /// What a request does with the limiter's settings; `None` if it must have some.
+    /// The settings that a request brings; `None` if it brings none.
     pub(crate) fn set_up(&self) -> Option<SetUp> {
         self.set_up
     }
@@ -124,7 +125,7 @@ impl SharedRate {
         Ok(answer_of(&reading, cost <= reading.available, cost))
     }
 
-    /// What one request of `cost` gets, which the script of a joint decision has decided itself.
+    /// What one request of `cost` gets, as the script of a joint decision has decided.
     pub(super) fn evaluate_reply(&self, numbers: &[i64], cost: i64) -> Option<Answer> {
         let &[
             limit,

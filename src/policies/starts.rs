@@ -26,8 +26,8 @@ impl Starts {
         Ok(())
     }
 
-    /// The unit at whose start something of this length begins, both in ms; 0 if it begins with the
-    /// first request.
+    /// The unit of the clock at whose start a window of this length begins, both in ms; 0 if it
+    /// begins with the first request.
     pub(super) fn unit(self, length: i64) -> i64 {
         let whole = |unit: &&i64| length % **unit == 0;
         match self {
@@ -36,7 +36,7 @@ impl Starts {
         }
     }
 
-    /// When something of this length, in ms, begins whose first request arrives at `now`.
+    /// When a window of this length, in ms, begins, if its first request arrives at `now`.
     pub(super) fn of(self, length: i64, now: i64) -> i64 {
         match self.unit(length) {
             0 => now,
@@ -45,7 +45,7 @@ impl Starts {
     }
 }
 
-/// What a policy that prints itself adds.
+/// What a printed policy ends with.
 impl fmt::Display for Starts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

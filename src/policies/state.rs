@@ -16,12 +16,11 @@ pub(crate) trait State: fmt::Debug + Default + Send {
     /// Whether the key with the target's own name exists.
     fn has_own_key(&self) -> bool;
 
-    /// The state that these keys hold, which are removed; `None` if one holds another
-    /// kind's content.
+    /// Takes the state out of these keys; `None` if one of them holds another kind's content.
     fn open(keys: &mut SharedKeys) -> Option<Self>;
 
-    /// Returns its content to the keys, where another kind of limiter may find it. A state that
-    /// only its own kind can read is returned instead.
+    /// Moves the content to the keys, where another kind of limiter may find it. If only its own
+    /// kind can read the state, returns it instead.
     fn close(self, keys: &mut SharedKeys) -> Option<Self>;
 }
 

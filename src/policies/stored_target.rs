@@ -9,7 +9,7 @@ use super::call::{Opened, TargetRef};
 use super::target_keys::TargetKeys;
 use crate::window::{At, NotInitialized, Timed};
 
-/// A name in a store. Unless it is long, it is part of what it names.
+/// A name in a store. A short name needs no allocation of its own.
 #[derive(Debug, Clone)]
 pub(crate) struct Name(SmallVec<[u8; 31]>);
 
@@ -25,10 +25,10 @@ impl From<&str> for Name {
     }
 }
 
-/// What a policy holds of a target.
+/// The state of a target of a policy, in one allocation with its header.
 pub(crate) type StoredTarget = AnyState<Head>;
 
-/// What stands before the state of a target.
+/// The header of a target's allocation.
 #[derive(Debug)]
 pub(crate) struct Head {
     name: Name,
@@ -38,7 +38,7 @@ pub(crate) struct Head {
     lock: Timed<()>,
 }
 
-/// What is left of a target when its state is given up.
+/// What remains of a target whose state is converted to keys.
 pub(crate) struct Closed {
     pub(crate) latest: i64,
     pub(crate) lock: Timed<()>,
@@ -46,7 +46,7 @@ pub(crate) struct Closed {
 }
 
 impl StoredTarget {
-    /// A new target of this name; `None` if it is an RRateLimiter.
+    /// A new target with this name; `None` for an RRateLimiter.
     pub(crate) fn of(model: &Algorithm, name: &str) -> Option<Self> {
         model.new_state(Head {
             name: name.into(),
@@ -59,8 +59,8 @@ impl StoredTarget {
         &self.head().name
     }
 
-    /// Checks one request. `passed` is the time by the client's clock if it has its own, `read` by
-    /// the store's. `None` if the state is of another kind.
+    /// Checks one request. `passed` is the time by the client's clock, if it has its own, and
+    /// `read` the time by the store's. `None` if the state is of another kind.
     #[inline]
     pub(crate) fn check(
         &mut self,
@@ -88,7 +88,7 @@ impl StoredTarget {
         Some(opened.check(at, cost))
     }
 
-    /// Gives the state up. What it holds is left as keys.
+    /// Converts the state to keys, and returns them with the rest of the target.
     pub(crate) fn close_target(&mut self) -> Closed {
         let mut keys = TargetKeys::default();
         let head = keys.put(self);
@@ -99,7 +99,7 @@ impl StoredTarget {
         }
     }
 
-    /// Whether nothing is left of it.
+    /// Drops what has expired, and returns whether nothing is left of the target.
     pub(crate) fn is_gone(&mut self, server: i64) -> bool {
         let head = self.head_mut();
         head.lock.drop_expired(server);

@@ -12,13 +12,13 @@ use super::state::SharedKeys;
 #[derive(Debug, Default)]
 pub(crate) struct TargetKeys {
     shared: SharedKeys,
-    /// The state of a kind whose own key nobody else can read, in place of the number.
+    /// The key with the target's own name where it holds content that only one kind can read.
     other: Option<AnyState>,
 }
 
 impl TargetKeys {
-    /// Takes the state of this algorithm out of the keys; `None` if one that it uses holds another
-    /// kind's state, and of RRateLimiter.
+    /// Takes the state of this algorithm out of the keys; `None` if a key that it uses holds
+    /// another kind's state, and for an RRateLimiter.
     pub(crate) fn take(&mut self, algorithm: &Algorithm) -> Option<AnyState> {
         match self.other.take_if(|it| it.is_of(algorithm)) {
             None if self.other.is_some() && algorithm.properties().has_own_key => None,
@@ -27,8 +27,7 @@ impl TargetKeys {
         }
     }
 
-    /// Puts the content of a state that is given up into the keys, and returns what stands before
-    /// it.
+    /// Moves the content of a state to the keys, and returns the header of the state.
     pub(crate) fn put<'a, H>(&mut self, state: &'a mut AnyState<H>) -> &'a mut H {
         let (head, own) = state.close(&mut self.shared);
         self.other = own.or(self.other.take());

@@ -1,7 +1,8 @@
 //! Acquiring permits: what one call decides.
 //!
-//! Nearly every request finds its limiter in order and no grant expired, and is decided first, by
-//! two numbers. All else goes the whole way, which gives the same answer in this case too.
+//! In nearly every call, no grant has expired and nothing must be corrected: `grant_common` decides
+//! such a call by two numbers. `acquire_in_full` decides all others, and gives the same answer in
+//! the common case.
 
 use smallvec::SmallVec;
 
@@ -22,27 +23,27 @@ pub(crate) struct Acquire {
     /// The rate at which the caller last had the live grants summed.
     pub(crate) audited_rate: Option<i64>,
     pub(crate) requests: Requests,
-    /// Requests the number of permits granted with a higher score than this.
+    /// Asks how many permits were granted with a higher score than this.
     pub(crate) newer_than: Option<i64>,
     /// The settings that the limiter must have.
     pub(crate) set_up: Option<SetUp>,
-    /// Until when what is granted may be used; without one, at once.
+    /// Until when the permits may be used; `None` if they are used at once.
     pub(crate) ahead: Option<Ahead>,
 }
 
-/// Until when permits may be used that are taken now. Their grant has the score of the last use, so
-/// that they count for an interval after it.
+/// Until when the permits that a call takes may be used. Their grant has the latest time of use as
+/// its score, so that they count for an interval after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ahead {
-    /// For so many ms. Less if the limiter may expire before the grant does.
+    /// For this many ms, or less if the limiter may expire before the grant does.
     Lease(i64),
-    /// For an interval from the time at which so many permits are available, if that is within so
-    /// many ms. They are taken at once, so that others wait.
+    /// For an interval from the time at which enough permits are available, if that is `within`
+    /// this many ms. They are taken at once, so that others wait.
     Reservation { within: i64 },
 }
 
 impl Ahead {
-    /// By how many ms the score is at most ahead of the time of the call.
+    /// By how many ms at most the score is ahead of the time of the call.
     pub(crate) fn most(self) -> i64 {
         match self {
             Self::Lease(millis) => millis,
@@ -51,10 +52,11 @@ impl Ahead {
     }
 }
 
-/// What a call must know whose earlier attempts may have been granted, or may still arrive.
+/// What an attempt must know about earlier attempts, which may have been granted or may arrive
+/// later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retry {
-    /// The last deadline of the earlier attempts, in ms of the server's clock: none of them does
+    /// The latest deadline of the earlier attempts, in ms of the server's clock. None of them does
     /// anything after it.
     pub(crate) previous_deadline: i64,
     /// The earliest and the latest score that their grant can have.
@@ -80,7 +82,7 @@ impl Acquire {
         !(is_in_order || share.is_some() || reserves)
     }
 
-    /// How many requests share it, as events tell. The single permits of a lease are one request.
+    /// How many requests share the call, for events. The single permits of a lease are one request.
     pub(crate) fn sharing(&self) -> u32 {
         match self.ahead {
             Some(Ahead::Lease(_)) => 1,
@@ -91,7 +93,7 @@ impl Acquire {
 
 #[cfg(all(test, feature = "redis"))]
 impl Acquire {
-    /// A client's first call: it knows nothing of the limiter. Its id is all ones.
+    /// A client's first call, which knows nothing about the limiter. Each byte of its id is 1.
     pub(crate) fn first(requests: Requests) -> Self {
         Self {
             id: [1; 16],
@@ -105,7 +107,7 @@ impl Acquire {
 }
 
 impl Window {
-    /// Decides a list of requests, in order, as if each had come alone at the same time.
+    /// Decides a list of requests in order, as if each were a call of its own at the same time.
     #[inline]
     pub(crate) fn acquire(
         &mut self,
@@ -126,9 +128,9 @@ impl Window {
         Ok(answer)
     }
 
-    /// Grants a single request in the common case: the limiter is in order, shared by all clients,
-    /// and none of its grants has expired. Then nothing is summed and nothing removed. Otherwise
-    /// `None`, and nothing is changed. The caller has dropped what is expired.
+    /// Grants a single request in the common case: all clients share the limiter, its numbers need
+    /// no check, and none of its grants has expired. Nothing is summed or removed then. In other
+    /// cases changes nothing and returns `None`. The caller has dropped expired keys.
     #[inline]
     fn grant_common(&mut self, at: At, call: &Acquire) -> Option<Acquired> {
         let permits = call.requests.single()?;
@@ -233,7 +235,8 @@ impl Window {
             || reconciled.excess > 0
             || open.pool.value.get() != Some(&reconciled.available);
         open.write_with(&reconciled, taken, |grants| {
-            let (score, permits) = (at.now + until_score, taken as u32); // they fit a member: the list's caller ensures it
+            // The caller of the list ensures that its permits fit a member.
+            let (score, permits) = (at.now + until_score, taken as u32);
             match call.ahead {
                 None => grants.add(score, &call.id, permits),
                 Some(ahead) => grants.add_ahead(score, &call.id, ahead.most(), permits),
@@ -290,9 +293,9 @@ impl Window {
 }
 
 impl Open<'_> {
-    /// The available permits, and by how many ms the score of a grant is ahead. The limiter must
-    /// not expire before the grant. For a reservation, at least as many permits as it asks for if
-    /// it is granted, and otherwise fewer.
+    /// Returns the available permits, and by how many ms the score of a grant is ahead of now. The
+    /// limiter must not expire before the grant. For a reservation, the permits are at least what
+    /// it asks for if it is granted, and otherwise fewer.
     #[inline]
     fn scored(&self, call: &Acquire, at: At, reconciled: &Reconciled) -> (i64, i64) {
         let interval = self.settings.interval;
@@ -320,7 +323,7 @@ impl Open<'_> {
         }
     }
 
-    /// [`Details::until_back`] of an answer by which not all are granted.
+    /// Returns [`Details::until_back`] for an answer that denies a request.
     fn until_back(
         &self,
         requests: &Requests,

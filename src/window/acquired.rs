@@ -12,39 +12,42 @@ use crate::permit::CallId;
 pub(crate) struct Acquired {
     /// Score of the grants made.
     pub(crate) score: i64,
-    /// By how many ms that is ahead of the time of the call; 0 unless it asked for it.
+    /// By how many ms the score is ahead of the time of the call; 0 if the permits are used at
+    /// once.
     pub(crate) until_score: i64,
     pub(crate) rate: i64,
-    /// The permits available before the list; below zero if more than the rate is in use. What the
-    /// grant holds if it was `found`. If `has_more`, at least as many as the list takes.
+    /// The permits available before the list; below zero if more than the rate is in use. If
+    /// `found`, the permits of the grant. If `has_more`, at least as many as the list takes.
     pub(crate) available: i64,
     pub(crate) interval: i64,
     /// Milliseconds until the first of the earlier live grants expires; the interval if there is
     /// none.
     pub(super) until_first: i64,
-    /// If a request was denied, the ms until all that was in use before the list is back: at most
-    /// the interval. Else the interval.
+    /// If a request was denied, the ms until everything that was in use before the list is back, at
+    /// most the interval. Otherwise the interval.
     pub(crate) until_all: i64,
     /// How many grants were summed.
     pub(crate) counted: u64,
-    /// They should have been summed, but are too many.
+    /// Whether the grants should have been summed, but are too many.
     pub(crate) audit_due: bool,
-    /// More grants have expired than were removed, so more permits than `available` may be left.
+    /// Whether more grants have expired than were removed. Then more permits than `available` may
+    /// be left.
     pub(crate) has_more: bool,
     /// Whether an earlier attempt of the call was granted. Then nothing was decided.
     pub(crate) found: bool,
-    /// After a denial, the ms until the limiter expires, if more than half of them would have
-    /// passed when permits are back. Another call renews it.
+    /// After a denial, the ms until the limiter expires unless another call renews it, if more than
+    /// half of them would have passed when permits are back.
     pub(crate) lives: Option<i64>,
     pub(super) details: Option<Box<Details>>,
 }
 
-/// What few answers say. It is apart because each function on the way to the caller moves the rest.
+/// What few answers say. It is boxed because each function on the way to the caller moves an
+/// answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Details {
-    /// If a request was denied whose caller waits for permits by itself: the ms until more permits
-    /// are available than now, at least one, then for each run until what its first denied request
-    /// lacked is. Empty if all are `until_first`.
+    /// If a request was denied whose caller waits for permits by itself: first the ms until more
+    /// permits are available than now, and at least one; then for each run the ms until its first
+    /// denied request has the permits that it lacks. Empty if all of these are `until_first`.
     pub(crate) until_back: Box<[i64]>,
     /// By how many ms the time at which a grant was made is ahead of the call's; 0 if unknown.
     pub(crate) clock_ahead: i64,
@@ -52,16 +55,15 @@ pub(crate) struct Details {
     pub(crate) left_now: Option<i64>,
     /// The permits of earlier grants with a higher score than requested, among the newest 100.
     pub(crate) newer: Option<i64>,
-    /// The limiter's settings, if it keeps them and they are not those that the call would have
-    /// created it with.
+    /// The limiter's settings, if it keeps them and the call would have created it with others.
     pub(crate) other_settings: Option<Settings>,
 }
 
-/// A queue waits this many ms longer than until the permits in use are back, as in Redisson.
+/// How many ms longer than until permits are back a queue waits, as in Redisson.
 const SLACK: i64 = 3;
 
 impl Acquired {
-    /// The answer to a list of which all are granted: nothing is in use after an interval.
+    /// The answer to a list whose requests are all granted: nothing is in use after an interval.
     pub(crate) fn new(
         score: i64,
         rate: i64,
@@ -116,7 +118,7 @@ impl Acquired {
         self.details.as_ref()?.other_settings
     }
 
-    /// That of this place in [`Details::until_back`].
+    /// The time at this index of [`Details::until_back`].
     #[inline]
     fn until_back(&self, place: usize) -> Duration {
         let details = self.details.as_ref();
@@ -124,7 +126,7 @@ impl Acquired {
         millis(until_back.unwrap_or(self.until_first).max(1))
     }
 
-    /// A grant of the call with this id, or of the lease that answered.
+    /// The grant of these permits to the call with this id.
     #[inline]
     pub(crate) fn grant(&self, call_id: CallId, permits: u32) -> Grant {
         Grant::new(self.score, call_id, permits).with_span(self.until_score)
@@ -136,18 +138,18 @@ impl Acquired {
         !self.found && !self.has_more && !self.audit_due
     }
 
-    /// Until the first of the permits in use are back, or the limiter expires.
+    /// The time until the first of the permits in use are back, or the limiter expires.
     pub(crate) fn lasts(&self) -> Duration {
         let first = self.until_first();
         self.lives.map_or(first, |lives| first.min(millis(lives)))
     }
 
-    /// Until the first of the permits in use are back.
+    /// The time until the first of the permits in use are back.
     pub(crate) fn until_first(&self) -> Duration {
         millis(self.until_first)
     }
 
-    /// Until all that was in use before the list is back, if a request was denied.
+    /// The time until everything that was in use before the list is back, if a request was denied.
     pub(crate) fn until_all(&self) -> Duration {
         millis(self.until_all)
     }
@@ -156,18 +158,19 @@ impl Acquired {
         millis(self.interval)
     }
 
-    /// When any permit is available, if none is left.
+    /// The time until any permit is available, if none is left.
     pub(crate) fn available_in(&self) -> Duration {
         self.until_back(0)
     }
 
-    /// When a denied request of the run at this place finds its permits.
+    /// The time until a denied request of the run at this index finds its permits.
     pub(crate) fn retry_after(&self, run: usize) -> Duration {
         self.until_back(run + 1)
     }
 
-    /// When a queue asks again: Redisson's 3 + interval - age of the oldest grant, in ms, but after
-    /// half of the time that the limiter lives, so that it lives on however late the call is.
+    /// The time after which a queue asks again: Redisson's 3 + interval - age of the oldest grant,
+    /// in ms. At most half of the time until the limiter expires, so that even a late call finds
+    /// it.
     pub(crate) fn wait(&self) -> Duration {
         let wait = millis(self.until_first.saturating_add(SLACK).max(1));
         match self.lives {

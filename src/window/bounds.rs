@@ -1,7 +1,7 @@
 //! How much work a call may do.
 
-/// The bounds of a call's work, as in `lua/shared/limits.lua`. In unit tests they are so small that
-/// a few grants exceed them.
+/// The bounds of a call's work, as in `lua/shared/limits.lua`. In unit tests they are so low that a
+/// few grants exceed them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Any call sums up to this many grants.
@@ -10,14 +10,14 @@ pub(crate) struct Bounds {
     pub(crate) most_summed: usize,
     /// Any call removes up to this many expired grants.
     pub(crate) always_removed: usize,
-    /// The same of each limiter of a joint decision.
+    /// A joint decision removes up to this many expired grants of each of its limiters.
     pub(crate) always_removed_jointly: usize,
     /// A call reads up to this many grants, and removes up to this many expired ones if a request
     /// needs their permits.
     pub(crate) most_read: usize,
     /// A call reads up to this many live grants to find when enough of them have expired.
     pub(crate) most_walked: usize,
-    /// The same of each limiter of a call for several.
+    /// A call for several limiters reads up to this many live grants of each for that.
     pub(crate) most_walked_jointly: usize,
 }
 

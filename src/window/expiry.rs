@@ -1,19 +1,19 @@
-//! Whether a limiter is there, and for how long.
+//! Whether a limiter exists, and when it expires.
 
 use super::Window;
 use super::timed::NEVER;
 
-/// Which keys a new time to live is for.
+/// Which keys get a new time to live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Condition {
     Always,
-    /// Those without one.
+    /// Keys without a time to live.
     IfNotSet,
-    /// Those with one.
+    /// Keys with a time to live.
     IfSet,
-    /// Those whose own is sooner.
+    /// Keys that would expire earlier.
     IfGreater,
-    /// Those whose own is later, or that have none.
+    /// Keys that would expire later, or never.
     IfLess,
 }
 

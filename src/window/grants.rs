@@ -28,7 +28,7 @@ impl Member {
         }
     }
 
-    /// Of random bytes of any length; in ours they are the id of the call.
+    /// A member with these random bytes, of any length; in ours they are the id of the call.
     fn new(random: &[u8], permits: u32) -> Self {
         match random.try_into() {
             Ok(call_id) => Self::Ours { call_id, permits },
@@ -43,7 +43,7 @@ impl Member {
         }
     }
 
-    /// The permits it holds; none if it is malformed.
+    /// The permits that it holds; 0 if it is malformed.
     fn permits(&self) -> i64 {
         match self {
             Self::Ours { permits, .. } => i64::from(*permits),
@@ -85,7 +85,8 @@ impl Member {
         self.ahead().is_some_and(|(call_id, _)| call_id == name)
     }
 
-    /// The same grant with a score that is up to `ahead` ms ahead of the time at which it was made.
+    /// This grant with other permits, and with a score up to `ahead` ms after the time at which it
+    /// was made.
     fn with_ahead(&self, ahead: i64, permits: u32) -> Self {
         let call_id = self.ahead().and_then(|(id, _)| id.try_into().ok());
         call_id.map_or_else(
@@ -141,14 +142,14 @@ impl Entry {
         self.member.permits()
     }
 
-    /// When it was made, or earlier.
+    /// The time at which it was made, or an earlier one.
     fn made(&self) -> i64 {
         let ahead = self.member.ahead().map_or(0, |(_, ahead)| ahead);
         self.score.saturating_sub(ahead)
     }
 }
 
-/// A grant that was found.
+/// A grant that a later attempt of its call has found.
 #[cfg(all(test, feature = "redis"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FoundGrant {
@@ -172,26 +173,26 @@ impl Grants {
         });
     }
 
-    /// A lease that was made up to so many ms before its score. Its fence is added once expired
-    /// grants are gone.
+    /// Adds a lease that was made up to `ahead` ms before its score. The caller adds its fence
+    /// later, once expired grants are removed.
     pub(super) fn add_ahead(&mut self, score: i64, call_id: &CallId, ahead: i64, permits: u32) {
         let member = Member::new(&permit::random_ahead(call_id, ahead), permits);
         self.insert(Entry { score, member });
     }
 
-    /// The fence of a lease: a member without permits at the earliest score that settling may give
-    /// to it. [`take_from_oldest`](Self::take_from_oldest) removes the fences that it passes. So
-    /// while a fence is there, no permits have been taken out of a later grant since the lease was
-    /// made.
+    /// Adds the fence of a lease: a member without permits at the earliest score that settling may
+    /// give to the lease. [`take_from_oldest`](Self::take_from_oldest) removes the fences that it
+    /// passes. So while a fence exists, no permits have been taken out of a later grant since the
+    /// lease was made.
     pub(super) fn add_fence(&mut self, score: i64, call_id: &CallId) {
         let member = Member::fence(call_id);
-        // Of a call that is granted twice, the second lease has the fence.
+        // If a call is granted twice, the second lease has the fence.
         #[cfg(all(test, feature = "redis"))]
         self.retain(|entry| entry.member != member);
         self.insert(Entry { score, member });
     }
 
-    /// The same, merged with the grant of this name and score into one member.
+    /// Adds permits to the grant with this name and score, or a new grant if there is none.
     pub(super) fn add_to(&mut self, score: i64, call_id: &CallId, permits: u32) {
         let place = self.place_of(score, call_id);
         let held = place.and_then(|place| self.remove(place));
@@ -200,8 +201,8 @@ impl Grants {
         self.add(score, call_id, held + permits);
     }
 
-    /// The same, merged with the newest grant if that has this name and was made since `begins`.
-    /// Then both count as made when the later one was.
+    /// Adds permits to the newest grant, which gets the later score of both, if that grant has this
+    /// name and a score from `begins` on. Otherwise adds a new grant.
     pub(super) fn add_to_newest(
         &mut self,
         score: i64,
@@ -241,8 +242,9 @@ impl Grants {
         self.permits_between(count, self.len())
     }
 
-    /// The score of the oldest live grant, if so many have expired. Members without permits, as the
-    /// fences of leases are, are passed over: of those that are read, else the last of them counts.
+    /// The score of the oldest live grant, if this many grants have expired. Skips members without
+    /// permits, such as the fences of leases. If all members that are read have none, returns the
+    /// score of the last one.
     #[inline]
     pub(super) fn oldest(&self, expired: usize) -> Option<i64> {
         if self.holds_at(expired) {
@@ -261,8 +263,9 @@ impl Grants {
         self.get(place).is_some_and(|entry| entry.permits() > 0)
     }
 
-    /// Milliseconds until grants from this index on that hold so many permits have expired, if
-    /// those scored up to `horizon` have now. If these are more than `most`, until all have.
+    /// Milliseconds until grants from this index on that hold the `missing` permits have expired,
+    /// if those scored up to `horizon` have expired now. If they are more than `most`, until all
+    /// have.
     pub(super) fn until_back(
         &self,
         place: usize,
@@ -330,8 +333,8 @@ impl Grants {
     }
 
     /// Takes permits out of the oldest grants from the index `place` on, and removes the members
-    /// without permits that it passes. Visits up to a page of them; returns how many permits it
-    /// took, and whether there are more grants.
+    /// without permits that it passes. Visits up to one page of members. Returns how many permits
+    /// it took, and whether the page was full, so that there may be more grants.
     pub(super) fn take_from_oldest(&mut self, place: usize, permits: i64) -> (i64, bool) {
         let page = BOUNDS.most_read.min(self.len().saturating_sub(place));
         let mut wanted = permits;
@@ -368,7 +371,7 @@ impl Grants {
     }
 
     /// Removes the fence of the lease with this name, unless it has expired, and returns its score.
-    /// It is probably `at` this one.
+    /// Looks at the score `at` first.
     fn remove_fence(&mut self, call_id: &CallId, horizon: i64, at: i64) -> Option<i64> {
         let fence = Member::fence(call_id);
         let is_fence = |entry: &Entry| entry.score > horizon && entry.member == fence;
@@ -380,8 +383,8 @@ impl Grants {
         self.remove(place?).map(|entry| entry.score)
     }
 
-    /// Leaves so many permits in the lease at this index, and removes its fence. `score` is that of
-    /// the lease then, by the score of its fence, unless that has expired.
+    /// Leaves this many permits in the lease at this index, and removes its fence. `score` computes
+    /// the new score of the lease from the score of its fence, which is `None` if that has expired.
     pub(super) fn settle(
         &mut self,
         (place, lease): (usize, &Grant),
@@ -405,8 +408,8 @@ impl Grants {
         self.permits_between(place, place + 1) as u32
     }
 
-    /// Takes up to so many permits out of the grant of this call at this index, and returns how
-    /// many. With a lease that is removed goes its fence.
+    /// Takes up to this many permits out of the grant of this call at this index, and returns how
+    /// many. If this removes a lease, its fence is removed too.
     pub(super) fn take_out(
         &mut self,
         (place, call_id): (usize, &CallId),
@@ -442,7 +445,8 @@ impl Grants {
         self.insert(Entry { score, member });
     }
 
-    /// As `shrink` in the scripts: with another id if there is such a member already.
+    /// This member, or if there is an equal one already, one with another id, as `shrink` in the
+    /// scripts makes it.
     #[cfg(all(test, feature = "redis"))]
     fn unlike_others(&self, member: Member) -> Member {
         let is_another = |it: &Member| self.range(0..self.len()).all(|entry| entry.member != *it);

@@ -6,7 +6,7 @@ use super::set_up::SettingsChange;
 use super::{At, BOUNDS, Grants, NotInitialized, Pool, SetUp, Settings, Window};
 use crate::permit::CallId;
 
-/// What a request finds.
+/// What a request finds when it reads a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) rate: i64,
@@ -20,10 +20,10 @@ pub(crate) struct Reading {
     pub(crate) until_all: i64,
 }
 
-/// Which expired grants a reading counts.
+/// The expired grants whose permits a reading counts as available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// Those that the step after it removes.
+    /// Those that the following step removes.
     Removed,
     All,
 }
@@ -132,7 +132,7 @@ impl Window {
     }
 
     /// Takes permits that `read` found, and adds them to the grant of the same call. With 0
-    /// permits, only writes what a denial leaves.
+    /// permits, only applies the settings and renews the times to live, as a denial does.
     pub(crate) fn take(
         &mut self,
         at: At,
@@ -146,9 +146,9 @@ impl Window {
         });
     }
 
-    /// Counts permits that were granted elsewhere, and may be used until so many ms ahead of now,
-    /// even if there are fewer. Those of one part of the interval are one grant, made when the last
-    /// of them was.
+    /// Takes permits that were granted elsewhere, even if fewer are left. They may be used until
+    /// `ahead` ms from now. Those of one part of the interval become one grant, with the score of
+    /// the last of them.
     pub(crate) fn count(&mut self, at: At, client: &str, set_up: SetUp, permits: u32, ahead: i64) {
         const PARTS: i64 = 32;
         const COUNTED: CallId = [0; 16];
@@ -193,7 +193,8 @@ impl Window {
         open.renew_for(set_up, at.server);
     }
 
-    /// Has the limiter live as long as these settings need where a request takes nothing.
+    /// Applies the settings of a request that takes nothing, so that the limiter lives as long as
+    /// they need.
     pub(crate) fn keep(&mut self, at: At, client: &str, set_up: Option<SetUp>) {
         let change = SetUp::change(set_up, self.settings.get());
         if matches!(change, Ok(SettingsChange::Settings(_))) {
@@ -226,7 +227,7 @@ impl Window {
 }
 
 impl Pool {
-    /// What a request finds: expired grants are removed while they are few.
+    /// Reconciles for a joint decision, which removes expired grants itself if they are few.
     fn reconcile_few(&self, settings: &Settings, value: Option<i64>, now: i64) -> Reconciled {
         let removal = if self.are_many_expired(now - settings.interval) {
             Removal::NONE

@@ -12,11 +12,11 @@ pub(crate) struct Pool {
 /// Which expired grants a step may remove.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Removal {
-    /// Until this many permits are left.
+    /// Removes grants until this many permits are available.
     pub(super) wanted: i64,
-    /// So many in any case.
+    /// Removes this many grants in any case.
     pub(super) always: usize,
-    /// At most this many.
+    /// Removes at most this many grants.
     pub(super) most: usize,
 }
 
@@ -48,30 +48,32 @@ impl Removal {
     }
 }
 
-/// What `reconcile` found.
+/// The result of [`Pool::reconcile`].
 pub(super) struct Reconciled {
-    /// How many of the oldest grants are to be removed.
+    /// How many of the oldest grants the step must remove.
     pub(super) gone: usize,
-    /// How many more have expired.
+    /// How many grants have expired beside these.
     pub(super) rest: usize,
+    /// The permits available once these grants are removed; below zero if more than the rate is in
+    /// use.
     pub(super) available: i64,
     /// The score of the oldest live grant with permits.
     pub(super) oldest: Option<i64>,
-    /// Whether there are no live ones.
+    /// Whether all grants have expired.
     pub(super) all_expired: bool,
-    /// Permits of the remaining grants less `excess`, if they were summed.
+    /// The permits of the remaining grants less `excess`; `None` if they were not summed.
     pub(super) used: Option<i64>,
-    /// Permits that these grants hold although a peer's release gave them back.
+    /// The permits of the remaining grants that a peer's release has given back.
     pub(super) excess: i64,
     /// How many grants were summed.
     pub(super) counted: u64,
-    /// They should have been summed, but are too many.
+    /// Whether the grants should have been summed, but are too many.
     pub(super) audit_due: bool,
 }
 
 impl Reconciled {
-    /// Adds permits that came back out of live grants. Where a peer's release has given them back
-    /// too, what remains holds less than the excess.
+    /// Adds permits that came back out of live grants. If a peer's release has given them back too,
+    /// the grants may hold fewer than that.
     pub(super) fn credit(&mut self, permits: i64, rate: i64) {
         match &mut self.used {
             Some(used) => {
@@ -82,7 +84,7 @@ impl Reconciled {
         }
     }
 
-    /// Whether the step must be repeated: more permits are left than it may count.
+    /// Whether the step must be repeated, because expired grants remain whose permits it needs.
     #[inline]
     pub(super) fn is_unfinished(&self, wanted: i64) -> bool {
         self.rest > 0 && self.available < wanted
@@ -96,7 +98,7 @@ impl Pool {
         self.grants.get().unwrap_or(&NONE)
     }
 
-    /// Whether there are so few grants that summing them costs nothing.
+    /// Whether there are so few grants that any call may sum them.
     pub(super) fn is_small(&self) -> bool {
         self.grants().len() <= BOUNDS.always_summed
     }
@@ -107,8 +109,8 @@ impl Pool {
         expired > BOUNDS.always_removed_jointly && expired < self.grants().len()
     }
 
-    /// What is available at `now`, once expired grants are removed; without a `value`, what the
-    /// other grants leave. Only reads.
+    /// What is available at `now` once expired grants are removed, by the stored permits left,
+    /// which are `value`. Without it, or if `check`, by the sum of the other grants. Only reads.
     #[inline]
     pub(super) fn reconcile(
         &self,
@@ -134,7 +136,8 @@ impl Pool {
         self.settle(settings, value, available, check, reconciled)
     }
 
-    /// The same with the permits of all expired grants, for a step that removes none.
+    /// What is available at `now` with the permits of all expired grants, for a step that removes
+    /// none.
     pub(super) fn peek(
         &self,
         settings: &Settings,
@@ -175,9 +178,8 @@ impl Pool {
         }
     }
 
-    /// Milliseconds until so many permits are available, at most the rate, if nobody else takes
-    /// any: until so many of the live grants have expired. If these are more than `most`, until
-    /// all have.
+    /// Milliseconds until `permits`, which are at most the rate, are available if nobody takes any.
+    /// If more than `most` live grants must expire for that, until all have.
     pub(super) fn until_available(
         &self,
         reconciled: &Reconciled,
@@ -191,8 +193,8 @@ impl Pool {
         grants.until_back(reconciled.gone, missing, now - settings.interval, most)
     }
 
-    /// Sums the grants that have not gone where the invariant may not hold; `available` is what the
-    /// others leave.
+    /// Sums the remaining grants if the invariant may not hold. `available` is what the permits
+    /// left and the removed grants say.
     #[inline]
     fn settle(
         &self,
@@ -231,7 +233,7 @@ impl Pool {
         reconciled
     }
 
-    /// As in Redis, a sorted set without members is removed, and its time to live with it.
+    /// Changes the grants. As in Redis, a set without members is removed with its time to live.
     #[inline]
     pub(super) fn change_grants<T>(&mut self, change: impl FnOnce(&mut Grants) -> T) -> T {
         let grants = self.grants.get_or_set(Grants::new);
@@ -246,6 +248,7 @@ impl Pool {
         self.value.expire_at(at);
         self.grants.expire_at(at);
     }
+
     pub(super) fn drop_expired(&mut self, server: i64) {
         self.value.drop_expired(server);
         self.grants.drop_expired(server);

@@ -84,7 +84,7 @@ impl Window {
         }
     }
 
-    /// Has the permits left of each client say what a rate for each of them leaves.
+    /// Sets the permits left of each client to what this rate for each client leaves.
     pub(crate) fn state_client_rate(&mut self, rate: i64) {
         for pool in self.clients.values_mut() {
             let left = rate - pool.grants().permits_after(0);

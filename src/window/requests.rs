@@ -23,10 +23,10 @@ pub(crate) struct Requests {
     pub(crate) runs: SmallVec<[Run; 1]>,
     /// Whether the first denial denies all requests behind it.
     pub(crate) fifo: bool,
-    /// How many of the available permits they may take; all without one.
+    /// The share of the available permits that they may take; `None` for all.
     pub(crate) share: Option<Share>,
-    /// Whether they take what they ask for in any case: its use cannot be prevented any more. Fewer
-    /// permits than none may be left then.
+    /// Whether they take what they ask for in any case, because it was used already. The permits
+    /// left may then be below zero.
     pub(crate) debt: bool,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Share {
     pub(crate) credit: i64,
 }
 
-/// Of more permits than this, a share is all.
+/// If more permits than this are available, a share is all of them.
 const SHARED: i64 = 1 << 40;
 
 impl Share {
@@ -99,7 +99,7 @@ impl Requests {
         }
     }
 
-    /// What was used beyond an estimate, as one request.
+    /// One request for permits that were used beyond an estimate.
     pub(crate) fn debt(permits: u32) -> Self {
         Self {
             debt: true,
@@ -107,7 +107,7 @@ impl Requests {
         }
     }
 
-    /// Up to so many single permits, of these thousandths of what is available.
+    /// Up to this many single permits, out of `permille` thousandths of what is available.
     pub(crate) fn part(permits: u32, permille: i64) -> Self {
         Self {
             runs: SmallVec::from_buf([Run {
@@ -158,8 +158,8 @@ impl Requests {
             .sum()
     }
 
-    /// How many permits must be left for all requests to be granted; at most the rate. A debt needs
-    /// none.
+    /// How many permits must be left for all requests to be granted, at most the rate. A debt is
+    /// granted whatever is left.
     #[inline]
     pub(crate) fn wanted(&self, rate: i64) -> i64 {
         if self.debt {

@@ -1,4 +1,4 @@
-//! A limiter that requests bring their settings to, and create if it is missing.
+//! Settings that a request brings to its limiter, which it creates if it is missing.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) fn any_existing() -> impl proptest::strategy::Strategy<Value = Existi
 }
 
 impl Existing {
-    /// As the scripts have it.
+    /// The number for the scripts.
     pub(crate) fn code(self) -> i64 {
         match self {
             Self::Replaced => 0,
@@ -91,18 +91,18 @@ impl SetUp {
         self
     }
 
-    /// This, if it replaces what an existing limiter has.
+    /// `Some(self)` if it replaces the settings of an existing limiter.
     pub(crate) fn replacing(self) -> Option<Self> {
         (self.existing != Existing::Left).then_some(self)
     }
 
-    /// That of a call for several requests, which have these: the last one that replaces what a
-    /// limiter has, or else the last.
+    /// The settings of a call for requests that bring these: the last ones that replace a limiter's
+    /// settings, or if none do, the last ones.
     pub(crate) fn of_all(set_ups: impl Iterator<Item = Self>) -> Option<Self> {
         set_ups.max_by_key(|it| it.existing != Existing::Left)
     }
 
-    /// The settings of a limiter that has others, and keeps them.
+    /// The stored settings, if they differ from these and a request leaves them.
     #[inline]
     pub(crate) fn leaves(self, stored: Settings) -> Option<Settings> {
         (self.existing == Existing::Left && stored != self.settings).then_some(stored)

@@ -12,7 +12,7 @@ pub(crate) struct At {
     pub(crate) server: i64,
 }
 
-/// Why a step did nothing.
+/// The limiter has no settings, so a step did nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotInitialized;
 
@@ -40,7 +40,7 @@ impl Settings {
         )
     }
 
-    /// Those of a limiter that has this rate, which may be one that cannot be set, such as 0.
+    /// The settings of a limiter with this rate, which may be out of its range, such as a stored 0.
     pub(crate) fn of_stored(rate: Rate) -> Self {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         Self {

@@ -97,8 +97,8 @@ impl Window {
         }
     }
 
-    /// Takes all permits for so many ms, or until the limiter expires: by a grant of 2^32-1 permits
-    /// that ends then. Returns whether that is the rate or more.
+    /// Takes all permits for `millis` ms, or until the limiter expires, by a grant of 2^32-1
+    /// permits that expires then. Does nothing and returns `false` if the rate is larger than that.
     pub(crate) fn hold(
         &mut self,
         at: At,
@@ -122,8 +122,7 @@ impl Window {
         Ok(true)
     }
 
-    /// Gives permits of one grant back and returns how many came back: none if its window has
-    /// passed.
+    /// Gives back permits of one grant, and returns how many came back: 0 if the grant has expired.
     pub(crate) fn refund(
         &mut self,
         at: At,
@@ -145,11 +144,10 @@ impl Window {
         }))
     }
 
-    /// Settles a lease: gives back what was not used of it, and counts the rest from its last use,
-    /// if no permits were taken out of a later grant than its fence. Else what it was used for
-    /// counts by its score, for its permits may have been released by a client that named no grant.
-    /// A lease that is settled never has the score that it was made with. Returns how many permits
-    /// came back.
+    /// Settles a lease: gives back its unused permits, and returns how many came back. The used
+    /// ones count from their last use, if no permits were taken out of a grant later than the fence
+    /// of the lease. Otherwise they count from the score of the lease, since a client that named no
+    /// grant may have released them. A settled lease never has the score with which it was made.
     pub(crate) fn settle(
         &mut self,
         at: At,
@@ -165,15 +163,15 @@ impl Window {
         Ok(place.map_or(0, |place| {
             open.take_out(at, place, audited_rate, |grants, horizon| {
                 let held = grants.permits_at(place);
-                // Permits that the grant has lost came back before. They may have been used, as the
-                // client does not know of it.
+                // Permits that the grant no longer holds came back before. They may be among the
+                // used ones: the client does not know that they came back.
                 let lost = lease.permits.saturating_sub(held);
                 let left = used.saturating_sub(lost).min(held);
-                // A later fence is that of a copy of the call, which was granted too.
+                // A later fence belongs to a copy of the call, which was granted too.
                 let is_its = |fence: &i64| *fence <= lease.score - lease.span && early > 0;
                 let score = |fence: Option<i64>| match fence.filter(is_its) {
                     Some(fence) => fence.max(lease.score - early),
-                    None => lease.score + 2, // a number of ms that a script can count in the member, too
+                    None => lease.score + 2, // the script can write this difference in the member
                 };
                 grants.settle((place, lease), horizon, left, score);
                 held - left
@@ -181,14 +179,14 @@ impl Window {
         }))
     }
 
-    /// Forgets the permits in use, those of this client for a rate per client, and returns whether
-    /// there were any keys of them.
+    /// Deletes the permits in use, for a rate per client those of this client, and returns whether
+    /// there were keys with them.
     pub(crate) fn reset(&mut self, at: At, client: &str) -> Result<bool, NotInitialized> {
         let pool = std::mem::take(self.open(client, at.server)?.pool);
         Ok(pool.value.get().is_some() || pool.grants.get().is_some())
     }
 
-    /// How many permits an acquire would find; none if more than the rate is in use.
+    /// How many permits an acquire would find; 0 if more than the rate is in use.
     pub(crate) fn available_permits(
         &mut self,
         at: At,
@@ -205,7 +203,7 @@ impl Window {
 }
 
 impl Open<'_> {
-    /// For how many ms the limiter lives if nobody asks it again; `None` if it does not expire.
+    /// The ms until the limiter expires if it has no more requests; `None` if it does not expire.
     #[inline]
     pub(super) fn life(&self, at: At) -> Option<i64> {
         match self.settings.keep_alive {
@@ -225,8 +223,8 @@ impl Open<'_> {
             .reconcile(&self.settings, value, now, check, removal)
     }
 
-    /// Gives permits of the grant at this index back, which `take` takes out of it, and returns how
-    /// many came back: none if its window has passed.
+    /// Gives back the permits that `take` takes out of the grant at this index, and returns how
+    /// many came back: 0 if the grant has expired.
     pub(super) fn take_out(
         &mut self,
         at: At,
@@ -252,7 +250,7 @@ impl Open<'_> {
         back
     }
 
-    /// Writes what `reconcile` found, and nothing else.
+    /// Writes what `reconcile` found, and takes no permits.
     pub(super) fn remove_expired(
         &mut self,
         reconciled: &Reconciled,
@@ -294,14 +292,14 @@ impl Open<'_> {
             self.pool
                 .change_grants(|grants| grants.drop_first(reconciled.gone));
             if reconciled.all_expired {
-                // Their time to live goes with them, also if a new grant is there already.
+                // In Redis the key is removed with its time to live before the new grant is added.
                 self.pool.grants.persist();
             }
         }
     }
 
-    /// As `renew`, for a caller whose settings the limiter has: without a keep alive, the hash
-    /// lives for their interval.
+    /// Renews the times to live for a call that may bring settings. If these replace the limiter's
+    /// and have no keep alive, the hash lives for at least their interval.
     #[inline]
     pub(super) fn renew_for(&mut self, set_up: Option<SetUp>, server: i64) {
         if set_up.and_then(SetUp::replacing).is_some() && self.settings.keep_alive == 0 {
@@ -310,8 +308,8 @@ impl Open<'_> {
         self.renew(server);
     }
 
-    /// Renews the keep alive of all keys, or else gives the other keys the time to live of the
-    /// hash. In its last millisecond they live one longer: none may stay for ever.
+    /// Renews the keep alive of all keys. Without a keep alive, gives the other keys the time to
+    /// live of the hash, or one more millisecond in its last one: none may stay for ever.
     #[inline]
     pub(super) fn renew(&mut self, server: i64) {
         let Self {

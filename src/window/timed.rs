@@ -66,8 +66,8 @@ impl<T> Timed<T> {
         self.expire_at(NEVER);
     }
 
-    /// Extends the time to live to `end`, and returns whether it was shorter. A key that a peer
-    /// left without one keeps none.
+    /// Extends the time to live to `end`, and returns whether it was shorter. A key that a peer has
+    /// left without a time to live gets none.
     #[inline]
     pub(crate) fn outlive(&mut self, end: i64) -> bool {
         let is_shorter = self.expires_at().is_some_and(|at| at < end);
@@ -77,16 +77,16 @@ impl<T> Timed<T> {
         is_shorter
     }
 
-    /// When a key that is written expires: as this one does if that is no earlier than `needed`, or
-    /// else at `extended`, so that not each call has to write it.
+    /// When a key that is written now must expire: when it does already, if that is no earlier than
+    /// `needed`, and otherwise at `extended`, so that few calls have to extend it.
     #[inline]
     pub(crate) fn extended_life(&self, needed: i64, extended: i64) -> i64 {
         let at = self.expires_at().filter(|&at| at >= needed);
         at.unwrap_or(extended.max(needed))
     }
 
-    /// When a key that is written expires: no earlier than `needed`, than a `new` one, or than this
-    /// one does.
+    /// When a key that is written now must expire: no earlier than `needed`, than `new`, and than
+    /// it does already.
     #[inline]
     pub(crate) fn life(&self, needed: i64, new: i64) -> i64 {
         let end = needed.max(new);

@@ -27,7 +27,7 @@ pub(super) enum Unit {
     Year,
 }
 
-/// A window is a unit of the calendar, as clocks show it that are ahead of UTC by the offset.
+/// Each window is a unit of the calendar, by clocks that are ahead of UTC by the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Calendar {
     pub(super) unit: Unit,
@@ -51,7 +51,7 @@ impl Unit {
         all.find(|it| it.word() == word)
     }
 
-    /// The longest, in ms.
+    /// The length of the longest such unit, in ms.
     pub(super) fn longest(self) -> i64 {
         match self {
             Self::Hour => HOUR,
@@ -62,8 +62,8 @@ impl Unit {
         }
     }
 
-    /// As the script has it: the length in ms of one that is always as long, or else minus the
-    /// number of its months.
+    /// The number for the script: the length in ms if it is constant, or minus the number of
+    /// months.
     pub(super) fn number(self) -> i64 {
         match self {
             Self::Hour | Self::Day | Self::Week => self.longest(),
@@ -84,8 +84,7 @@ impl Calendar {
         }
     }
 
-    /// By how much the clocks of the windows are ahead of one whose units of constant length begin
-    /// with zero, in ms.
+    /// How many ms to add to a time so that windows of constant length begin at its multiples.
     pub(super) fn offset(self) -> i64 {
         let since_monday = if self.unit == Unit::Week {
             EPOCH_SINCE_MONDAY
@@ -95,7 +94,7 @@ impl Calendar {
         i64::from(self.offset_minutes) * 60_000 + since_monday
     }
 
-    /// The window of this time: both in ms since the epoch.
+    /// The window that contains the time `now`, in ms since the epoch.
     pub(super) fn window_at(self, now: i64) -> Range<i64> {
         let local = now + self.offset();
         let local = match self.unit {
@@ -133,7 +132,7 @@ fn start_of(month: i64) -> i64 {
     (days - DAYS_BEFORE_EPOCH) * DAY
 }
 
-/// What a policy that prints itself adds.
+/// As in `calendar month, UTC+09:00`.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "calendar {}", self.unit.word())?;

@@ -159,8 +159,8 @@ impl FixedWindow {
         Self::by_calendar(limit, Unit::Year)
     }
 
-    /// Has the windows of the calendar begin at midnight where clocks are ahead of UTC by so many
-    /// minutes, less than a day: 540 for +09:00. Ignored without a calendar.
+    /// Makes the windows of the calendar begin at midnight where clocks are `minutes` ahead of UTC:
+    /// 540 for +09:00. The offset must be less than a day. Ignored for other windows.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -206,13 +206,13 @@ impl FixedWindow {
         self.starts == Starts::AlignedToClock
     }
 
-    /// What a window grants.
+    /// The largest total cost granted in a window.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// A window's length; of the calendar's the longest.
+    /// The length of a window; for windows of the calendar, the longest length.
     #[must_use]
     pub fn window(&self) -> Duration {
         self.window

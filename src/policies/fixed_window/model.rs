@@ -21,7 +21,7 @@ struct Open {
     count: i64,
     left: i64,
     is_new: bool,
-    /// The counter's time to live is to be written.
+    /// Whether the counter's time to live must be written.
     expire: bool,
 }
 
@@ -82,8 +82,7 @@ impl FixedWindow {
                 is_new: false,
                 expire: false,
             },
-            // A peer was interrupted between counting and expiring: nobody would ever end this
-            // window.
+            // A peer was interrupted before it set the time to live: the window would never end.
             None => Open {
                 count,
                 left: self.new_left(at.now),

@@ -1,7 +1,7 @@
 //! Requests that flow out at a constant pace; what does not fit into the bucket is refused.
 //!
-//! The bucket holds the requests of the period that runs and those that wait for a later one. Both
-//! keys live as long as a full bucket takes to flow out, so a bucket that is gone was empty.
+//! The bucket holds the requests of the current period and those that wait for a later one. Both
+//! keys live as long as a full bucket takes to flow out, so a bucket without keys is empty.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl LeakyBucket {
         i64::from(self.capacity) + i64::from(self.quantity)
     }
 
-    /// How many periods a full bucket takes to flow out.
+    /// The number of periods in which a full bucket flows out.
     #[inline]
     fn periods_to_live(&self) -> i64 {
         div_ceil(i64::from(self.capacity), i64::from(self.quantity)) + 1
@@ -44,7 +44,7 @@ impl LeakyBucket {
         self.flow().open(state, now, |level| level.max(0))
     }
 
-    /// Milliseconds that a request waits which fills the bucket up to this.
+    /// Milliseconds for which a request that fills the bucket up to `filled` waits for its turn.
     #[inline]
     fn delay(&self, filled: i64, open: &Open, now: i64) -> i64 {
         let batch = div_ceil(filled, i64::from(self.quantity)) - 1;
@@ -77,7 +77,7 @@ impl Model for LeakyBucket {
         Ok(())
     }
 
-    /// What waits in the bucket has its turn within `capacity / quantity` periods, rounded up.
+    /// A request that waits has its turn within `capacity / quantity` periods, rounded up.
     fn with_longest_turn(&self, longest: Duration) -> Option<Self> {
         let periods = longest.as_millis() / self.period.as_millis().max(1);
         let waiting = periods.saturating_mul(self.quantity.into());

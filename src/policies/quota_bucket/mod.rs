@@ -51,8 +51,8 @@ pub struct QuotaBucket {
 
 impl QuotaBucket {
     /// Adds `quantity` tokens (at least 1) in each `period` (whole seconds, at least 1), up to a
-    /// capacity of `quantity`. The capacity times the seconds of the period is at most 2^52, and so is
-    /// the time in milliseconds in which an empty bucket fills.
+    /// capacity of `quantity`. The capacity times the seconds of the period is at most 2^52, and so
+    /// is the time in milliseconds in which an empty bucket fills.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -102,7 +102,7 @@ impl SlidingWindowCounter {
 numbers! {
     SlidingWindowCounter, "sliding window counter: {limit} per {window:?}, by {period:?}{starts}";
     new {
-        /// What a window holds at most.
+        /// The largest total cost granted in a window.
         limit: u32,
         /// The window's length.
         window: Duration,

@@ -73,9 +73,9 @@ struct Open {
     start: i64,
     /// Whether the start is stored.
     is_started: bool,
-    /// The end of the current one.
+    /// The end of the current period.
     current: i64,
-    /// The window holds periods that end after it.
+    /// The window contains the periods that end after this time.
     floor: i64,
     window: i64,
     period: i64,
@@ -100,17 +100,17 @@ impl Open {
         counters.filter(|&(last, _)| state.is_found || self.holds(last))
     }
 
-    /// Milliseconds until the window no longer holds the period that ends then: until the first one
-    /// begins that is current without it.
+    /// Milliseconds until the window no longer contains the period that ends at `last`: until the
+    /// first period begins whose window is without it.
     #[inline]
     fn until_out(&self, last: i64) -> i64 {
         let current_then = div_ceil(last + self.window + 1 - self.start, self.period);
         self.start + (current_then - 1) * self.period + 1 - self.now
     }
 
-    /// The same, if that is the newest period with a count. The very first moment, which is in the
-    /// first period besides the whole of it, does not count, so that this is no longer than the
-    /// window.
+    /// Milliseconds until the window no longer contains the newest period with a count. The very
+    /// first moment, which belongs to the first period in addition to its length, is left out, so
+    /// that the result is at most the window.
     #[inline]
     fn until_reset(&self, newest: i64) -> i64 {
         self.until_out(newest) - i64::from(self.now == self.start)
@@ -170,7 +170,7 @@ impl Open {
         fits_without.map(|(last, _)| last)
     }
 
-    /// How long the counters must live, if the newest period with a request ends then.
+    /// When the counters may expire, if the newest period with a request ends at `newest`.
     #[inline]
     fn needed(&self, newest: i64, server: i64) -> i64 {
         // Half a period more than it is old at most: clocks may differ a little.
@@ -178,13 +178,14 @@ impl Open {
         server + newest - slack + 2 * self.window - self.now
     }
 
-    /// Has the counters live as long as the window needs them. The start's time to live shows
-    /// whether they do: with the first request of the newest period it was two windows.
+    /// Extends the times to live of the counters to the time for which the window needs them. The
+    /// time to live of the start shows whether that is necessary: with the first request of the
+    /// newest period it was two windows.
     #[inline]
     fn extend(&self, state: &mut Periods, server: i64) {
         let left = state.start.expires_at();
         if left.is_none_or(|at| at >= self.needed(self.current, server)) {
-            return; // found without looking at the counters
+            return; // without a look at the counters
         }
         let Some((newest, _)) = self.held(state).last() else {
             return;
@@ -208,7 +209,7 @@ impl Open {
         state.lengths.expire_at(end);
     }
 
-    /// What a request leaves that takes nothing.
+    /// Changes the state as a request does that takes nothing.
     #[inline]
     fn keep(&self, state: &mut Periods, server: i64) {
         self.extend(state, server);

@@ -68,7 +68,7 @@ impl SlidingWindowLog {
 numbers! {
     SlidingWindowLog, "sliding window log: {limit} per {window:?}";
     new {
-        /// What any window holds at most.
+        /// The largest total cost granted in any window.
         limit: u32,
         /// A window's length.
         window: Duration,

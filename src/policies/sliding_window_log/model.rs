@@ -17,12 +17,12 @@ use crate::window::{At, ByScore, Scored, Timed};
 
 /// A log has up to this many members: a server deletes it in a few ms when it expires.
 const LARGEST_LIMIT: u32 = 20_000;
-/// How many expired members each new one removes at most. With as many as it adds a log would never
-/// shrink.
+/// How many expired members are removed at most for each new one. If it were only one, a log would
+/// never shrink.
 const REMOVED: u32 = 3;
 
-/// How many members that are too far ahead a call removes at most, or as many as expired ones, if
-/// these are more.
+/// How many members that are too far ahead a call removes at most, if the bound for expired members
+/// is not larger.
 const MOST_FAR: i64 = 500;
 
 /// The most that the requests of one call may cost together.
@@ -34,11 +34,11 @@ pub(crate) type Log = Timed<Members>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Members {
     entries: ByScore<Entry>,
-    /// Of all costs.
+    /// The number of members.
     sum: i64,
 }
 
-/// The members with one score. Nobody looks for a single one, so their names are not kept.
+/// The members with one score. No step looks for a single member, so their names are not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     score: i64,
@@ -100,7 +100,7 @@ impl Members {
         self.entries.score_at(self.end(latest).checked_sub(1)?)
     }
 
-    /// The place behind the newest entry that is scored up to `latest`.
+    /// The index behind the newest entry that is scored up to `latest`.
     fn end(&self, latest: i64) -> usize {
         match self.entries.newest() {
             Some(newest) if newest > latest => self.entries.count_up_to(latest),
@@ -141,12 +141,12 @@ impl SlidingWindowLog {
         })
     }
 
-    /// Only a clock that was wrong can have written a later score: those do not count.
+    /// The latest score that counts: only a clock that was wrong can have written a later one.
     fn latest(&self, now: i64) -> i64 {
         now + in_millis(self.window)
     }
 
-    /// Members up to here are over.
+    /// Members with scores up to this one have expired.
     fn horizon(&self, now: i64) -> i64 {
         now - in_millis(self.window)
     }
@@ -200,8 +200,8 @@ impl Model for SlidingWindowLog {
         if used == 0 {
             return Some(Log::default());
         }
-        // Of some members it is known how many are newer, and their score. Each of the others is no
-        // later than the next newer one of these.
+        // The script reports the scores at which an answer may change. The members between two of
+        // these get the older score.
         let mut known = vec![Known {
             newer: 0,
             score: newest,
@@ -220,7 +220,7 @@ impl Model for SlidingWindowLog {
         }
         known.sort_unstable_by_key(|it| (it.newer, Reverse(it.score)));
         known.dedup_by_key(|it| it.newer);
-        // All members behind the last one of these are not ahead of now.
+        // The remaining members are older than these, and not ahead of now.
         known.push(Known {
             newer: used - 1,
             score: known.last()?.score.min(at.now),
