@@ -1,11 +1,12 @@
-//! The other limiters' scripts against their pure models: the same random steps through both, and
-//! after each the same answers and the same keys, contents and times to live.
+//! Compares the scripts of the policies, and of joint decisions, with their pure models. Both take
+//! the same random steps, and after each step have the same answers and the same keys, contents and
+//! times to live.
 //!
-//! Time is passed in, so nothing sleeps. Times to live are counted by Redis's own clock, and are so
-//! long that none ends: what is left of each is what the model has, less at most the time that the
-//! case has taken. A case ends where this time would make a difference: where the model decides
-//! otherwise with so much less left. Some steps write a state to both sides as its `show` returns
-//! it, so that states occur that no step of this crate leads to.
+//! Time is passed in, so nothing sleeps. Redis counts times to live by its own clock. They are so
+//! long that none ends, and each differs from the model's by at most the time that the case has
+//! taken. A case ends where this difference would change a decision of the model. Some steps write
+//! a state to both sides as its `show` returns it, so that states occur to which no step of this
+//! crate leads.
 //!
 //! `MODEL_STEPS` sets the number of steps over all algorithms.
 
@@ -42,7 +43,7 @@ pub(super) trait Compared: OfState + std::fmt::Debug + Clone + 'static {
     /// States as calls, peers and operators leave them, around the time [`START`].
     fn states() -> BoxedStrategy<Self::State>;
 
-    /// The keys that hold a state. Only what is there.
+    /// The existing keys that hold a state.
     fn show(state: &Self::State, target: &str) -> Keyspace;
 
     /// How much time passes between steps, in ms.
@@ -51,12 +52,12 @@ pub(super) trait Compared: OfState + std::fmt::Debug + Clone + 'static {
     }
 }
 
-/// A policy, made of the numbers of its script.
+/// A policy that can be created from the numbers of its script.
 pub(super) trait WithNumbers {
     fn with_numbers(numbers: &[i64]) -> Self;
 }
 
-/// A number of a script, as a policy has it.
+/// Converts a number of a script to the type that a policy's constructor takes.
 pub(super) fn number(number: i64) -> u32 {
     u32::try_from(number).unwrap()
 }
@@ -94,7 +95,7 @@ enum Step<P, S> {
     AskJointly(u32),
     /// What the decision on one request would be.
     Peek(u32),
-    /// Of one of the requests that were granted, so much at most.
+    /// Gives back a granted request, at most this much of it.
     GiveBack(usize, u32),
     Reset,
     ChangePolicy(P),
@@ -249,8 +250,8 @@ fn several_limiters_decide_together_as_their_models_do() {
     });
 }
 
-/// Several rate limiters, as peers may have left them: what one of them loses of the grants that
-/// one call may remove is not there for the next.
+/// Several rate limiters, as peers may have left them. They share the number of grants that one
+/// call may remove.
 #[test]
 fn rate_limiters_with_expired_grants_decide_together_as_their_models_do() {
     const LIMITERS: usize = 3;

@@ -1,4 +1,4 @@
-//! What a policy gives back leaves a target no more than it would have if it had not been charged.
+//! A target that gets back a charge has at most what it would have if it had not been charged.
 
 use proptest::prelude::*;
 
@@ -23,8 +23,8 @@ fn left<M: Model>(model: &M, state: &M::State, at: At) -> i64 {
     answer.remaining + i64::from(answer.is_granted())
 }
 
-/// Takes the same requests on two targets, one of which is charged one more and gives that back
-/// later. Returns how much.
+/// Takes the same requests on two targets. One of them is charged for an additional request, which
+/// is given back later. Returns how much was given back.
 fn compare<M: Model>(model: &M, steps: &[Step], charged: usize, pause: i64) -> i64 {
     let (mut one, mut other) = (M::State::default(), M::State::default());
     let mut at = At {
@@ -72,7 +72,7 @@ macro_rules! tests {
 
             proptest! {
                 #[test]
-                fn what_is_given_back_is_no_more_than_was_charged_and_is_not_back(
+                fn no_more_is_given_back_than_was_charged_and_has_not_come_back_since(
                     model in crate::policies::$Policy::policies(),
                     steps in prop::collection::vec(a_step::<crate::policies::$Policy>(), 2..12),
                     charged in 1..12_usize,

@@ -56,8 +56,8 @@ pub(super) trait Versioned: Compared {
 
     fn versions() -> BoxedStrategy<Self>;
 
-    /// No time of so many ms holds more than the limit; `None` if it may, or if a version with a
-    /// shorter window removes what a longer one counts.
+    /// The ms in which no more than the limit is ever granted; `None` if there is no such time, or
+    /// if a version with a shorter window removes what one with a longer window counts.
     fn span(&self) -> Option<i64> {
         None
     }
@@ -98,11 +98,11 @@ fn a_step<M: Versioned>() -> impl Strategy<Value = Step<M>> {
     ]
 }
 
-/// What a version knows of its last request.
+/// What a version knows since its last request.
 #[derive(Debug, Clone, Default)]
 struct Seen {
     model: Option<Arc<Algorithm>>,
-    /// When all that it saw is free by its settings.
+    /// When everything that it saw is free again by its settings.
     until: i64,
     is_latest: bool,
     /// Whether its next request comes when all that it saw is free, or with other settings.
@@ -110,7 +110,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What a request finds, at most the limit; `None` if the limiter is missing.
+    /// What is left for a request, at most the limit; `None` if the limiter is missing.
     fn left(&self, state: &mut dyn TestState, at: At) -> Option<i64> {
         let answer = state.paired(self.model.as_ref()?).evaluate(at, 1).ok()?;
         Some(match answer.is_granted() {
@@ -208,7 +208,7 @@ fn take<M: Versioned>() {
                     locked_until = locked_until.max(at.now + penalty);
                 }
                 if are_all(Outcome::LockedOut) || are_all(Outcome::Never) {
-                    continue; // it found nothing
+                    continue; // the limiter is missing
                 }
                 let is_back = version.is_none_or(|version| versions[version].is_back);
                 if let (Some(span), Some(limit)) = (policy.span(), model.limit()) {
@@ -233,7 +233,7 @@ fn take<M: Versioned>() {
     );
 }
 
-/// Lets the time pass that all times to live are counted by.
+/// Lets time pass on the clock by which times to live are counted.
 async fn age(mut connection: MultiplexedConnection, millis: i64) {
     const AGE: &str = r"
 for _, key in ipairs(redis.call('keys', '*')) do

@@ -21,17 +21,17 @@ enum Step {
     /// All permits that are left, which are used at once.
     AcquireAll,
     Lease(u32, i64),
-    /// A lease that begins later: within this time.
+    /// A reservation that can be used within this time.
     Reserve(u32, i64),
     /// One of the last leases is used for a request, which then uses the permits or not.
     Use(usize, u32, bool),
     /// One of the last leases ends.
     End(usize),
-    /// It is settled, perhaps late, and again.
+    /// An ended lease is settled, perhaps late, or a second time.
     Settle(usize),
     /// Permits that a request did not use come back.
     Refund(usize),
-    /// The same by a client that has no lease, and names no grant.
+    /// Unused permits are released by a client without a lease, which names no grant.
     Release(usize),
     ChangeRate(i64),
     AvailablePermits,
@@ -234,7 +234,7 @@ impl History {
         Some(self.unused.remove(place))
     }
 
-    /// The invariant: what is left and what all grants hold is the rate.
+    /// Checks the invariant: the permits left and those of all grants are the rate.
     fn check_state(&self) {
         let pool = &self.window.overall;
         if let (Some(settings), Some(value)) = (self.window.settings.get(), pool.value.get()) {
@@ -243,8 +243,8 @@ impl History {
         }
     }
 
-    /// The most permits that were used in the interval up to each use, against the highest rate
-    /// that what was used then may have been taken under.
+    /// Checks that the permits used in the interval up to each use are at most the highest rate at
+    /// which they may have been taken.
     fn check_uses(&mut self) {
         self.uses.sort_unstable();
         for &(end, ..) in &self.uses {
@@ -403,7 +403,7 @@ fn no_window_holds_more_than_the_rate<T: std::fmt::Debug>(
 }
 
 #[test]
-fn no_window_of_real_uses_holds_more_than_the_rate() {
+fn no_interval_contains_more_real_uses_than_the_rate() {
     let keep_alive = prop_oneof![
         2 => Just(0),
         2 => INTERVAL..INTERVAL + LONGEST_LEASE + 2,
@@ -424,7 +424,7 @@ fn no_window_of_real_uses_holds_more_than_the_rate() {
 }
 
 #[test]
-fn no_window_does_where_others_release_what_leases_granted() {
+fn no_interval_contains_more_uses_than_the_rate_if_leases_are_released() {
     let histories = (2..7_i64, steps_with_releases());
     no_window_holds_more_than_the_rate(histories, 8_000, |(rate, steps)| (history(rate, 0), steps));
 }
@@ -449,12 +449,12 @@ fn check_released_lease(then: [Step; 3]) {
 }
 
 #[test]
-fn what_a_lease_was_used_for_counts_to_its_end_if_others_release_it() {
+fn used_permits_of_a_lease_count_from_its_score_if_others_release_them() {
     check_released_lease([Step::Settle(0), Step::Pass(10), Step::Acquire(5, true)]);
 }
 
 #[test]
-fn what_a_lease_was_used_for_counts_if_it_is_released_and_settled_late() {
+fn used_permits_of_a_lease_count_if_it_is_released_and_settled_late() {
     // The interval since the last use of the lease has passed.
     check_released_lease([Step::Pass(11), Step::Settle(0), Step::Acquire(5, true)]);
 }

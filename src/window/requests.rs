@@ -177,7 +177,7 @@ impl Requests {
         }
     }
 
-    /// Each run and how many of its requests are granted.
+    /// Returns each run with the number of its requests that are granted.
     #[inline]
     pub(crate) fn served(&self, answer: &Acquired) -> impl Iterator<Item = (Run, u32)> {
         let mut serving = self.serving(answer);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_granted_from_its_front_as_far_as_the_balance_goes() {
+    fn a_run_is_granted_from_its_front_as_far_as_the_balance_allows() {
         let list = requests(&[(2, 3), (1, 4)], false);
         assert_eq!(granted(&list, &answer(5)), [2, 1]);
         assert_eq!(list.taken(&answer(5)), 5);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_above_the_rate_is_passed_over_and_does_not_hold_up_the_line() {
+    fn a_request_above_the_rate_is_skipped_and_blocks_no_later_one() {
         assert_eq!(
             granted(&requests(&[(11, 1), (1, 1)], true), &answer(5)),
             [0, 1]
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_grant_holds_gives_the_same_answers_as_the_balance_did() {
+    fn the_permits_of_a_grant_give_the_answers_that_the_balance_gave() {
         for available in 0..=10 {
             for fifo in [false, true] {
                 let list = requests(&[(3, 2), (20, 1), (5, 3), (1, 4)], fifo);

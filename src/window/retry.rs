@@ -1,5 +1,5 @@
-//! Later attempts and copies of a call, and giving back what a call took whose caller is gone, as
-//! the scripts do it. In memory nothing is sent or lost.
+//! The steps of later attempts and copies of a call, and of giving back what a call took after its
+//! caller has left, as in the scripts. In memory, no call is sent or lost.
 
 use super::acquired::Details;
 use super::grants::FoundGrant;
@@ -13,7 +13,7 @@ use super::{
 pub(crate) struct Early(pub(crate) i64);
 
 impl Window {
-    /// Decides a call of which earlier attempts were made.
+    /// Decides a later attempt of a call.
     pub(crate) fn acquire_again(
         &mut self,
         at: At,
@@ -39,8 +39,8 @@ impl Window {
         self.acquire(at, client, call).map(Ok)
     }
 
-    /// Decides a call that a proxy or a driver sent twice: a grant with all of its permits is found
-    /// whatever is left.
+    /// Decides a call that a proxy or a driver has sent twice: a grant with all of its permits is
+    /// found, however many are left.
     pub(crate) fn acquire_copy(
         &mut self,
         at: At,
@@ -129,8 +129,8 @@ impl Window {
         self.pool(settings, client).map(Pool::grants)
     }
 
-    /// Whether one call finds it. A search of several calls begins when no other attempt can
-    /// arrive.
+    /// Whether one call finds the grant. A search in several calls begins only once no other
+    /// attempt can arrive.
     fn is_found_at_once(
         &self,
         settings: Settings,
@@ -145,8 +145,8 @@ impl Window {
             })
     }
 
-    /// The grant of a call: with all its permits whatever its score, otherwise only with a score
-    /// that an attempt can have.
+    /// The grant of a call: with all its permits whatever its score is, or with a score that one of
+    /// its attempts can have.
     fn find(
         &self,
         settings: Settings,
@@ -167,7 +167,7 @@ impl Window {
     }
 }
 
-/// Whether a grant of the call is the one that it leaves where all of it is granted.
+/// Whether this grant of the call has all its permits.
 fn is_whole(call: &Acquire, found: &FoundGrant) -> bool {
     let ahead = call.ahead.map_or(0, Ahead::most);
     (i64::from(found.permits), found.ahead) == (call.requests.total(), ahead)

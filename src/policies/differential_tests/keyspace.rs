@@ -8,7 +8,7 @@ use redis::{Value, from_redis_value};
 
 use crate::window::Timed;
 
-/// No time to live is shorter than this, in ms.
+/// The shortest time to live, in ms.
 pub(in super::super) const TTL_UNIT: i64 = 200_000;
 
 /// When a case starts, in ms.
@@ -23,7 +23,7 @@ pub(in super::super) enum Content {
     Text(String),
     Hash(BTreeMap<String, String>),
     Zset(Vec<(i64, Vec<u8>)>),
-    /// A zset whose members' names the model does not keep: their scores.
+    /// The scores of a zset, if the model does not keep the names of its members.
     Scores(Vec<i64>),
 }
 
@@ -50,7 +50,7 @@ pub(in super::super) fn times_to_live() -> BoxedStrategy<Option<i64>> {
     prop_oneof![4 => (1..9_i64).prop_map(|n| Some(n * TTL_UNIT)), 1 => Just(None)].boxed()
 }
 
-/// The time to live that was set, computed from what is left of it.
+/// Computes the time to live that was set from what is left of it.
 pub(in super::super) fn as_set(left: i64) -> Option<i64> {
     (left >= 0).then(|| (left + TTL_UNIT - 1) / TTL_UNIT * TTL_UNIT)
 }

@@ -29,7 +29,7 @@ use crate::store::redis::script;
 use crate::store::redis::shared_calls::Part as _;
 use crate::window::{At, NotInitialized, Timed, Window};
 
-/// An algorithm whose state a test has by its type.
+/// An algorithm with a known type of state.
 pub(in super::super) trait OfState: Into<Algorithm> {
     type State: fmt::Debug + Clone + Default + 'static;
 
@@ -108,7 +108,7 @@ pub(in super::super) struct Sides {
     pub(in super::super) state: Box<dyn TestState>,
     pub(in super::super) lock: Timed<()>,
     rounds: bool,
-    /// The members that are in the zset, if the model keeps only their scores.
+    /// The members of the zset, if the model keeps only their scores.
     members: Vec<(i64, Vec<u8>)>,
     /// The grants that were not given back.
     grants: Vec<Grant>,
@@ -147,8 +147,8 @@ impl Sides {
         let of_now = |score: &i64| *score == now;
         let before = self.members.iter().map(|(score, _)| *score).filter(of_now);
         let written = scores.iter().copied().filter(of_now).count() - before.count();
-        // The oldest leave first, and among equal ones the first by their bytes. But those that are
-        // too far ahead leave.
+        // The oldest members are removed first, and of equal scores those with the lowest bytes. In
+        // addition, members that are too far ahead are removed.
         let newest = scores
             .iter()
             .max()
@@ -164,7 +164,7 @@ impl Sides {
         self.members.sort_unstable();
     }
 
-    /// Notes that members of a grant are gone, those with the highest numbers first.
+    /// Notes that members of a grant were removed, those with the highest numbers first.
     fn note_given_back(&mut self, grant: &Grant, mut members: i64) {
         for place in (0..self.members.len()).rev() {
             let (score, name) = &self.members[place];
@@ -175,7 +175,7 @@ impl Sides {
         }
     }
 
-    /// How many of its members are left, of a grant by a log.
+    /// How many members of a log's grant are left.
     fn members_of(&self, grant: &Grant) -> usize {
         let members = self.members.iter();
         let own = members
@@ -210,7 +210,7 @@ impl Sides {
         keyspace
     }
 
-    /// A time that a script answers from a time to live is what was set, once rounded up.
+    /// Rounds up the times that a script computes from times to live to what was set.
     fn rounded(&self, mut answer: Answer, server: i64) -> Answer {
         if self.rounds || answer.outcome == Outcome::LockedOut {
             let Answer {
@@ -279,14 +279,14 @@ fn opened<'a>(
         .collect()
 }
 
-/// By which script a call is made.
+/// The script by which a call is made.
 #[derive(Clone, Copy)]
 pub(in super::super) enum Form {
     Alone,
     Joint,
     /// What the decision on one request would be. Writes nothing.
     Peek,
-    /// By that of shared calls, where the policy has one.
+    /// By the script of shared calls, if the policy has one.
     Shared,
 }
 
@@ -321,7 +321,7 @@ impl Fixture {
         }
     }
 
-    /// Time passes for the grants, not for the keys.
+    /// Lets time pass for the grants, but not for the keys.
     pub(super) fn pass_for_grants(&mut self, millis: i64) {
         self.now += millis;
     }
@@ -419,7 +419,7 @@ impl Fixture {
         }
     }
 
-    /// Has the script run until it answers.
+    /// Runs the script until it answers.
     async fn run(&self, call: &Arc<Call>, form: Form) -> Result<Vec<TargetReply>, Failure> {
         let keys = call.limiters.iter().flat_map(Target::all_keys);
         let keys: Vec<String> = keys.collect();
@@ -455,9 +455,9 @@ impl Fixture {
         }
     }
 
-    /// A peek on both sides: it leaves all keys as they are, and says what the decision would be if
-    /// that `is_alike`. Of an RRateLimiter's state that breaks the invariant a peek sees more than
-    /// a decision.
+    /// Peeks on both sides, which changes no key and returns what the decision would be, if the two
+    /// must be alike (`is_alike`): if an RRateLimiter's state breaks the invariant, a peek counts
+    /// more permits than a decision.
     pub(super) async fn peek(&mut self, sides: &mut [Sides], costs: &[u32], is_alike: bool) {
         let targets: Vec<_> = sides.iter().map(|side| side.target.clone()).collect();
         let mut states: Vec<_> = sides.iter().map(|side| side.state.cloned()).collect();
@@ -483,7 +483,7 @@ impl Fixture {
         self.compare(sides).await;
     }
 
-    /// Gives a part of one of the grants back on both sides.
+    /// Gives back a part of one of the grants on both sides.
     pub(super) async fn give_back(&mut self, side: &mut Sides, place: usize, permits: u32) {
         if side.grants.is_empty() || side.target.model.is_rate() {
             return;
@@ -513,7 +513,7 @@ impl Fixture {
         side.note_given_back(&grant, back);
         let replies = self.run(&call, Form::Alone).await.unwrap();
         let server = at.server + self.taken();
-        // What is left of a grant may come back in any moment, and then the key is gone.
+        // The rest of a grant may come back at any moment, and its key then expires.
         let ends_soon = |end: &i64| *end <= server + 1_000;
         let mut ends = side.shown().into_values().filter_map(|(_, end)| end);
         if given_back(&mut late, &mut late_lock, At { server, ..at }) != back
@@ -525,7 +525,7 @@ impl Fixture {
         assert_eq!(replies[0].state[0], back, "{grant:?}");
     }
 
-    /// A reset of a target on both sides, by a policy that names all keys.
+    /// Resets a target on both sides, by a policy that names all its keys.
     pub(super) async fn reset(&mut self, policy: Algorithm, side: &mut Sides) {
         let call = Arc::new(Call::reset(Target {
             model: Arc::new(policy),
@@ -558,7 +558,7 @@ impl Fixture {
         }
     }
 
-    /// All keys of the server are those that the models show.
+    /// Checks that the keys of the server are those that the models show.
     pub(in super::super) async fn compare(&mut self, sides: &[Sides]) {
         let mut model = Keyspace::new();
         for side in sides {

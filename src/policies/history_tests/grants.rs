@@ -1,4 +1,4 @@
-//! Every grant that was ever made, for a limiter that never frees one before its time: which of
+//! Every grant that was ever made by a limiter that never frees one before its time, and which of
 //! them a version has to count.
 
 use super::VERSIONS;
@@ -10,16 +10,16 @@ pub(super) struct Grants(Vec<Grant>);
 struct Grant {
     at: i64,
     cost: i64,
-    /// Its key lives at least until then.
+    /// The time until which its key lives at least.
     lives: i64,
     /// Whether a version knows it from its last request on. The last place is for requests of none.
     is_known: [bool; VERSIONS + 1],
 }
 
 impl Grants {
-    /// A version asks whose limit holds for each time of `span` ms, and is granted `costs`. It
-    /// `is_back` if its last request was so long ago that only those have to be there which live
-    /// for others.
+    /// Notes that a version, whose limit holds for any `span` ms, is granted `costs`. It `is_back`
+    /// if its last request was so long ago that only the grants that live for other versions must
+    /// still exist.
     pub(super) fn ask(
         &mut self,
         now: i64,
