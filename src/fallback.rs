@@ -26,7 +26,7 @@ pub(crate) use targets::{TargetRequest, check_target, check_together, give_back,
 
 use crate::breaker::{Patience, guarded};
 use crate::decision::{Decision, Denied, Granted};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::grant::Origin;
 use crate::quota::Quota;
 use crate::store::Store;
@@ -35,20 +35,13 @@ use crate::store::Store;
 /// connect are further apart.
 const RETRY_AFTER: Duration = Duration::from_millis(400);
 
-/// How a request to the store ended.
-enum StoreAnswer<T> {
-    Answered(T),
-    /// Why the policy decides.
-    Unanswered(Error),
-}
-
 /// Makes a request to the store, unless the breaker refuses it.
 async fn over_store<T>(
     store: &dyn Store,
     key: &str,
     is_error: bool,
     call: impl Future<Output = Result<T>>,
-) -> Result<StoreAnswer<T>> {
+) -> Result<T> {
     let patience = match is_error {
         true => Patience::ResponseTimeout,
         false => Patience::None,
@@ -57,10 +50,10 @@ async fn over_store<T>(
         true => None,
         false => store.breaker(key),
     };
-    asked(match breaker {
+    match breaker {
         Some(breaker) => guarded(&breaker, patience, call).await,
         None => named(store, key, call.await),
-    })
+    }
 }
 
 /// The result of a call, whose error names the server that has the key.
@@ -69,14 +62,6 @@ fn named<T>(store: &dyn Store, key: &str, result: Result<T>) -> Result<T> {
         Some(breaker) if error.is_unavailable() => breaker.name_server(error),
         _ => error,
     })
-}
-
-fn asked<T>(result: Result<T>) -> Result<StoreAnswer<T>> {
-    match result {
-        Ok(answer) => Ok(StoreAnswer::Answered(answer)),
-        Err(error) if error.is_unavailable() => Ok(StoreAnswer::Unanswered(error)),
-        Err(error) => Err(error),
-    }
 }
 
 /// A denial when nothing else is known.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::local_limiter::LocalLimiter;
-use super::{LocalStore, RecentDenials, StoreAnswer, allowed, denied, named, over_store};
+use super::{LocalStore, RecentDenials, allowed, denied, named, over_store};
 use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
 use crate::error::{Error, Result};
@@ -114,20 +114,7 @@ impl GuardedQueue {
         if let Some(denial) = self.queue.remembered(permits, set_up, at_most) {
             return Ok(denial);
         }
-        // Each in its own box, so that a future that needs none of this is small.
-        if options.policy().is_error() && self.client_store.is_healthy() {
-            let asking = self
-                .queue
-                .check_remembering(permits, set_up, at_most, queue_time);
-            let asked = Box::pin(asking).await;
-            return match named(&*self.client_store, self.name(), asked) {
-                Err(error) if error.is_unavailable() => {
-                    self.check_fits(permits, set_up)?;
-                    Err(error)
-                }
-                checked => Ok(checked?.decision),
-            };
-        }
+        // In a box of its own, so that a future that needs none of this is small.
         Box::pin(self.ask_guarded(permits, set_up, options, queue_time)).await
     }
 
@@ -150,14 +137,14 @@ impl GuardedQueue {
             true => Box::pin(self.while_reading_settings(asking)).await,
             false => asking.await,
         };
-        match asked? {
-            StoreAnswer::Answered(Checked { decision, .. }) => {
+        match asked {
+            Ok(Checked { decision, .. }) => {
                 if !is_error {
                     self.local.learn_limit(decision.limit());
                 }
                 Ok(decision)
             }
-            StoreAnswer::Unanswered(error) => {
+            Err(error) if error.is_unavailable() => {
                 self.check_fits(permits, set_up)?;
                 let quota = self
                     .settings(set_up)
@@ -172,6 +159,7 @@ impl GuardedQueue {
                     },
                 }
             }
+            Err(error) => Err(error),
         }
     }
 
@@ -230,10 +218,7 @@ impl GuardedQueue {
     ) -> Result<Option<Reserved>> {
         self.local.store().note_use(policy);
         let reserving = self.queue.reserve(permits, within, set_up);
-        match over_store(&*self.client_store, self.name(), true, reserving).await? {
-            StoreAnswer::Answered(reserved) => Ok(reserved),
-            StoreAnswer::Unanswered(error) => Err(error),
-        }
+        over_store(&*self.client_store, self.name(), true, reserving).await
     }
 
     /// Takes permits where a grant was made, whatever is available there: the request has used more
@@ -291,7 +276,7 @@ impl GuardedQueue {
             let is_error = false; // the policy is `Local`
             let read = over_store(&*self.client_store, self.name(), is_error, call).await;
             // If it fails, the request finds out what is wrong.
-            if let Ok(StoreAnswer::Answered(rate)) = read {
+            if let Ok(rate) = read {
                 started.learn(rate);
             }
         };

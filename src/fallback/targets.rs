@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{GuardedQueue, LocalStore, StoreAnswer, allowed, asked, denied, over_store};
+use super::{GuardedQueue, LocalStore, allowed, denied, over_store};
 use crate::box_future::BoxFuture;
 use crate::decision::{Decision, Denied};
 use crate::error::{Error, Result};
@@ -45,14 +45,14 @@ pub(crate) async fn check_target(
     call: impl Future<Output = Result<Decision>>,
 ) -> Result<Decision> {
     let key = &request.target.key;
-    match over_store(store, key, request.policy.is_error(), call).await? {
-        StoreAnswer::Answered(decision) => Ok(decision),
-        StoreAnswer::Unanswered(error) => {
+    match over_store(store, key, request.policy.is_error(), call).await {
+        Err(error) if error.is_unavailable() => {
             let requests = slice::from_ref(request);
             let mut decisions = without_store(local, requests, Purpose::Decide, error)?;
             // There is one for each request.
             Ok(decisions.swap_remove(0))
         }
+        decided => decided,
     }
 }
 
@@ -91,13 +91,13 @@ pub(crate) async fn check_together<G: Send + 'static>(
     };
     let asking = over_store(&**store, key, is_error, asking);
     let answer = wherever_polled(store.call_deadline(), false, asking).await;
-    let answer = answer.unwrap_or_else(|moved| asked(Err(moved.error(|| call.may_have_run()))));
-    match answer? {
-        StoreAnswer::Answered((decisions, beside)) => Ok((decisions, Some(beside))),
-        StoreAnswer::Unanswered(error) => {
+    match answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run()))) {
+        Ok((decisions, beside)) => Ok((decisions, Some(beside))),
+        Err(error) if error.is_unavailable() => {
             let decisions = without_store(local, requests, call.purpose, error)?;
             Ok((decisions, None))
         }
+        Err(error) => Err(error),
     }
 }
 
@@ -129,10 +129,7 @@ async fn undo(store: &dyn Store, call: &Arc<Call>) -> Result<u32> {
     let key = call.limiters.first().map_or("", |target| &target.key);
     let asking = over_store(store, key, true, store.undo(call, deadline));
     let answer = wherever_polled(deadline, false, asking).await;
-    match answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run()))) {
-        Ok(StoreAnswer::Answered(undone)) => Ok(undone),
-        Ok(StoreAnswer::Unanswered(error)) | Err(error) => Err(error),
-    }
+    answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run())))
 }
 
 /// Counts what the store grants. If it does not answer at once, a task counts it when the answer
