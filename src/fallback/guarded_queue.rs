@@ -292,8 +292,10 @@ impl GuardedQueue {
 
     /// Whether the local limiter needs settings that are unknown, and the store answers.
     fn must_read_settings(&self, set_up: Option<SetUp>, policy: &FailurePolicy) -> bool {
-        let is_known = set_up.and_then(SetUp::replacing).is_some() || !self.local.is_stale();
-        if !matches!(policy, FailurePolicy::Local(_)) || is_known {
+        if !matches!(policy, FailurePolicy::Local(_))
+            || set_up.and_then(SetUp::replacing).is_some()
+            || !self.local.is_stale()
+        {
             return false;
         }
         let breaker = self.client_store.breaker(self.name());
