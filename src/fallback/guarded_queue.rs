@@ -16,7 +16,7 @@ use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
-use crate::failure_policy::{FailurePolicy, LocalShare};
+use crate::failure_policy::FailurePolicy;
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
 use crate::leases::{LeaseHold, LeasedQueue, Reserved};
@@ -29,13 +29,14 @@ use crate::window::{SetUp, Settings};
 
 #[derive(Debug)]
 pub(crate) struct GuardedQueue {
-    client_store: Arc<dyn Store>,
-    queue: LeasedQueue,
+    pub(crate) client_store: Arc<dyn Store>,
+    /// Asked directly for what no failure policy decides.
+    pub(crate) unguarded: LeasedQueue,
     local: Arc<LocalLimiter>,
     /// Whether [`RecentDenials`](super::RecentDenials) keeps it.
     pub(super) is_kept: AtomicBool,
     recent: Weak<RecentDenials>,
-    client: Arc<ClientState>,
+    pub(crate) client: Arc<ClientState>,
 }
 
 impl GuardedQueue {
@@ -50,7 +51,7 @@ impl GuardedQueue {
         let counting = Arc::clone(&local);
         let count = move |permits, until, set_up| counting.note_granted(permits, until, set_up);
         Self {
-            queue: LeasedQueue::new(client_store.limiter(keys), Box::new(count)),
+            unguarded: LeasedQueue::new(client_store.limiter(keys), Box::new(count)),
             client_store,
             local,
             is_kept: AtomicBool::new(false),
@@ -59,28 +60,13 @@ impl GuardedQueue {
         }
     }
 
-    #[inline]
-    pub(crate) fn client(&self) -> &ClientState {
-        &self.client
-    }
-
-    pub(crate) fn client_store(&self) -> &Arc<dyn Store> {
-        &self.client_store
-    }
-
     pub(crate) fn local_store(&self) -> &Arc<LocalStore> {
         self.local.store()
     }
 
-    /// The queue, for what no failure policy decides.
-    #[inline]
-    pub(crate) fn unguarded(&self) -> &LeasedQueue {
-        &self.queue
-    }
-
     #[inline]
     pub(crate) fn store(&self) -> &dyn LimiterStore {
-        self.queue.store()
+        self.unguarded.store()
     }
 
     fn name(&self) -> &str {
@@ -111,7 +97,7 @@ impl GuardedQueue {
         queue_time: &QueueTime,
     ) -> Result<Decision> {
         let at_most = options.denial_age();
-        if let Some(denial) = self.queue.remembered(permits, set_up, at_most) {
+        if let Some(denial) = self.unguarded.remembered(permits, set_up, at_most) {
             return Ok(denial);
         }
         // In a box of its own, so that a future that needs none of this is small.
@@ -130,7 +116,7 @@ impl GuardedQueue {
         self.local.store().note_use(policy);
         let is_error = policy.is_error();
         let call = self
-            .queue
+            .unguarded
             .check_remembering(permits, set_up, at_most, queue_time);
         let asking = over_store(&*self.client_store, self.name(), is_error, call);
         let asked = match self.must_read_settings(set_up, policy) {
@@ -146,15 +132,14 @@ impl GuardedQueue {
             }
             Err(error) if error.is_unavailable() => {
                 self.check_fits(permits, set_up)?;
-                let quota = self
-                    .settings(set_up)
-                    .map_or_else(Quota::default, Settings::quota);
+                let settings = self.local.settings_with(set_up);
+                let quota = settings.map_or_else(Quota::default, Settings::quota);
                 match policy {
                     FailurePolicy::Error | FailurePolicy::Wait => Err(error),
                     FailurePolicy::Deny => Ok(denied(quota)),
                     FailurePolicy::Allow => Ok(allowed(permits, quota)),
-                    FailurePolicy::Local(share) => match self.share(*share, set_up) {
-                        Some(share) => self.local.check(permits, share),
+                    FailurePolicy::Local(share) => match settings {
+                        Some(settings) => self.local.check(permits, share.of(settings)),
                         None => Ok(denied(quota)),
                     },
                 }
@@ -166,7 +151,7 @@ impl GuardedQueue {
     /// Makes the client keep the last denial while nobody has a handle on the limiter, where it is
     /// to be remembered.
     pub(crate) fn keep_denial(self: &Arc<Self>, at_most: Duration) {
-        if self.queue.remembers(at_most)
+        if self.unguarded.remembers(at_most)
             && let Some(recent) = self.recent.upgrade()
         {
             recent.keep(self);
@@ -175,9 +160,9 @@ impl GuardedQueue {
 
     /// See [`LeasedQueue::hold_lease`].
     pub(crate) fn hold_lease(&self, up_to: Duration, fewest_uses: u64) -> Option<LeaseHold> {
-        let hold = self.queue.hold_lease(up_to, fewest_uses);
+        let hold = self.unguarded.hold_lease(up_to, fewest_uses);
         if self.client.is_closed() {
-            self.queue.close_leases(); // the client may have found none to close
+            self.unguarded.close_leases(); // the client may have found none to close
         }
         hold
     }
@@ -188,8 +173,8 @@ impl GuardedQueue {
         permits: u32,
         set_up: Option<SetUp>,
     ) -> Option<Result<Decision>> {
-        let (id, answer) = self.queue.peek_leased(permits, set_up)?;
-        let decided = self.queue.decided(id, permits, &answer);
+        let (id, answer) = self.unguarded.peek_leased(permits, set_up)?;
+        let decided = self.unguarded.decided(id, permits, &answer);
         Some(decided.map(|mut decision| {
             if let Decision::Granted(granted) = &mut decision {
                 granted.grant = Grant::of_nothing(permits);
@@ -201,7 +186,7 @@ impl GuardedQueue {
     /// Gives a grant back where it was made.
     pub(crate) async fn refund(&self, grant: &Grant) -> Result<u32> {
         match grant.origin {
-            Origin::Store => self.queue.refund(grant).await,
+            Origin::Store => self.unguarded.refund(grant).await,
             Origin::Local => self.local.refund(grant).await,
             Origin::Nowhere => Ok(0),
         }
@@ -217,7 +202,7 @@ impl GuardedQueue {
         policy: &FailurePolicy,
     ) -> Result<Option<Reserved>> {
         self.local.store().note_use(policy);
-        let reserving = self.queue.reserve(permits, within, set_up);
+        let reserving = self.unguarded.reserve(permits, within, set_up);
         over_store(&*self.client_store, self.name(), true, reserving).await
     }
 
@@ -232,9 +217,9 @@ impl GuardedQueue {
     ) -> Result<()> {
         match origin {
             Origin::Store => {
-                let mut owing = self.queue.owe(permits, None).await;
+                let mut owing = self.unguarded.owe(permits, None).await;
                 if set_up.is_some() && matches!(owing, Err(Error::NotInitialized { .. })) {
-                    owing = self.queue.owe(permits, set_up).await;
+                    owing = self.unguarded.owe(permits, set_up).await;
                 }
                 named(&*self.client_store, self.name(), owing)
             }
@@ -246,7 +231,7 @@ impl GuardedQueue {
     /// Gives back a grant of a request that is gone, in the background.
     pub(crate) fn give_back(&self, grant: Grant) {
         match grant.origin {
-            Origin::Store => self.queue.give_back(grant),
+            Origin::Store => self.unguarded.give_back(grant),
             Origin::Local => self.local.give_back(&grant),
             Origin::Nowhere => {}
         }
@@ -302,17 +287,9 @@ impl GuardedQueue {
         breaker.is_some_and(|breaker| breaker.is_healthy())
     }
 
-    fn settings(&self, set_up: Option<SetUp>) -> Option<Settings> {
-        self.local.settings_with(set_up)
-    }
-
-    fn share(&self, share: LocalShare, set_up: Option<SetUp>) -> Option<SetUp> {
-        self.settings(set_up).map(|settings| share.of(settings))
-    }
-
     /// Refuses permits that the store would refuse, as far as is known.
     fn check_fits(&self, permits: u32, set_up: Option<SetUp>) -> Result<()> {
-        match self.settings(set_up) {
+        match self.local.settings_with(set_up) {
             Some(settings) => check_fits(self.name(), permits, settings.rate),
             None => Ok(()),
         }

@@ -286,7 +286,7 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
     let changed = requests.iter().filter_map(|TargetRequest { target, .. }| {
         let set_up = target.model.set_up()?;
         let queue = registry.queue_in_use(&target.key)?;
-        queue.unguarded().set_up(set_up, deadline)
+        queue.unguarded.set_up(set_up, deadline)
     });
     changed.collect()
 }
@@ -308,7 +308,7 @@ fn answered(
         {
             let taken = if decision.is_granted() { *cost } else { 0 };
             let available = decision.remaining().saturating_add(taken.into());
-            queue.unguarded().note_available(available);
+            queue.unguarded.note_available(available);
         }
     }
     Ok(decisions)

@@ -38,7 +38,7 @@ impl Limiter for RateLimiter {
     }
 
     fn check_now(&self, _key: &str, cost: u32) -> Option<Result<Decision>> {
-        self.queue.client_store().in_memory()?;
+        self.queue.client_store.in_memory()?;
         at_once(Self::check(self, cost))
     }
 

@@ -64,7 +64,7 @@ impl Registry {
         self.state.close();
         self.queues_in_use()
             .iter()
-            .for_each(|queue| queue.unguarded().close());
+            .for_each(|queue| queue.unguarded.close());
         self.store.close();
     }
 
@@ -77,7 +77,7 @@ impl Registry {
     pub(crate) fn waiters(&self) -> usize {
         self.queues_in_use()
             .iter()
-            .map(|it| it.unguarded().waiters())
+            .map(|it| it.unguarded.waiters())
             .sum()
     }
 

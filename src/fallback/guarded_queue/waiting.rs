@@ -27,9 +27,12 @@ impl GuardedQueue {
     ) -> Result<Option<Grant>> {
         let policy = options.policy();
         self.local.store().note_use(policy);
-        let arrival = self.queue.arrive(options.most_waiters())?.timed(queue_time);
+        let arrival = self
+            .unguarded
+            .arrive(options.most_waiters())?
+            .timed(queue_time);
         let settings = set_up.as_ref().and_then(|read| read());
-        let is_decided_by_policy = *policy != FailurePolicy::Error && self.queue.is_away();
+        let is_decided_by_policy = *policy != FailurePolicy::Error && self.unguarded.is_away();
         if is_decided_by_policy {
             self.check_fits(permits, settings)?;
         }
@@ -37,7 +40,7 @@ impl GuardedQueue {
         // The failure policy decides anew, whatever the store's last answer was.
         let fail_fast = options.fails_fast() && !is_decided_by_policy;
         let waiting = self
-            .queue
+            .unguarded
             .wait(arrival, permits, until, set_up, fail_fast, while_away);
         if self.must_read_settings(settings, policy) {
             return Box::pin(self.while_reading_settings(waiting)).await;
@@ -69,15 +72,11 @@ struct InPlace {
 }
 
 impl InPlace {
-    fn settings(&self, share: LocalShare) -> Option<SetUp> {
-        let set_up = self.set_up.as_ref().and_then(|read| read());
-        Some(share.of(self.local.settings_with(set_up)?))
-    }
-
     /// The share, unless it is unknown until the store has said what the rate is, or never has so
     /// many permits.
     fn share_of(&self, share: LocalShare, permits: u32) -> Option<SetUp> {
-        let share = self.settings(share)?;
+        let set_up = self.set_up.as_ref().and_then(|read| read());
+        let share = share.of(self.local.settings_with(set_up)?);
         (i64::from(permits) <= share.settings.rate).then_some(share)
     }
 }

@@ -49,7 +49,7 @@ impl HotLimiters {
     /// request which finds too few permits waits for what the leases give back.
     pub(super) fn end(&self) {
         for hot in self.by_name.all() {
-            hot.leased.queue.unguarded().end_leases();
+            hot.leased.queue.unguarded.end_leases();
         }
     }
 
@@ -95,6 +95,6 @@ impl HotLimiters {
 
 impl Kept for HotLimiter {
     fn is_idle(&self, now: Instant) -> bool {
-        now >= *self.idle_at.lock() && !self.leased.queue.unguarded().is_leased()
+        now >= *self.idle_at.lock() && !self.leased.queue.unguarded.is_leased()
     }
 }

@@ -219,9 +219,9 @@ impl RateLimiter {
         let reported = self.reported(permits);
         let answer = match self.acquire_now(permits, self.set_up) {
             Ok(Some((id, answer))) if reported.is_off() => {
-                return self.queue.unguarded().decided(id, permits, &answer);
+                return self.queue.unguarded.decided(id, permits, &answer);
             }
-            Ok(Some((id, answer))) => self.queue.unguarded().decided(id, permits, &answer),
+            Ok(Some((id, answer))) => self.queue.unguarded.decided(id, permits, &answer),
             Ok(None) => {
                 let queue_time = reported.queue_time();
                 self.ask(permits, self.set_up, &queue_time).await
@@ -266,7 +266,7 @@ impl RateLimiter {
     async fn refund_spent(&self, grant: Grant) -> Result<u32> {
         self.validated()?;
         let answer = self.freeing(self.queue.refund(&grant)).await;
-        self.queue.unguarded().permits_freed();
+        self.queue.unguarded.permits_freed();
         match answer {
             Err(Error::NotInitialized { .. }) => Ok(0),
             answer => answer,
@@ -358,7 +358,7 @@ impl RateLimiter {
         let queue = self.asked_for(permits)?;
         let releasing = queue.release(permits, self.options.policy());
         let answer = self.freeing(releasing).await;
-        self.queue.unguarded().permits_freed();
+        self.queue.unguarded.permits_freed();
         self.or_unused(answer, |_| ())
     }
 
@@ -388,11 +388,11 @@ impl RateLimiter {
     #[doc(alias = "availablePermits")]
     pub async fn available_permits(&self) -> Result<u64> {
         let store = self.validated()?;
-        let leased_before = self.queue.unguarded().leased();
+        let leased_before = self.queue.unguarded.leased();
         let answer = store.available_permits().await;
         let permits = self.or_unused(answer, |set_up| set_up.settings.rate)?;
         // A call in flight may take or return a lease: its permits are counted once at most.
-        let leased = leased_before.min(self.queue.unguarded().leased());
+        let leased = leased_before.min(self.queue.unguarded.leased());
         let permits = permits.saturating_add(leased);
         // The permits of an Answer are never below zero.
         Ok(permits.max(0).unsigned_abs())
@@ -428,7 +428,7 @@ impl RateLimiter {
         if let Some(decided) = queue.peek_leased(permits, self.set_up) {
             return decided;
         }
-        let (store, local) = (queue.client_store(), queue.local_store());
+        let (store, local) = (&queue.client_store, queue.local_store());
         peek(store, local, self.charge(permits)?).await
     }
 
@@ -462,10 +462,10 @@ impl RateLimiter {
     /// A call dropped in flight may or may not have reset the limiter.
     pub async fn reset(&self) -> Result<bool> {
         self.validated()?;
-        let (store, target) = (self.queue.client_store(), self.target_as_it_is());
+        let (store, target) = (&self.queue.client_store, self.target_as_it_is());
         let resetting = reset(&**store, self.queue.local_store(), target);
         let answer = self.change(resetting).await;
-        self.queue.unguarded().permits_freed();
+        self.queue.unguarded.permits_freed();
         answer
     }
 
@@ -477,7 +477,7 @@ impl RateLimiter {
             return Ok(None);
         }
         let queue = self.requested(permits)?;
-        queue.unguarded().try_acquire_now(permits)
+        queue.unguarded.try_acquire_now(permits)
     }
 
     /// The call's id and the answer, if the store decides without waiting. Creates the limiter, or
@@ -489,7 +489,7 @@ impl RateLimiter {
         set_up: Option<SetUp>,
     ) -> Result<Option<(CallId, Acquired)>> {
         let queue = self.requested(permits)?;
-        queue.unguarded().acquire_now(permits, set_up)
+        queue.unguarded.acquire_now(permits, set_up)
     }
 
     /// Like [`RateLimiter::check`], and creates the limiter, or gives it these settings, in the
@@ -501,7 +501,7 @@ impl RateLimiter {
         queue_time: &QueueTime,
     ) -> Result<Decision> {
         match self.acquire_now(permits, set_up)? {
-            Some((id, answer)) => self.queue.unguarded().decided(id, permits, &answer),
+            Some((id, answer)) => self.queue.unguarded.decided(id, permits, &answer),
             None => self.ask(permits, set_up, queue_time).await,
         }
     }

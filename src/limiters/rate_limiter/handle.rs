@@ -150,7 +150,7 @@ impl RateLimiter {
     #[doc(alias = "getQueueLength")]
     #[must_use]
     pub fn waiters(&self) -> usize {
-        self.queue.unguarded().waiters()
+        self.queue.unguarded.waiters()
     }
 
     /// The shortest time that a caller who asks now would wait for this many permits: the time
@@ -184,7 +184,7 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn estimated_wait(&self, permits: u32) -> Option<Duration> {
-        self.queue.unguarded().shortest_wait(permits, self.set_up)
+        self.queue.unguarded.shortest_wait(permits, self.set_up)
     }
 
     #[cfg(test)]
@@ -235,7 +235,7 @@ impl RateLimiter {
             policy: self.options.policy().clone(),
             queue: Some(Arc::clone(&self.queue)),
         };
-        Ok(Charge::new(Arc::clone(queue.client_store()), request))
+        Ok(Charge::new(Arc::clone(&queue.client_store), request))
     }
 
     /// This handle, whose events name the limiter for keys that it belongs to.
@@ -248,12 +248,12 @@ impl RateLimiter {
     #[inline]
     pub(super) fn reported(&self, permits: u32) -> Reported<'_> {
         let name = || self.label.as_deref().unwrap_or_else(|| self.name());
-        self.queue.client().events.request(permits, name)
+        self.queue.client.events.request(permits, name)
     }
 
     /// As [`asked_for`](Self::asked_for), for a request that the client refuses once it is closed.
     pub(super) fn requested(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
-        self.queue.client().admit()?;
+        self.queue.client.admit()?;
         self.asked_for(permits)
     }
 
@@ -289,7 +289,7 @@ impl RateLimiter {
     pub(super) async fn freeing<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         let change = self
             .queue
-            .unguarded()
+            .unguarded
             .change(self.queue.store().call_deadline());
         let answer = call.await?;
         change.done();
@@ -299,7 +299,7 @@ impl RateLimiter {
     /// Makes a call that changes the limiter, also where it is dropped under way. Leases end before
     /// it.
     pub(super) async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let leases = self.queue.unguarded().stop_leases();
+        let leases = self.queue.unguarded.stop_leases();
         let answer = self.freeing(call).await?;
         if let Some(leases) = leases {
             leases.over();

@@ -181,6 +181,6 @@ impl RateLimiter {
         } else {
             self.queue.forget_rate();
         }
-        self.queue.unguarded().permits_freed();
+        self.queue.unguarded.permits_freed();
     }
 }

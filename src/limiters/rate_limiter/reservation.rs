@@ -164,7 +164,7 @@ impl Reservation {
         let pending = reserved.until_closed();
         tokio::select! {
             biased;
-            () = limiter.queue.client().closed() => return Err(Error::Closed),
+            () = limiter.queue.client.closed() => return Err(Error::Closed),
             () = sleep_until(usable_at) => {}
         }
         let mut reserved = pending.take().ok_or(Error::Closed)?;

@@ -89,7 +89,7 @@ impl<T> Worker<T> {
         if self.job.is_none() {
             tokio::select! {
                 biased;
-                () = self.limiter.queue.client().closed() => return Err(Error::Closed),
+                () = self.limiter.queue.client.closed() => return Err(Error::Closed),
                 job = next => self.job = job,
             }
         }
@@ -130,7 +130,7 @@ impl<T> Job<'_, T> {
         let held = self.limiter.hold(time.max(Duration::from_millis(1))).await;
         match held {
             Err(error) if error.is_unavailable() => tokio::select! {
-                () = self.limiter.queue.client().closed() => Err(Error::Closed),
+                () = self.limiter.queue.client.closed() => Err(Error::Closed),
                 () = sleep(time) => Ok(()),
             },
             held => held,
