@@ -2,8 +2,8 @@
 //! substitute during the outage and by the store afterwards, and the first call after the outage
 //! asks for the head.
 //!
-//! A breaker refuses the queue's calls. The driver waits until it no longer does, and asks a
-//! [`Substitute`](super::substitute::Substitute) for those who have one in the meantime. A call that fails returns its waiters to
+//! While a breaker refuses the queue's calls, the driver waits, and asks the waiters' substitutes
+//! (see [`Substitute`](super::substitute::Substitute)). A call that fails returns its waiters to
 //! their places.
 
 use std::time::Duration;

@@ -14,24 +14,12 @@ use crate::grant::Grant;
 /// A place in the queue. It resolves to an error if its runtime shuts down, and the queue's driver
 /// there with it.
 pub(super) struct PlaceInQueue {
-    queue: Arc<Queue>,
-    sequence: u64,
-    receiver: oneshot::Receiver<Result<Grant>>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) sequence: u64,
+    pub(super) receiver: oneshot::Receiver<Result<Grant>>,
 }
 
 impl PlaceInQueue {
-    pub(super) fn new(
-        queue: Arc<Queue>,
-        sequence: u64,
-        receiver: oneshot::Receiver<Result<Grant>>,
-    ) -> Self {
-        Self {
-            queue,
-            sequence,
-            receiver,
-        }
-    }
-
     /// The answer, if it has arrived.
     pub(super) fn answer_now(&mut self) -> Option<Result<Grant>> {
         self.receiver.try_recv().ok()

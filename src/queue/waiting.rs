@@ -61,20 +61,26 @@ impl WaitQueue {
                 }
             }
         }
-        let sequence = arrival.arrived.sequence;
         loop {
             let joined = late.as_ref().map_or_else(Instant::now, |_| started);
             if late.is_none() {
                 arrival.queue_time.goes_on();
             }
-            let waiter = |answer| {
-                Waiter::new(permits, set_up.clone(), sequence, answer)
-                    .timed(&arrival.queue_time)
-                    .joined(joined)
-                    .until(until)
-                    .while_away(while_away.clone())
+            let sequence = arrival.arrived.sequence;
+            let (answer, receiver) = oneshot::channel();
+            let waiter = Waiter {
+                permits,
+                set_up: set_up.clone(),
+                runtime: None,
+                joined: Some(joined),
+                until,
+                sequence,
+                answer,
+                has_left: false,
+                while_away: while_away.clone(),
+                queue_time: arrival.queue_time.clone(),
             };
-            let mut place = self.queue.join(waiter, sequence, denied.take())?;
+            let mut place = self.queue.join(waiter, receiver, denied.take())?;
             let stays = while_away.stays();
             let served = async {
                 if let Some(asking) = late.as_mut() {
@@ -104,28 +110,31 @@ impl WaitQueue {
 }
 
 impl Queue {
-    /// `waiter` makes a waiter of the sender of its answer.
+    /// Puts a waiter at its place in the queue, and starts a driver if its runtime has none.
+    /// `denied` is what the denial of its first try says about the next call.
     fn join(
         self: &Arc<Self>,
-        waiter: impl FnOnce(oneshot::Sender<Result<Grant>>) -> Waiter,
-        sequence: u64,
+        waiter: Waiter,
+        receiver: oneshot::Receiver<Result<Grant>>,
         denied: Option<Availability>,
     ) -> Result<PlaceInQueue> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let (answer, receiver) = oneshot::channel();
-        let waiter = waiter(answer);
+        let sequence = waiter.sequence;
         if let Some(substitute) = waiter.substitute() {
             self.substitute.get_or_init(|| Arc::clone(substitute));
         }
-        let joined = self.step(|state| {
-            let joined = (!state.is_closed).then(|| state.join(waiter, runtime.id(), denied));
+        let new_driver = self.step(|state| {
+            let new_driver = (!state.is_closed).then(|| state.join(waiter, runtime.id(), denied));
             state.end_first_try(sequence); // not before the waiter has joined
-            joined
-        });
-        let new_driver = joined.ok_or(Error::Closed)?;
+            new_driver.ok_or(Error::Closed)
+        })?;
         if let Some(notify) = new_driver {
             runtime.spawn(Driver::new(Arc::clone(self), runtime.id(), notify).drive());
         }
-        Ok(PlaceInQueue::new(Arc::clone(self), sequence, receiver))
+        Ok(PlaceInQueue {
+            queue: Arc::clone(self),
+            sequence,
+            receiver,
+        })
     }
 }

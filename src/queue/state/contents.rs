@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::super::sharing::Sharing;
 use super::availability::Availability;
 use super::freed_elsewhere::FreedElsewhere;
-use super::in_flight::{HeldUp, InFlight, ResponseTimeout};
+use super::in_flight::{HeldUp, InFlight};
 use super::outbox::Outbox;
 use super::waiter::Waiter;
 use crate::store::AcquireCall;
@@ -30,7 +30,8 @@ pub(in crate::queue) struct State {
     pub(super) is_watched: bool,
     pub(super) held_up: Option<HeldUp>,
     pub(super) away: Away,
-    pub(super) response_timeout: ResponseTimeout,
+    /// The longest time that a call takes.
+    pub(super) response_timeout: Duration,
     pub(super) first_try: Option<FirstTry>,
     /// Whether a driver lets the callers that a call has served together ask again, and then takes
     /// its next step.
@@ -96,7 +97,7 @@ impl State {
     /// The queue of a limiter in a store with this response timeout.
     pub(in crate::queue) fn over(response_timeout: Duration) -> Self {
         Self {
-            response_timeout: ResponseTimeout(response_timeout),
+            response_timeout,
             ..Self::default()
         }
     }

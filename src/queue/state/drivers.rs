@@ -9,6 +9,7 @@ use super::super::sharing::Ask;
 use super::contents::{Next, State};
 use super::in_flight::InFlight;
 use super::waiter::Waiter;
+use crate::batch::longest_hold_up;
 use crate::store::AcquireCall;
 use crate::window::{Requests, SetUp};
 
@@ -33,7 +34,8 @@ impl State {
             // A driver that comes late has lost no time by the call.
             in_flight.held_up += in_flight.take_over_at - in_flight.given_at;
             in_flight.given_at = now;
-            in_flight.take_over_at = now + self.response_timeout.longest_hold_up(in_flight.held_up);
+            let left = self.response_timeout.saturating_sub(in_flight.held_up);
+            in_flight.take_over_at = now + longest_hold_up(left);
             in_flight.drivers += 1;
             return Next::Call(Arc::clone(&in_flight.call), in_flight.held_up);
         }
@@ -108,13 +110,14 @@ impl State {
             waiters,
             sent_at: now,
             given_at: now,
-            take_over_at: now + self.response_timeout.longest_hold_up(held_up),
+            take_over_at: now + longest_hold_up(self.response_timeout.saturating_sub(held_up)),
             held_up,
             drivers: 1,
             freed: self.freed,
         });
         Next::Call(call, held_up)
     }
+
     /// Permits may have come free: what is known no longer holds.
     pub(in crate::queue) fn permits_freed(&mut self) {
         self.freed += 1;

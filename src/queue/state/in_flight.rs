@@ -12,7 +12,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::waiter::Waiter;
-use crate::batch::longest_hold_up;
 use crate::store::AcquireCall;
 
 pub(super) struct InFlight {
@@ -59,22 +58,4 @@ impl InFlight {
 pub(super) struct HeldUp {
     pub(super) from: Instant,
     pub(super) to: Instant,
-}
-
-/// How long a call takes at most.
-#[derive(Clone, Copy)]
-pub(super) struct ResponseTimeout(pub(super) Duration);
-
-impl ResponseTimeout {
-    /// The longest time for which a call or a first try without progress holds up others that have
-    /// been held up for so long before.
-    pub(super) fn longest_hold_up(self, held_up: Duration) -> Duration {
-        longest_hold_up(self.0.saturating_sub(held_up))
-    }
-}
-
-impl Default for ResponseTimeout {
-    fn default() -> Self {
-        Self(Duration::MAX)
-    }
 }

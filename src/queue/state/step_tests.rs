@@ -45,7 +45,7 @@ type AnswerReceiver = Receiver<Result<Grant>>;
 impl Queue {
     fn new() -> Self {
         Self {
-            state: State::default(),
+            state: State::over(Duration::MAX),
             denials: Denials::default(),
             now: Instant::now(),
             sent: None,
@@ -70,7 +70,7 @@ impl Queue {
         denied: Option<Availability>,
     ) -> AnswerReceiver {
         let (answer, receiver) = oneshot::channel();
-        let waiter = Waiter::new(permits, None, sequence, answer);
+        let waiter = Waiter::new(permits, sequence, answer);
         let runtime = self.runtimes[runtime].handle().id();
         self.state.join(waiter, runtime, denied);
         receiver

@@ -21,34 +21,31 @@ pub(super) const TIME_FOR_A_CALL: Duration = Duration::from_millis(10);
 pub(crate) type ReadSetUp = Arc<dyn Fn() -> Option<SetUp> + Send + Sync>;
 
 pub(in crate::queue) struct Waiter {
-    pub(super) permits: u32,
-    pub(super) set_up: Option<ReadSetUp>,
-    /// The one that it joined on.
-    pub(super) runtime: Option<runtime::Id>,
+    pub(in crate::queue) permits: u32,
+    pub(in crate::queue) set_up: Option<ReadSetUp>,
+    /// The runtime that it joined on; `None` before it has joined.
+    pub(in crate::queue) runtime: Option<runtime::Id>,
     /// When it joined the queue.
-    pub(super) joined: Option<Instant>,
+    pub(in crate::queue) joined: Option<Instant>,
     /// When it gives up.
-    until: Option<Instant>,
-    /// The one that came first has the lowest.
-    pub(super) sequence: u64,
-    pub(super) answer: oneshot::Sender<Result<Grant>>,
-    /// Whether it left while its call was in flight. The same request may wait again by then, at
-    /// the same place.
-    pub(super) has_left: bool,
-    pub(super) while_away: WhileAway,
-    pub(super) queue_time: QueueTime,
+    pub(in crate::queue) until: Option<Instant>,
+    /// Lower than those of the waiters that arrived later.
+    pub(in crate::queue) sequence: u64,
+    pub(in crate::queue) answer: oneshot::Sender<Result<Grant>>,
+    /// Whether it left while its call was in flight. The same request may have joined again since,
+    /// with the same sequence number.
+    pub(in crate::queue) has_left: bool,
+    pub(in crate::queue) while_away: WhileAway,
+    pub(in crate::queue) queue_time: QueueTime,
 }
 
 impl Waiter {
-    pub(in crate::queue) fn new(
-        permits: u32,
-        set_up: Option<ReadSetUp>,
-        sequence: u64,
-        answer: oneshot::Sender<Result<Grant>>,
-    ) -> Self {
+    /// A waiter that does not stay through outages, with no set-up and no time limit.
+    #[cfg(test)]
+    pub(super) fn new(permits: u32, sequence: u64, answer: oneshot::Sender<Result<Grant>>) -> Self {
         Self {
             permits,
-            set_up,
+            set_up: None,
             runtime: None,
             joined: None,
             until: None,
@@ -58,26 +55,6 @@ impl Waiter {
             while_away: WhileAway::Fail,
             queue_time: QueueTime::default(),
         }
-    }
-
-    pub(in crate::queue) fn timed(self, queue_time: &QueueTime) -> Self {
-        let queue_time = queue_time.clone();
-        Self { queue_time, ..self }
-    }
-
-    pub(in crate::queue) fn joined(self, now: Instant) -> Self {
-        Self {
-            joined: Some(now),
-            ..self
-        }
-    }
-
-    pub(in crate::queue) fn until(self, until: Option<Instant>) -> Self {
-        Self { until, ..self }
-    }
-
-    pub(in crate::queue) fn while_away(self, while_away: WhileAway) -> Self {
-        Self { while_away, ..self }
     }
 
     pub(in crate::queue) fn substitute(&self) -> Option<&Arc<dyn Substitute>> {

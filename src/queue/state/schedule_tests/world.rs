@@ -126,7 +126,7 @@ impl World {
         let mut world = Self {
             state: State {
                 sharing: Sharing::with_random(1),
-                ..State::default()
+                ..State::over(Duration::MAX)
             },
             start,
             now: start,

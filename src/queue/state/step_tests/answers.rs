@@ -159,7 +159,10 @@ fn a_call_has_as_much_less_time_as_a_failed_one_held_up_its_waiters() {
     let mut others = Vec::new();
     for (sequence, joined) in [(2, 700), (3, 900)] {
         let (sender, receiver) = oneshot::channel();
-        let waiter = Waiter::new(1, None, sequence, sender).joined(start + ms(joined));
+        let waiter = Waiter {
+            joined: Some(start + ms(joined)),
+            ..Waiter::new(1, sequence, sender)
+        };
         queue.state.join(waiter, runtime, None);
         others.push(receiver);
     }
@@ -186,7 +189,10 @@ fn a_failure_from_before_takes_no_time_from_who_joins_later() {
     assert!(matches!(queue.next_on(0), Next::Stop));
     queue.now += ms(1_000);
     let (sender, _waits) = oneshot::channel();
-    let waiter = Waiter::new(1, None, 2, sender).joined(queue.now);
+    let waiter = Waiter {
+        joined: Some(queue.now),
+        ..Waiter::new(1, 2, sender)
+    };
     queue.state.join(waiter, runtime, None);
     queue.now += LONGEST_SLEEP; // its own first try was denied
     assert_eq!(queue.call_held_up().1, Duration::ZERO);

@@ -44,7 +44,10 @@ fn a_first_try_that_nobody_polls_does_not_cost_a_waiter_its_time() {
     let time = Duration::from_millis(100);
     assert!(queue.state.start_first_try(1, queue.now));
     let (sender, _answers) = oneshot::channel();
-    let waiter = Waiter::new(1, None, 2, sender).until(Some(queue.now + time));
+    let waiter = Waiter {
+        until: Some(queue.now + time),
+        ..Waiter::new(1, 2, sender)
+    };
     let runtime = queue.runtimes[0].handle().id();
     queue.state.join(waiter, runtime, None);
     let ask_at = queue.now + time - TIME_FOR_A_CALL;
@@ -156,7 +159,10 @@ fn a_first_try_learns_after_its_step_that_it_no_longer_holds_up_the_queue() {
     assert!(queue.state.start_first_try(1, queue.now));
     let (sender, _waits) = oneshot::channel();
     let until = queue.now + LONGEST_HOLD_UP;
-    let waiter = Waiter::new(1, None, 2, sender).until(Some(until));
+    let waiter = Waiter {
+        until: Some(until),
+        ..Waiter::new(1, 2, sender)
+    };
     let runtime = queue.runtimes[0].handle().id();
     queue.state.join(waiter, runtime, None);
     queue.now = until - TIME_FOR_A_CALL;
@@ -192,7 +198,10 @@ fn a_first_try_that_nobody_polls_any_more_takes_no_time_from_later_calls() {
     let start = queue.now;
     assert!(queue.state.start_first_try(1, start));
     let (sender, _waits) = oneshot::channel();
-    let waiter = Waiter::new(1, None, 2, sender).joined(start + ms(100));
+    let waiter = Waiter {
+        joined: Some(start + ms(100)),
+        ..Waiter::new(1, 2, sender)
+    };
     let runtime = queue.runtimes[0].handle().id();
     queue.state.join(waiter, runtime, None);
     queue.now = start + LONGEST_HOLD_UP;
@@ -212,7 +221,10 @@ fn an_unpolled_first_try_leaves_half_of_a_calls_time_to_any_behind_it() {
         let start = queue.now;
         assert!(queue.state.start_first_try(1, start));
         let (sender, _waits) = oneshot::channel();
-        let waiter = Waiter::new(1, None, 2, sender).joined(start);
+        let waiter = Waiter {
+            joined: Some(start),
+            ..Waiter::new(1, 2, sender)
+        };
         let runtime = queue.runtimes[0].handle().id();
         queue.state.join(waiter, runtime, None);
         assert!(matches!(queue.next_on(0), Next::Sleep(until) if until == start + ms(150)));

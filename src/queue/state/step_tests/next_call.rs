@@ -20,7 +20,10 @@ fn a_call_carries_at_most_its_capacity_and_the_permits_of_one_member() {
 fn asks_after_a_probe(queue: &mut Queue, time: Option<Duration>) -> (Instant, AnswerReceiver) {
     let (sender, receiver) = oneshot::channel();
     let until = time.map(|time| queue.now + time);
-    let waiter = Waiter::new(1, None, 1, sender).until(until);
+    let waiter = Waiter {
+        until,
+        ..Waiter::new(1, 1, sender)
+    };
     let runtime = queue.runtimes[0].handle().id();
     queue.state.join(waiter, runtime, None);
     let Next::Call(call, _) = queue.state.next(runtime, queue.now, true, false) else {

@@ -39,7 +39,10 @@ impl Queue {
     ) -> AnswerReceiver {
         let (answer, receiver) = oneshot::channel();
         let while_away = WhileAway::Ask(Arc::clone(substitute) as Arc<dyn Substitute>);
-        let waiter = Waiter::new(permits, None, sequence, answer).while_away(while_away);
+        let waiter = Waiter {
+            while_away,
+            ..Waiter::new(permits, sequence, answer)
+        };
         let runtime = self.runtimes[runtime].handle().id();
         self.state.join(waiter, runtime, None);
         receiver
@@ -87,7 +90,10 @@ fn a_failed_call_that_may_have_run_is_reclaimed() {
             } else {
                 WhileAway::Fail
             };
-            let waiter = Waiter::new(1, None, 1, answer).while_away(while_away);
+            let waiter = Waiter {
+                while_away,
+                ..Waiter::new(1, 1, answer)
+            };
             let runtime = queue.runtimes[0].handle().id();
             queue.state.join(waiter, runtime, None);
             let call = queue.call();

@@ -95,7 +95,7 @@ fn a_driver_stops_where_nobody_waits_and_is_started_again_by_the_next() {
     queue.leave(1);
     assert!(matches!(queue.next_on(0), Next::Stop));
     let (answer, _receiver) = oneshot::channel();
-    let waiter = Waiter::new(1, None, 2, answer);
+    let waiter = Waiter::new(1, 2, answer);
     let runtime = queue.runtimes[0].handle().id();
     assert!(queue.state.join(waiter, runtime, None).is_some());
 }

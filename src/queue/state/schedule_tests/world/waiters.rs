@@ -37,7 +37,7 @@ impl World {
         } = self.waiters[waiter];
         let (answer, receiver) = oneshot::channel();
         let id = self.runtimes[runtime].runtime.handle().id();
-        let fifo = Waiter::new(permits, None, sequence, answer);
+        let fifo = Waiter::new(permits, sequence, answer);
         let new_driver = self.state.join(fifo, id, denied);
         if let Some(notify) = new_driver {
             assert!(self.runtimes[runtime].driver.is_none(), "a second driver");
