@@ -12,7 +12,6 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
@@ -142,13 +141,6 @@ impl Denials {
     pub(crate) fn would_deny(&self, request: &Deniable, changes: u64) -> bool {
         let denies = |last: &Denial| last.denies(request, Instant::now()).then_some(());
         self.last(request.set_up, changes, denies).is_some()
-    }
-
-    /// Whether there is a denial for requests that remember denials for this long.
-    pub(crate) fn are_in_use(&self, at_most: Duration) -> bool {
-        let last = self.last.load();
-        last.as_ref()
-            .is_some_and(|last| last.is_in_use(at_most, Instant::now()))
     }
 }
 

@@ -43,13 +43,15 @@ pub(crate) struct Deniable {
 }
 
 impl Deniable {
-    pub(crate) fn one(permits: u32, set_up: Option<SetUp>, at_most: Duration) -> Self {
-        Self {
+    /// A request that a denial of at most this age denies; `None` if the store decides each
+    /// request.
+    pub(crate) fn one(permits: u32, set_up: Option<SetUp>, at_most: Duration) -> Option<Self> {
+        (!at_most.is_zero()).then_some(Self {
             fewest: permits,
             most: permits,
             set_up,
             at_most,
-        }
+        })
     }
 
     /// What denies both.
@@ -159,11 +161,6 @@ impl Denial {
             available_in: denied.available_in.map(|it| it.saturating_sub(age)),
             ..denied
         }))
-    }
-
-    /// Whether it says something to requests that remember denials for this long.
-    pub(crate) fn is_in_use(&self, at_most: Duration, now: Instant) -> bool {
-        self.age(now) < self.lasts.min(at_most)
     }
 
     /// The shortest time in which this many permits can be granted, unless others give permits back

@@ -14,6 +14,7 @@ use super::local_limiter::LocalLimiter;
 use super::{LocalStore, RecentDenials, allowed, denied, named, over_store};
 use crate::client_state::ClientState;
 use crate::decision::{Decision, check_fits};
+use crate::denials::Deniable;
 use crate::error::{Error, Result};
 use crate::event::QueueTime;
 use crate::failure_policy::FailurePolicy;
@@ -96,12 +97,12 @@ impl GuardedQueue {
         options: &LimiterOptions,
         queue_time: &QueueTime,
     ) -> Result<Decision> {
-        let at_most = options.denial_age();
-        if let Some(denial) = self.unguarded.remembered(permits, set_up, at_most) {
+        let deniable = Deniable::one(permits, set_up, options.denial_age());
+        if let Some(denial) = deniable.and_then(|request| self.unguarded.remembered(&request)) {
             return Ok(denial);
         }
         // In a box of its own, so that a future that needs none of this is small.
-        Box::pin(self.ask_guarded(permits, set_up, options, queue_time)).await
+        Box::pin(self.ask_guarded(permits, set_up, deniable, options.policy(), queue_time)).await
     }
 
     /// As [`ask`](Self::ask), where the breaker may refuse the request or the policy may decide it.
@@ -109,15 +110,15 @@ impl GuardedQueue {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-        options: &LimiterOptions,
+        deniable: Option<Deniable>,
+        policy: &FailurePolicy,
         queue_time: &QueueTime,
     ) -> Result<Decision> {
-        let (policy, at_most) = (options.policy(), options.denial_age());
         self.local.store().note_use(policy);
         let is_error = policy.is_error();
         let call = self
             .unguarded
-            .check_remembering(permits, set_up, at_most, queue_time);
+            .check_remembering(permits, set_up, deniable, queue_time);
         let asking = over_store(&*self.client_store, self.name(), is_error, call);
         let asked = match self.must_read_settings(set_up, policy) {
             true => Box::pin(self.while_reading_settings(asking)).await,
@@ -148,10 +149,10 @@ impl GuardedQueue {
         }
     }
 
-    /// Makes the client keep the last denial while nobody has a handle on the limiter, where it is
-    /// to be remembered.
+    /// Makes the client keep the queue, and with it the last denial, while there is no handle on the
+    /// limiter. Does nothing where denials are remembered for no time.
     pub(crate) fn keep_denial(self: &Arc<Self>, at_most: Duration) {
-        if self.unguarded.remembers(at_most)
+        if !at_most.is_zero()
             && let Some(recent) = self.recent.upgrade()
         {
             recent.keep(self);

@@ -132,7 +132,13 @@ impl WaitQueue {
         } = request;
         let queue = &self.queue;
         let is_bounded = until.is_some() || stays || self.store().unhealthy_breaker().is_some();
-        let request = PlainRequest::of_first_try(permits, set_up, queue_time);
+        let request = PlainRequest {
+            permits,
+            set_up,
+            deniable: None,
+            is_shared: false,
+            queue_time,
+        };
         let mut direct = self.plain.direct(&request)?;
         let asked = if is_bounded {
             let asking = async { direct.await.transpose() };

@@ -14,48 +14,20 @@ use crate::event::QueueTime;
 use crate::store::AcquireCall;
 use crate::window::{Acquired, Requests, SetUp};
 
-pub(super) struct Plain {
-    queue: Arc<Queue>,
-}
-
 #[derive(Clone)]
-pub(super) struct PlainRequest {
+pub(crate) struct PlainRequest {
     pub(super) permits: u32,
     pub(super) set_up: Option<SetUp>,
-    /// The greatest age of an answer that may deny the request. Zero leaves every decision to the
-    /// store.
-    pub(super) at_most: Duration,
+    /// The request as the last denial may deny it; `None` if the store decides it.
+    pub(super) deniable: Option<Deniable>,
     /// Whether the request is probably denied like the one before it. Then it makes no direct call,
     /// so that one call answers all requests of its kind.
     pub(super) is_shared: bool,
     pub(super) queue_time: QueueTime,
 }
 
-impl PlainRequest {
-    /// A waiter's request, which the store decides.
-    pub(super) fn of_first_try(permits: u32, set_up: Option<SetUp>, queue_time: QueueTime) -> Self {
-        Self {
-            permits,
-            set_up,
-            at_most: Duration::ZERO,
-            is_shared: false,
-            queue_time,
-        }
-    }
-
-    pub(super) fn deniable(&self) -> Option<Deniable> {
-        let Self {
-            permits,
-            set_up,
-            at_most,
-            ..
-        } = *self;
-        (!at_most.is_zero()).then(|| Deniable::one(permits, set_up, at_most))
-    }
-}
-
 #[derive(Clone)]
-pub(super) struct PlainCall {
+pub(crate) struct PlainCall {
     acquire: Arc<AcquireCall>,
     /// What denies all of its requests, if anything does.
     deniable: Option<Deniable>,
@@ -68,13 +40,7 @@ pub(crate) struct Checked {
     pub(super) wait: Duration,
 }
 
-impl Plain {
-    pub(super) fn new(queue: Arc<Queue>) -> Self {
-        Self { queue }
-    }
-}
-
-impl Calls for Plain {
+impl Calls for Arc<Queue> {
     type Key = ();
     type Request = PlainRequest;
     type Answer = Checked;
@@ -93,7 +59,7 @@ impl Calls for Plain {
     }
 
     fn deadline(&self) -> Instant {
-        self.queue.store.call_deadline()
+        self.store.call_deadline()
     }
 
     fn call<'a>(&self, requests: impl Iterator<Item = &'a PlainRequest> + Clone) -> PlainCall {
@@ -102,7 +68,7 @@ impl Calls for Plain {
         }
         let permits = requests.clone().map(|request| request.permits);
         let set_up = SetUp::of_all(requests.clone().filter_map(|request| request.set_up));
-        let deniable = requests.clone().map(PlainRequest::deniable);
+        let deniable = requests.clone().map(|request| request.deniable);
         PlainCall {
             deniable: deniable.reduce(|one, other| one?.and(other?)).flatten(),
             count: requests.count(),
@@ -115,7 +81,7 @@ impl Calls for Plain {
         call: PlainCall,
         deadline: Instant,
     ) -> impl Future<Output = Result<CallAnswers<Self>>> + Send + 'static {
-        let queue = Arc::clone(&self.queue);
+        let queue = Arc::clone(self);
         async move {
             let PlainCall {
                 acquire: call,
@@ -148,19 +114,17 @@ impl Calls for Plain {
     }
 
     fn abandon(&self, call: &PlainCall) {
-        self.queue.reclaim(Arc::clone(&call.acquire));
+        self.reclaim(Arc::clone(&call.acquire));
     }
 
     fn abandon_overdue(&self, call: &PlainCall, deadline: Instant) {
-        let (queue, call) = (Arc::clone(&self.queue), Arc::clone(&call.acquire));
+        let (queue, call) = (Arc::clone(self), Arc::clone(&call.acquire));
         // The permits are reclaimed only if nobody has claimed the answer by then.
-        self.queue
-            .store
-            .give_back_in_background(Box::pin(async move {
-                sleep_until(deadline + Duration::from_millis(1)).await;
-                queue.reclaim(call); // which tells of itself what is missing
-                Duration::ZERO
-            }));
+        self.store.give_back_in_background(Box::pin(async move {
+            sleep_until(deadline + Duration::from_millis(1)).await;
+            queue.reclaim(call); // which tells of itself what is missing
+            Duration::ZERO
+        }));
     }
 
     fn unclaimed(&self, answers: Vec<Checked>) {
@@ -172,14 +136,14 @@ impl Calls for Plain {
             sum
         });
         if let Some(grant) = grant {
-            self.queue.give_back(grant);
+            self.give_back(grant);
         }
     }
 }
 
 impl Queue {
     /// The decisions on `count` requests, if the last answer denies all of them.
-    fn denials(&self, request: &Deniable, count: usize) -> Option<CallAnswers<Plain>> {
+    fn denials(&self, request: &Deniable, count: usize) -> Option<CallAnswers<Arc<Queue>>> {
         let decision = self.denials.denial(request, self.store.changes())?;
         let denial = || {
             Ok(Checked {
@@ -192,10 +156,10 @@ impl Queue {
 }
 
 /// The decision on each request, in order.
-fn decisions(name: &str, call: &AcquireCall, answer: &Acquired) -> CallAnswers<Plain> {
+fn decisions(name: &str, call: &AcquireCall, answer: &Acquired) -> CallAnswers<Arc<Queue>> {
     let wait = answer.wait();
     let mut left = answer.available;
-    let mut decisions = CallAnswers::<Plain>::new();
+    let mut decisions = CallAnswers::<Arc<Queue>>::new();
     for (number, (run, granted)) in call.requests.served(answer).enumerate() {
         for place in 0..run.count {
             let is_granted = place < granted;

@@ -1,7 +1,5 @@
 //! Requests that the store's last [denial](crate::denials) denies too, and the calls that drop it.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
 use super::plain::{Checked, PlainRequest};
@@ -30,18 +28,9 @@ impl WaitQueue {
         self.queue.denials.note_available(available);
     }
 
-    /// The denial of a request, if one of the store that is no older than `at_most` denies it.
-    pub(crate) fn remembered(
-        &self,
-        permits: u32,
-        set_up: Option<SetUp>,
-        at_most: Duration,
-    ) -> Option<Decision> {
-        if at_most.is_zero() {
-            return None;
-        }
-        let request = Deniable::one(permits, set_up, at_most);
-        self.queue.denials.denial(&request, self.store().changes())
+    /// The denial of a request, if the store's last denial denies it.
+    pub(crate) fn remembered(&self, request: &Deniable) -> Option<Decision> {
+        self.queue.denials.denial(request, self.store().changes())
     }
 
     /// Decides at once, without waiting for permits. With `set_up` the same call creates the
@@ -52,7 +41,7 @@ impl WaitQueue {
             Some((id, answer)) => self.decided(id, permits, &answer),
             None => {
                 let queue_time = QueueTime::default();
-                let asking = self.check_remembering(permits, set_up, Duration::ZERO, &queue_time);
+                let asking = self.check_remembering(permits, set_up, None, &queue_time);
                 Ok(asking.await?.decision)
             }
         }
@@ -64,19 +53,18 @@ impl WaitQueue {
         &self,
         permits: u32,
         set_up: Option<SetUp>,
-        at_most: Duration,
+        deniable: Option<Deniable>,
         queue_time: &QueueTime,
     ) -> impl Future<Output = Result<Checked>> + use<'_> {
-        let is_shared = !at_most.is_zero() && {
-            let request = Deniable::one(permits, set_up, at_most);
+        let would_be_denied = |request: &Deniable| {
             let changes = self.store().changes();
-            self.queue.denials.would_deny(&request, changes)
+            self.queue.denials.would_deny(request, changes)
         };
         let request = PlainRequest {
             permits,
             set_up,
-            at_most,
-            is_shared,
+            deniable,
+            is_shared: deniable.as_ref().is_some_and(would_be_denied),
             queue_time: queue_time.clone(),
         };
         async move {
@@ -99,10 +87,5 @@ impl WaitQueue {
             }
             Ok(checked)
         }
-    }
-
-    /// Whether there is a denial for requests that remember denials for this long.
-    pub(crate) fn remembers(&self, at_most: Duration) -> bool {
-        self.queue.denials.are_in_use(at_most)
     }
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use super::plain::Plain;
 use super::shared::{OnGranted, Queue};
 use super::state::State;
 use crate::batch::Batcher;
@@ -16,7 +15,7 @@ use crate::store::{AcquireCall, LimiterStore};
 use crate::window::{Acquired, Requests, SetUp};
 
 pub(crate) struct WaitQueue {
-    pub(super) plain: Arc<Batcher<Plain>>,
+    pub(super) plain: Arc<Batcher<Arc<Queue>>>,
     pub(crate) queue: Arc<Queue>,
 }
 
@@ -24,7 +23,7 @@ impl WaitQueue {
     pub(crate) fn new(store: Arc<dyn LimiterStore>, on_granted: OnGranted) -> Self {
         let queue = Queue::new(store, on_granted);
         Self {
-            plain: Arc::new(Batcher::new(Plain::new(Arc::clone(&queue)))),
+            plain: Arc::new(Batcher::new(Arc::clone(&queue))),
             queue,
         }
     }
