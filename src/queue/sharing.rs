@@ -353,11 +353,7 @@ impl Sharing {
 
     fn random_up_to(&mut self, most: Duration) -> Duration {
         if self.random == 0 {
-            self.random = u64::from_ne_bytes(
-                crate::permit::new_call_id()[8..]
-                    .try_into()
-                    .unwrap_or_default(),
-            ) | 1;
+            self.random = uuid::Uuid::new_v4().as_u64_pair().1 | 1;
         }
         // Xorshift: any distribution will do.
         self.random ^= self.random << 13;
