@@ -12,6 +12,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::time::Instant;
@@ -32,12 +33,31 @@ pub(crate) struct Denials {
 
 #[derive(Default)]
 struct Changes {
-    under_way: usize,
-    /// Until when a change may still be made that was not answered.
-    unsettled_until: Option<Instant>,
+    all: UnderWay,
+    /// Those that change the limiter.
+    of_limiter: UnderWay,
     /// The settings that a call of this client has given the limiter, if the client has not changed
     /// it since. Another call with these changes nothing.
     set_up: Option<SetUp>,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    count: usize,
+    /// Until when a change may still be made that was not answered.
+    unsettled_until: Option<Instant>,
+}
+
+impl UnderWay {
+    /// Whether none is under way, and each one without an answer was over at this time.
+    fn are_over(&self, at: Instant) -> bool {
+        self.count == 0 && self.unsettled_until.is_none_or(|until| until <= at)
+    }
+
+    fn end(&mut self, unsettled_until: Option<Instant>) {
+        self.count -= 1;
+        self.unsettled_until = self.unsettled_until.max(unsettled_until);
+    }
 }
 
 /// A call that is sent.
@@ -76,15 +96,36 @@ impl Denials {
     /// A call that may free permits, or change the limiter, is about to be sent. It may be executed
     /// until `deadline`.
     pub(crate) fn change(self: &Arc<Self>, deadline: Instant) -> Change {
+        self.start(deadline, None)
+    }
+
+    /// A call that sets, resets or deletes the limiter, or changes when it expires, is about to be
+    /// sent. The server knows no deadline of it: if it has no answer, it counts as under way for as
+    /// long again as it has until `deadline`.
+    pub(crate) fn change_limiter(self: &Arc<Self>, deadline: Instant) -> Change {
+        self.start(
+            deadline,
+            Some(deadline.saturating_duration_since(Instant::now())),
+        )
+    }
+
+    fn start(self: &Arc<Self>, deadline: Instant, late_by: Option<Duration>) -> Change {
         let mut changes = self.changes.lock();
-        changes.under_way += 1;
+        changes.all.count += 1;
+        changes.of_limiter.count += usize::from(late_by.is_some());
         changes.set_up = None;
         self.next_epoch();
         Change {
             denials: Arc::clone(self),
             deadline,
+            late_by,
             is_over: false,
         }
+    }
+
+    /// Whether a call that changes the limiter is under way, or may be.
+    pub(crate) fn is_limiter_changing(&self) -> bool {
+        !self.changes.lock().of_limiter.are_over(Instant::now())
     }
 
     /// Likewise a call that takes permits and has this set-up; `None` if it changes nothing.
@@ -102,9 +143,7 @@ impl Denials {
     pub(crate) fn remember(&self, denial: Denial) {
         let changes = self.changes.lock();
         let sent = &denial.sent;
-        let is_settled =
-            changes.under_way == 0 && changes.unsettled_until.is_none_or(|until| until <= sent.at);
-        if is_settled && sent.epoch == self.epoch() {
+        if changes.all.are_over(sent.at) && sent.epoch == self.epoch() {
             self.last.store(Some(Arc::new(denial)));
         }
     }
@@ -149,6 +188,9 @@ impl Denials {
 pub(crate) struct Change {
     denials: Arc<Denials>,
     deadline: Instant,
+    /// For how long after its caller has given up a call that changes the limiter may be executed;
+    /// `None` for other calls.
+    late_by: Option<Duration>,
     is_over: bool,
 }
 
@@ -167,9 +209,11 @@ impl Change {
     fn end(&mut self, set_up: Option<SetUp>, sent: Option<&mut Sent>, until: Option<Instant>) {
         self.is_over = true;
         let mut changes = self.denials.changes.lock();
-        changes.under_way -= 1;
+        changes.all.end(until);
+        if self.late_by.is_some() {
+            changes.of_limiter.end(until);
+        }
         changes.set_up = set_up;
-        changes.unsettled_until = changes.unsettled_until.max(until);
         let epoch = self.denials.next_epoch();
         if let Some(sent) = sent
             && sent.epoch + 1 == epoch
@@ -182,7 +226,8 @@ impl Change {
 impl Drop for Change {
     fn drop(&mut self) {
         if !self.is_over {
-            self.end(None, None, Some(self.deadline));
+            let late = self.late_by.map(|late_by| Instant::now() + late_by);
+            self.end(None, None, Some(late.unwrap_or(self.deadline)));
         }
     }
 }

@@ -2,16 +2,14 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-use tokio::time::sleep_until;
 
 use super::held::{Hold, Leases, Todo};
 use super::lease::Moment;
 use super::leasing::Leasing;
 use super::reserved::Pendings;
+use crate::denials::Change;
 use crate::error::Result;
 use crate::permit::CallId;
 use crate::queue::{HeldAside, OnGranted, Queue, WaitQueue};
@@ -23,8 +21,6 @@ pub(crate) struct LeasedQueue {
     requests: WaitQueue,
     /// Made by the first handle that wants leases.
     leasing: OnceLock<Arc<Leasing>>,
-    /// How many calls of this client are changing the limiter: nothing is leased meanwhile.
-    stops: Arc<AtomicUsize>,
     /// Reservations that somebody waits for.
     pub(super) pending: Arc<Pendings>,
 }
@@ -49,7 +45,6 @@ impl LeasedQueue {
         Self {
             requests: WaitQueue::new(store, on_granted),
             leasing: OnceLock::new(),
-            stops: Arc::default(),
             pending: Arc::default(),
         }
     }
@@ -61,8 +56,8 @@ impl LeasedQueue {
         if queue.store.decides_at_once() {
             return None;
         }
-        let leasing = || Leasing::new(Arc::clone(&queue.store), Arc::clone(&self.stops));
-        let leasing = self.leasing.get_or_init(|| Arc::new(leasing()));
+        let leasing = || Arc::new(Leasing::new(Arc::clone(&queue.store)));
+        let leasing = self.leasing.get_or_init(leasing);
         let hold = Hold { up_to, fewest_uses };
         leasing.leases.hold(hold);
         queue
@@ -124,20 +119,15 @@ impl LeasedQueue {
         self.step(Leases::close);
     }
 
-    /// Ends the leases, before this client changes the limiter.
-    pub(crate) fn stop_leases(&self) -> Option<LeaseStop> {
-        let store = &self.queue.store;
-        if store.decides_at_once() {
-            return None;
-        }
-        self.stops.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+    /// A call of this client that changes the limiter is about to be made, which would forget a
+    /// lease. Ends the leases, and takes none until the call is over. A lease whose call is under
+    /// way ends as it comes.
+    pub(crate) fn change_limiter(&self) -> Change {
+        let queue = &self.queue;
+        let change = queue.denials.change_limiter(queue.store.call_deadline());
+        // Only now: a lease that is planned after this step is given up because of the change.
         self.step(Leases::end);
-        Some(LeaseStop {
-            store: Arc::clone(store),
-            stops: Arc::clone(&self.stops),
-            is_over: false,
-        })
+        change
     }
 
     /// As [`WaitQueue::close`], and what is taken ahead goes back.
@@ -171,42 +161,5 @@ impl Drop for LeaseHold {
     fn drop(&mut self) {
         self.leasing
             .step(&self.queue, |leases| leases.release(self.hold));
-    }
-}
-
-/// While it lives, nothing is leased, because a call of this client changes the limiter: a lease
-/// that is taken before the change would be forgotten by it. Those that there are have ended, and
-/// so does one whose call is under way, when it comes.
-pub(crate) struct LeaseStop {
-    store: Arc<dyn LimiterStore>,
-    stops: Arc<AtomicUsize>,
-    is_over: bool,
-}
-
-impl LeaseStop {
-    /// The call has been answered.
-    pub(crate) fn over(mut self) {
-        self.is_over = true;
-    }
-}
-
-impl Drop for LeaseStop {
-    fn drop(&mut self) {
-        if self.is_over {
-            self.stops.fetch_sub(1, Ordering::SeqCst);
-            return;
-        }
-        // Without an answer the call may still change the limiter, until its deadline at the
-        // latest.
-        let over = Self {
-            store: Arc::clone(&self.store),
-            stops: Arc::clone(&self.stops),
-            is_over: true,
-        };
-        let deadline = self.store.call_deadline();
-        self.store.run_in_background(Box::pin(async move {
-            sleep_until(deadline).await;
-            drop(over);
-        }));
     }
 }

@@ -6,7 +6,6 @@
 //! gives the front of the queue what a lease has, before it makes a call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -26,29 +25,26 @@ const PART: i64 = 500;
 pub(super) struct Leasing {
     store: Arc<dyn LimiterStore>,
     pub(super) leases: Leases,
-    /// How many calls of this client are changing the limiter.
-    stops: Arc<AtomicUsize>,
 }
 
 impl Leasing {
-    pub(super) fn new(store: Arc<dyn LimiterStore>, stops: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(store: Arc<dyn LimiterStore>) -> Self {
         Self {
             store,
             leases: Leases::new(Instant::now()),
-            stops,
         }
     }
 
     /// Runs a step of the leases, and makes the calls that it asks for.
     pub(super) fn step(self: &Arc<Self>, queue: &Arc<Queue>, step: impl FnOnce(&Leases) -> Todo) {
         let todo = step(&self.leases);
-        fence(Ordering::SeqCst); // a change that has found no leases to end is seen below
         for ended in todo.settle {
             settle(queue, ended, Some(self.leases.call()));
         }
-        // A lease that was planned before the leases were ended ends as it comes.
+        // A change of the limiter is noted before it ends the leases. So one that is not seen here
+        // ends them after this step, and then the lease that was planned ends as it comes.
         match todo.ask {
-            Some(_) if self.stops.load(Ordering::SeqCst) > 0 => {
+            Some(_) if queue.denials.is_limiter_changing() => {
                 self.leases.failed(Instant::now());
             }
             Some(plan) => {

@@ -24,7 +24,7 @@ pub(crate) type OnGranted = Box<dyn Fn(u32, Instant, Option<SetUp>) + Send + Syn
 pub(crate) struct Queue {
     pub(crate) store: Arc<dyn LimiterStore>,
     pub(super) state: Lock<State>,
-    pub(super) denials: Arc<Denials>,
+    pub(crate) denials: Arc<Denials>,
     /// All permits granted to this process, except those of [`LimiterStore::try_acquire_now`],
     /// where counting would cost more than everything else it does.
     pub(super) own: AtomicU64,

@@ -299,11 +299,9 @@ impl RateLimiter {
     /// Makes a call that changes the limiter, also where it is dropped under way. Leases end before
     /// it.
     pub(super) async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        let leases = self.queue.unguarded.stop_leases();
-        let answer = self.freeing(call).await?;
-        if let Some(leases) = leases {
-            leases.over();
-        }
+        let change = self.queue.unguarded.change_limiter();
+        let answer = call.await?;
+        change.done();
         Ok(answer)
     }
 }

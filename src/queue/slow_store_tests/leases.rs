@@ -58,14 +58,14 @@ async fn nothing_is_leased_while_the_client_changes_the_limiter() {
     let queue = store.queue(Rate::overall(1_000_000, HOUR)).await;
     let _hold = queue.hold_lease(Duration::from_secs(60), 2).unwrap();
     assert!(is_leased_within(&queue, 5).await);
-    let changing = queue.stop_leases().unwrap();
+    let changing = queue.change_limiter();
     assert_eq!(queue.leased(), 0);
     assert!(!is_leased_within(&queue, 100).await);
-    changing.over();
+    changing.done();
     assert!(is_leased_within(&queue, 5).await);
     // Without an answer, the call may still change the limiter until its deadline.
     for _ in 0..2 {
-        drop(queue.stop_leases());
+        drop(queue.change_limiter());
         assert!(!is_leased_within(&queue, 19).await);
         assert!(is_leased_within(&queue, 5).await);
     }

@@ -1,6 +1,10 @@
 //! When the next lease is asked for, and how many permits it is to have.
 
+use std::sync::Mutex;
+
 use super::*;
+use crate::denials::Denials;
+use crate::interleaving::{explore, run};
 
 #[test]
 fn a_use_of_a_lease_counts_once_as_demand() {
@@ -96,4 +100,27 @@ fn after_a_denial_leasing_goes_on_soon_whenever_permits_come_back() {
         let asked = [process.note(1), process.note(1)].map(|todo| todo.ask.is_some());
         assert_eq!(asked.contains(&true), is_asked, "{at}");
     }
+}
+
+#[test]
+fn a_lease_planned_beside_a_change_of_the_limiter_is_given_up_or_ends() {
+    explore(|seed| {
+        let process = Process::new();
+        let denials = Arc::new(Denials::default());
+        let (planned, change) = (Mutex::new(None), Mutex::new(None));
+        let step = || {
+            process.note(1);
+            let plan = process.note(1).ask;
+            *planned.lock().unwrap() = plan.filter(|_| !denials.is_limiter_changing());
+        };
+        let start_change = || {
+            *change.lock().unwrap() = Some(denials.change_limiter(Instant::now()));
+            process.leases.end();
+        };
+        run(seed, vec![Box::new(step), Box::new(start_change)]);
+        assert!(denials.is_limiter_changing());
+        if let Some(plan) = planned.into_inner().unwrap() {
+            assert_eq!(process.granted(&plan, 10, 0).settle.len(), 1);
+        }
+    });
 }
