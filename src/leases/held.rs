@@ -399,15 +399,12 @@ impl Book {
     }
 
     fn close(lease: &Lease) -> Option<Ended> {
-        let used = lease.close()?;
+        let settlement = lease.close()?;
         let terms = &lease.terms;
         let interval = millis(terms.interval);
         Some(Ended {
             lease: Grant::new(terms.score, terms.id, terms.permits).with_span(terms.lasts),
-            settlement: Settlement {
-                used: used.permits,
-                early: used.early,
-            },
+            settlement,
             back_at: terms.ends() + interval,
         })
     }

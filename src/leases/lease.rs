@@ -14,7 +14,7 @@ use crate::clock;
 use crate::lock::number_of_thread;
 use crate::permit::CallId;
 use crate::store::LimiterStore;
-use crate::window::{Acquired, SetUp};
+use crate::window::{Acquired, SetUp, Settlement};
 
 const STRIPES: usize = 4;
 
@@ -113,14 +113,6 @@ struct Uses {
     is_closed: bool,
     /// The ms from the last use to the end of the lease, rounded down.
     early: i64,
-}
-
-/// What a closed lease was used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Used {
-    pub(super) permits: u32,
-    /// The ms from the last use to the end of the lease, rounded down.
-    pub(super) early: i64,
 }
 
 impl Stripe {
@@ -291,7 +283,7 @@ impl Lease {
 
     /// From here on nobody takes permits of it. Returns what they were used for; `None` if it was
     /// closed before.
-    pub(super) fn close(&self) -> Option<Used> {
+    pub(super) fn close(&self) -> Option<Settlement> {
         let mut all = self.lock_all();
         if all[0].is_closed {
             return None;
@@ -303,8 +295,8 @@ impl Lease {
             left += stripe.left();
             stripe.set_left(0);
         }
-        Some(Used {
-            permits: self.terms.permits.saturating_sub(left),
+        Some(Settlement {
+            used: self.terms.permits.saturating_sub(left),
             early,
         })
     }
