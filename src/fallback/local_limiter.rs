@@ -1,6 +1,6 @@
 //! A client's share of one limiter, granted in this process while the store is down.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,6 +10,7 @@ use crate::decision::{Decision, decision_alone};
 use crate::error::{Error, Result};
 use crate::grant::{Grant, Origin};
 use crate::keys::Keys;
+use crate::lock::Lock;
 use crate::rate::Rate;
 use crate::store::{AcquireCall, LimiterStore, Store};
 use crate::window::{Requests, SetUp, Settings};
@@ -21,7 +22,7 @@ const FRESH: Duration = Duration::from_secs(10);
 pub(super) struct LocalLimiter {
     store: Arc<LocalStore>,
     keys: Arc<Keys>,
-    known: Mutex<Known>,
+    known: Lock<Known>,
 }
 
 /// The limiter's settings in the store, as this client last saw them.
@@ -86,7 +87,7 @@ impl LocalLimiter {
         Self {
             store,
             keys,
-            known: Mutex::default(),
+            known: Lock::default(),
         }
     }
 
@@ -94,15 +95,10 @@ impl LocalLimiter {
         &self.store
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        // Nothing panics while the lock is held.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes the limiter's rate in the store.
     pub(super) fn learn(&self, rate: Option<Rate>) {
         let settings = rate.map(Settings::of_stored);
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.settings = settings;
         known.read_at = Some(Instant::now());
         if let (Some(settings), Some(share)) = (settings, self.store.share()) {
@@ -115,7 +111,7 @@ impl LocalLimiter {
 
     /// Notes the rate that an answer contained.
     pub(super) fn learn_limit(&self, limit: u64) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known
             .settings
             .is_none_or(|it| it.rate.unsigned_abs() != limit)
@@ -126,7 +122,7 @@ impl LocalLimiter {
 
     /// The settings are about to be read: if some are known, no other request has to.
     pub(super) fn start_reading(&self) -> Reading<'_> {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.settings.is_some() {
             known.read_at = Some(Instant::now());
         }
@@ -135,19 +131,20 @@ impl LocalLimiter {
 
     /// The settings may have changed.
     pub(super) fn forget(&self) {
-        self.known().read_at = None;
+        self.known.lock().read_at = None;
     }
 
     /// Whether the settings must be read.
     pub(super) fn is_stale(&self) -> bool {
-        self.known()
+        self.known
+            .lock()
             .read_at
             .is_none_or(|read_at| read_at.elapsed() >= FRESH)
     }
 
     /// The limiter's settings in the store, if known.
     pub(super) fn settings(&self) -> Option<Settings> {
-        self.known().settings
+        self.known.lock().settings
     }
 
     /// Those that it has where a request has this set-up, as far as is known.
@@ -167,7 +164,7 @@ impl LocalLimiter {
         };
         match self.settings_with(set_up) {
             Some(settings) => self.count(share.of(settings), permits, until),
-            None => self.known().keep_uncounted(permits, until),
+            None => self.known.lock().keep_uncounted(permits, until),
         }
     }
 
