@@ -50,7 +50,6 @@ use crate::batch::longest_hold_up;
 use crate::box_future::BoxFuture;
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
-use crate::event::QueueTime;
 use crate::grant::Grant;
 use crate::same_runtime::SameRuntime;
 use crate::window::Requests;
@@ -65,6 +64,19 @@ pub(super) enum Tried<'a> {
     Unanswered,
     /// It joins, and the answer may still come.
     Late(Trying<'a>),
+}
+
+impl Tried<'_> {
+    /// How a first try ended that was answered so. Its call was sent at `sent_at`.
+    fn of(answer: Checked, sent_at: Instant) -> Self {
+        match answer.decision {
+            Decision::Granted(granted) => Self::Granted(granted.grant),
+            Decision::Denied(Denied { remaining, .. }) => {
+                // Its age counts from the call: the caller may have polled the answer late.
+                Self::Denied(Availability::new(remaining, sent_at, answer.wait, sent_at))
+            }
+        }
+    }
 }
 
 /// The request of a first try; `None` if another runtime polls it.
@@ -82,49 +94,34 @@ impl WaitQueue {
             permits, set_up, ..
         } = request;
         let sent = self.queue.sent();
-        let checked = match self.acquire_now(permits, set_up)? {
+        match self.acquire_now(permits, set_up)? {
             Some((id, answer)) => {
                 let decision = self.decided(id, permits, &answer)?;
                 if !decision.is_granted() {
                     self.queue
                         .note(&Requests::one(permits), set_up, &answer, sent);
                 }
-                Checked {
-                    decision,
-                    wait: answer.wait(),
-                }
+                let wait = answer.wait();
+                Ok(Tried::of(Checked { decision, wait }, sent.at))
             }
             // In an outage the driver asks for the head.
-            None if self.queue.has_outage() => return Ok(Tried::Unanswered),
+            None if self.queue.has_outage() => Ok(Tried::Unanswered),
             None => {
-                let sequence = arrival.arrived.sequence;
-                let queue_time = arrival.queue_time.clone();
-                let called = self.first_call(sequence, request, while_away.stays(), queue_time);
-                match called.await? {
-                    Ok(checked) => checked,
-                    Err(tried) => return Ok(tried),
-                }
-            }
-        };
-        match checked.decision {
-            Decision::Granted(granted) => Ok(Tried::Granted(granted.grant)),
-            Decision::Denied(Denied { remaining, .. }) => {
-                // Made once, it counts from its call: its caller may poll it late.
-                let known = Availability::new(remaining, sent.at, checked.wait, sent.at);
-                Ok(Tried::Denied(known))
+                let called = self.first_call(arrival, request, while_away.stays(), sent.at);
+                called.await
             }
         }
     }
 
-    /// Makes the call of a first try, and returns its answer, or how the first try ended without
-    /// one.
+    /// Makes the call of a first try, which is sent at `sent_at`.
     async fn first_call(
         &self,
-        sequence: u64,
+        arrival: &Arrival,
         request: &Waits,
         stays: bool,
-        queue_time: QueueTime,
-    ) -> Result<std::result::Result<Checked, Tried<'_>>> {
+        sent_at: Instant,
+    ) -> Result<Tried<'_>> {
+        let sequence = arrival.arrived.sequence;
         let &Waits {
             permits,
             set_up,
@@ -137,7 +134,7 @@ impl WaitQueue {
             set_up,
             deniable: None,
             is_shared: false,
-            queue_time,
+            queue_time: arrival.queue_time.clone(),
         };
         let mut direct = self.plain.direct(&request)?;
         let asked = if is_bounded {
@@ -147,8 +144,8 @@ impl WaitQueue {
             let asked = SameRuntime::new(Box::pin(within(until, answer)))?.await;
             match asked {
                 Some(Some(Some(asked))) => asked,
-                Some(Some(None)) => return Ok(Err(Tried::Late(asking))),
-                Some(None) => return Ok(Err(Tried::TimeIsUp)),
+                Some(Some(None)) => return Ok(Tried::Late(asking)),
+                Some(None) => return Ok(Tried::TimeIsUp),
                 None => Ok(None),
             }
         } else {
@@ -156,17 +153,17 @@ impl WaitQueue {
                 Some(answer) => answer.transpose(),
                 None => {
                     let asking = async { direct.await.transpose() };
-                    return Ok(Err(Tried::Late(Box::pin(asking))));
+                    return Ok(Tried::Late(Box::pin(asking)));
                 }
             }
         };
         match asked {
-            Ok(Some(checked)) => Ok(Ok(checked)),
+            Ok(Some(checked)) => Ok(Tried::of(checked, sent_at)),
             // Another runtime polls the future: it waits there.
-            Ok(None) => Ok(Err(Tried::Unanswered)),
+            Ok(None) => Ok(Tried::Unanswered),
             Err(error) if stays && error.is_unavailable() => {
                 queue.step(|state| state.call_failed(Instant::now()));
-                Ok(Err(Tried::Unanswered))
+                Ok(Tried::Unanswered)
             }
             Err(error) => Err(error),
         }
