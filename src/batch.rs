@@ -59,9 +59,8 @@ use ticket::Ticket;
 /// silent for so long is replaced, so the next call has its answer sooner.
 pub(crate) const LONGEST_HOLD_UP: Duration = Duration::from_millis(500);
 
-/// How long a call without progress holds up others that have this time in all: it leaves them half
-/// of it at least.
-pub(crate) fn longest_hold_up(time: Duration) -> Duration {
+/// How long a call without progress may hold up others that have `time` in all: at most half of it.
+pub(crate) fn hold_up_within(time: Duration) -> Duration {
     LONGEST_HOLD_UP.min(time / 2)
 }
 

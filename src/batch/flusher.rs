@@ -9,7 +9,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
-    BatchCall, Batcher, CallAnswers, Calls, Entry, Flight, FlightKey, longest_hold_up, unanswered,
+    BatchCall, Batcher, CallAnswers, Calls, Entry, Flight, FlightKey, hold_up_within, unanswered,
 };
 use crate::error::{Error, Result};
 
@@ -121,7 +121,7 @@ impl<C: Calls> Flusher<C> {
         let mut running = pin!(running);
         let now = Instant::now();
         let time = self.batcher.calls.deadline().saturating_duration_since(now);
-        let hold_up = longest_hold_up(time);
+        let hold_up = hold_up_within(time);
         let mut check_at = Some(now + hold_up);
         loop {
             let in_flight = batch.entries.get(batch.expired);

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::shared::Queue;
 use super::state::{Answered, Next, Rest, State};
-use crate::batch::longest_hold_up;
+use crate::batch::hold_up_within;
 use crate::error::Result;
 use crate::store::{AcquireCall, OnFreed};
 
@@ -94,7 +94,7 @@ impl Driver {
     async fn answer_to<T>(&self, calling: impl Future<Output = Result<T>>) -> Result<T> {
         let mut calling = pin!(calling);
         let queue = &self.queue;
-        let patience = longest_hold_up(queue.store.response_timeout());
+        let patience = hold_up_within(queue.store.response_timeout());
         if let Ok(result) = timeout(patience, &mut calling).await {
             return result;
         }

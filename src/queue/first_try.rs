@@ -46,7 +46,7 @@ use super::shared::Queue;
 use super::state::{Availability, Waits, time_to_join};
 use super::substitute::WhileAway;
 use super::waiter::PlaceInQueue;
-use crate::batch::longest_hold_up;
+use crate::batch::hold_up_within;
 use crate::box_future::BoxFuture;
 use crate::decision::{Decision, Denied};
 use crate::error::Result;
@@ -178,7 +178,7 @@ impl Queue {
         sequence: u64,
         mut asking: impl Future<Output = T> + Unpin,
     ) -> Option<T> {
-        let longest = longest_hold_up(self.store.response_timeout());
+        let longest = hold_up_within(self.store.response_timeout());
         let joins_at = Instant::now() + longest - time_to_join(longest);
         tokio::select! {
             biased; // on another runtime it has no answer, and the timer is not polled

@@ -9,7 +9,7 @@ use super::super::sharing::Ask;
 use super::contents::{Next, State};
 use super::in_flight::InFlight;
 use super::waiter::Waiter;
-use crate::batch::longest_hold_up;
+use crate::batch::hold_up_within;
 use crate::store::AcquireCall;
 use crate::window::{Requests, SetUp};
 
@@ -35,7 +35,7 @@ impl State {
             in_flight.held_up += in_flight.take_over_at - in_flight.given_at;
             in_flight.given_at = now;
             let left = self.response_timeout.saturating_sub(in_flight.held_up);
-            in_flight.take_over_at = now + longest_hold_up(left);
+            in_flight.take_over_at = now + hold_up_within(left);
             in_flight.drivers += 1;
             return Next::Call(Arc::clone(&in_flight.call), in_flight.held_up);
         }
@@ -110,7 +110,7 @@ impl State {
             waiters,
             sent_at: now,
             given_at: now,
-            take_over_at: now + longest_hold_up(self.response_timeout.saturating_sub(held_up)),
+            take_over_at: now + hold_up_within(self.response_timeout.saturating_sub(held_up)),
             held_up,
             drivers: 1,
             freed: self.freed,

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::contents::{FirstTry, State};
 use super::waiter::Waiter;
-use crate::batch::longest_hold_up;
+use crate::batch::hold_up_within;
 
 /// The part of the longest hold-up in which the caller of a first try joins the queue, once it has
 /// been held up for long.
@@ -19,7 +19,7 @@ impl State {
     /// Starts a waiter's first try, if nobody waits.
     pub(in crate::queue) fn start_first_try(&mut self, sequence: u64, now: Instant) -> bool {
         self.remove_gone_head();
-        let longest = longest_hold_up(self.response_timeout);
+        let longest = hold_up_within(self.response_timeout);
         let is_first = self.waiters.is_empty()
             && self.in_flight.is_none()
             && self.first_try.is_none()
@@ -39,7 +39,7 @@ impl State {
     /// A waiter that makes no first try joins. If another one's is in flight, its caller learns of
     /// that only then, and has the time to join before it.
     pub(super) fn leave_time_to_join(&mut self, now: Instant) {
-        let longest = longest_hold_up(self.response_timeout);
+        let longest = hold_up_within(self.response_timeout);
         if let Some(other) = &mut self.first_try
             && other.followed.is_some()
         {
