@@ -39,7 +39,6 @@ use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -87,7 +86,7 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
         true
     }
 
-    /// A request like this one waits for a call in flight only if there are as many as this.
+    /// How many shared calls may be in flight at once while this is the last pending request.
     fn calls_at_once(_request: &Self::Request) -> usize {
         1
     }
@@ -128,10 +127,10 @@ pub(crate) trait Calls: Sized + Send + Sync + 'static {
     fn unclaimed(&self, answers: Vec<Self::Answer>);
 }
 
-/// The requests of one kind.
+/// Makes the requests of one kind, in as few calls as it can.
 pub(crate) struct Batcher<C: Calls> {
     calls: C,
-    /// Those with a request or a task.
+    /// The flights that have a request or a flusher.
     flights: Lock<HashMap<FlightKey<C>, Flight<C>>>,
 }
 
@@ -140,13 +139,12 @@ type FlightKey<C> = (runtime::Id, <C as Calls>::Key);
 /// The requests of one key on one runtime.
 struct Flight<C: Calls> {
     has_direct_call: bool,
-    /// How many flushers take pending requests: all have a call in flight, but for those that are
-    /// about to take some.
+    /// How many flushers take pending requests. Each has a call in flight, or is about to make one.
     flushers: usize,
     pending: VecDeque<Entry<C>>,
     /// The number of the next request to be enqueued.
     next_number: u64,
-    /// The calls of the flushers, and those that are silent.
+    /// The calls of the flushers, and silent calls, whose flushers take no more requests.
     in_flight: SmallVec<[BatchCall<C>; 1]>,
 }
 
@@ -191,7 +189,7 @@ pub(crate) fn deliver<T>(sender: oneshot::Sender<T>, answer: T) -> Option<T> {
     catch_unwind(sending).unwrap_or(None)
 }
 
-/// Drops a sender, so that its request gets no answer, in the same way.
+/// Drops a sender without an answer. A panic of the waker that this runs goes no further.
 pub(crate) fn drop_sender<T>(sender: oneshot::Sender<T>) {
     // The panic has been reported by the panic hook.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(sender)));
@@ -291,7 +289,7 @@ impl<C: Calls> Batcher<C> {
         Ok(DirectCall::new(calls, None, runtime, request, deadline))
     }
 
-    /// Makes a direct call, if there is no other request on the key, or enqueues the request.
+    /// Makes a direct call if there is no other request on the key; otherwise enqueues the request.
     fn enter(
         self: &Arc<Self>,
         key: &C::Key,
@@ -334,7 +332,7 @@ impl<C: Calls> Batcher<C> {
         }))
     }
 
-    /// The answers of a call that nobody waits for.
+    /// Hands the answers of a call that nobody waits for to [`Calls::unclaimed`].
     fn unclaimed(&self, answers: Result<CallAnswers<C>>) {
         let granted = answers.into_iter().flatten().filter_map(Result::ok);
         self.calls.unclaimed(granted.collect());
@@ -368,8 +366,8 @@ impl<C: Calls> BatchCall<C> {
 }
 
 impl<C: Calls> Flight<C> {
-    /// Counts one flusher more, to be spawned, unless the pending requests wait for one of those
-    /// that there are.
+    /// Counts one more flusher, which the caller must spawn, and returns `true`, unless one of the
+    /// others takes the pending requests.
     fn add_flusher(&mut self) -> bool {
         let Some(last) = self.pending.back() else {
             return false;

@@ -1,10 +1,10 @@
-//! What a client may say of a limiter without asking: the store's last denial, for requests that
-//! are denied without a call, and for waits that cannot be served in time.
+//! What a client knows of a limiter without asking the store: its last denial, by which requests
+//! are denied without a call, and waits are refused that cannot be served in time.
 //!
 //! It is dropped by each call of this client that may free permits or change the limiter, whatever
 //! the call is. Such a call is a [`Change`]: it moves the epoch on when it begins and when it ends.
 //! A denial holds in the epoch in which its own call was sent, and none is remembered while a
-//! change is under way. One without an answer may still be made until its deadline.
+//! change is under way. A change without an answer may still be made until its deadline.
 
 mod denial;
 #[cfg(test)]
@@ -44,7 +44,7 @@ struct Changes {
 #[derive(Default)]
 struct UnderWay {
     count: usize,
-    /// Until when a change may still be made that was not answered.
+    /// Until when changes without an answer may still be made.
     unsettled_until: Option<Instant>,
 }
 
@@ -70,7 +70,8 @@ pub(crate) struct Sent {
 }
 
 impl Denials {
-    /// A call that is sent now, while the store counts so many changes.
+    /// Describes a call that is sent now. `changes` is what
+    /// [`LimiterStore::changes`](crate::store::LimiterStore::changes) returns now.
     pub(crate) fn sent(&self, changes: u64) -> Sent {
         Sent {
             at: Instant::now(),
@@ -87,26 +88,24 @@ impl Denials {
         self.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Permits may have come free.
+    /// Drops the last denial, because permits may have come free.
     pub(crate) fn drop_last(&self) {
         let _changes = self.changes.lock();
         self.next_epoch();
     }
 
-    /// A call that may free permits, or change the limiter, is about to be sent. It may be executed
-    /// until `deadline`.
+    /// Notes that a call that may free permits is about to be sent, which may be executed until
+    /// `deadline`.
     pub(crate) fn change(self: &Arc<Self>, deadline: Instant) -> Change {
         self.start(deadline, None)
     }
 
-    /// A call that sets, resets or deletes the limiter, or changes when it expires, is about to be
-    /// sent. The server knows no deadline of it: if it has no answer, it counts as under way for as
-    /// long again as it has until `deadline`.
+    /// Notes that a call that sets, resets or deletes the limiter, or changes when it expires, is
+    /// about to be sent. The server does not know its deadline. So a call without an answer counts
+    /// as under way for as long again, from when its caller gives up.
     pub(crate) fn change_limiter(self: &Arc<Self>, deadline: Instant) -> Change {
-        self.start(
-            deadline,
-            Some(deadline.saturating_duration_since(Instant::now())),
-        )
+        let late_by = deadline.saturating_duration_since(Instant::now());
+        self.start(deadline, Some(late_by))
     }
 
     fn start(self: &Arc<Self>, deadline: Instant, late_by: Option<Duration>) -> Change {
@@ -128,7 +127,8 @@ impl Denials {
         !self.changes.lock().of_limiter.are_over(Instant::now())
     }
 
-    /// Likewise a call that takes permits and has this set-up; `None` if it changes nothing.
+    /// Notes that a call that takes permits and has this set-up is about to be sent; `None` if the
+    /// set-up changes nothing.
     pub(crate) fn set_up(
         self: &Arc<Self>,
         set_up: Option<SetUp>,
@@ -148,7 +148,7 @@ impl Denials {
         }
     }
 
-    /// The store has answered that so many permits were available: a denial with fewer is over.
+    /// Notes that so many permits were available in the store: a denial that left fewer is dropped.
     pub(crate) fn note_available(&self, available: u64) {
         let last = self.last.load();
         if last.as_ref().is_some_and(|last| last.left < available) {
@@ -156,8 +156,8 @@ impl Denials {
         }
     }
 
-    /// What the last denial says, if it holds for requests with this set-up while the store counts
-    /// so many changes.
+    /// What the last denial says to requests with this set-up, if it still holds. `changes` is what
+    /// [`LimiterStore::changes`](crate::store::LimiterStore::changes) returns now.
     pub(crate) fn last<T>(
         &self,
         set_up: Option<SetUp>,
@@ -200,8 +200,8 @@ impl Change {
         self.end(None, None, None);
     }
 
-    /// The call was sent then, and has given the limiter these settings. What it was answered may
-    /// be remembered unless anything else has changed.
+    /// The call, which was sent at `sent`, has been answered, and has given the limiter these
+    /// settings. Its own answer may be remembered unless there was another change.
     pub(crate) fn gave(mut self, set_up: Option<SetUp>, sent: &mut Sent) {
         self.end(set_up, Some(sent), None);
     }

@@ -2,8 +2,8 @@
 //! the breaker refuses, and those that the store could not answer.
 //!
 //! This layer is above the queues, which are the same for all policies: a plain request leaves its
-//! queue when the breaker opens. A waiter keeps its place, and tells the queue what becomes of it
-//! in the meantime.
+//! queue when the breaker opens. A waiter keeps its place; when it joins, it says what becomes of
+//! it in an outage.
 
 mod guarded_queue;
 mod local_limiter;
@@ -31,8 +31,8 @@ use crate::grant::Origin;
 use crate::quota::Quota;
 use crate::store::Store;
 
-/// When a request that was denied without the store is worth another try: no two attempts to
-/// connect are further apart.
+/// The `retry_after` of a request that was denied without the store. Attempts to connect are no
+/// further apart.
 const RETRY_AFTER: Duration = Duration::from_millis(400);
 
 /// Makes a request to the store, unless the breaker refuses it.

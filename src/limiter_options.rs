@@ -169,7 +169,7 @@ impl LimiterOptions {
         }
     }
 
-    /// These, and for an option that they do not set the one of `others`.
+    /// These options, with those of `others` where they set none.
     pub(crate) fn or(self, others: Self) -> Self {
         Self {
             failure_policy: self.failure_policy.or(others.failure_policy),
@@ -184,7 +184,8 @@ impl LimiterOptions {
         policy.unwrap_or(&FailurePolicy::Error)
     }
 
-    /// How long after an answer a denial may be repeated without asking the store. Zero: never.
+    /// For how long after its call was sent a denial may be repeated without asking the store. Zero
+    /// means never.
     pub(crate) fn denial_age(&self) -> Duration {
         self.remember_denials.unwrap_or_default()
     }

@@ -21,7 +21,7 @@ use crate::same_runtime::Home;
 
 pub(crate) struct DirectCall<C: Calls> {
     batcher: Arc<Batcher<C>>,
-    /// The flight that it holds back; `None` if it is made beside all others.
+    /// The flight in which it is the only call; `None` if it is made beside all others.
     flight_key: Option<FlightKey<C>>,
     home: Home,
     call: C::Call,
@@ -34,7 +34,7 @@ pub(crate) struct DirectCall<C: Calls> {
 type Running<C> = BoxFuture<'static, Result<CallAnswers<C>>>;
 
 impl<C: Calls> DirectCall<C> {
-    /// The caller has marked the flight.
+    /// Makes the call when it is polled. The caller has set `has_direct_call` of the flight.
     pub(super) fn new(
         batcher: Arc<Batcher<C>>,
         flight_key: Option<FlightKey<C>>,

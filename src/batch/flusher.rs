@@ -30,9 +30,9 @@ pub(super) struct Flusher<C: Calls> {
 struct Batch<C: Calls> {
     call: C::Call,
     entries: Vec<Entry<C>>,
-    /// The latest of theirs.
+    /// The latest deadline of the requests.
     deadline: Instant,
-    /// How many of them, from the front, have been answered because their time was up.
+    /// How many requests, from the front, have been answered because their time was up.
     expired: usize,
 }
 
@@ -45,7 +45,7 @@ enum Ended {
 }
 
 impl<C: Calls> Flusher<C> {
-    /// The caller has added it to its flight.
+    /// Starts a flusher. The caller has counted it in its flight.
     pub(super) fn spawn(runtime: &Handle, batcher: Arc<Batcher<C>>, flight_key: FlightKey<C>) {
         let flusher = Self {
             batcher,
@@ -113,9 +113,9 @@ impl<C: Calls> Flusher<C> {
         })
     }
 
-    /// The call's answer; in the meantime requests whose time is up are answered. `None` if the
-    /// call was not sent by the deadline of its first request: it would take that request's cost as
-    /// well.
+    /// Makes the call and returns its answer; meanwhile answers requests whose time is up. Returns
+    /// `None` if the call was not sent by the deadline of its first request, whose cost it would
+    /// take too.
     async fn run(&mut self, batch: &mut Batch<C>) -> Option<Result<CallAnswers<C>>> {
         let running = self.batcher.calls.run(batch.call.clone(), batch.deadline);
         let mut running = pin!(running);

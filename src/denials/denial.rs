@@ -12,10 +12,10 @@ use super::Sent;
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::window::{Acquired, Requests, SetUp};
 
-/// The store counts whole milliseconds, so what it says may end this much earlier.
+/// The store counts whole milliseconds, so a time that it reports may end this much earlier.
 const TICK: Duration = Duration::from_millis(1);
 
-/// `left` permits are available until the first of those in use come back.
+/// A denial of the store: `left` permits are available until the first of those in use come back.
 #[derive(Debug)]
 pub(crate) struct Denial {
     pub(super) sent: Sent,
@@ -23,12 +23,13 @@ pub(crate) struct Denial {
     pub(super) left: u64,
     /// The fewest permits that were denied.
     permits: u32,
-    /// For so many permits.
+    /// The denial of a request for so many permits.
     denied: Denied,
     until_first: Duration,
-    /// For how long it holds: until the first are back, unless the limiter expires before.
+    /// For how long it holds, from its call on: until the first permits are back, or the limiter
+    /// expires.
     lasts: Duration,
-    /// That of the call.
+    /// The set-up of its call.
     set_up: Option<SetUp>,
 }
 
@@ -54,7 +55,7 @@ impl Deniable {
         })
     }
 
-    /// What denies both.
+    /// Both as one, which only a denial of both denies; `None` if their set-ups differ.
     pub(crate) fn and(self, other: Self) -> Option<Self> {
         (self.set_up == other.set_up).then(|| Self {
             fewest: self.fewest.min(other.fewest),

@@ -79,7 +79,7 @@ impl GuardedQueue {
         self.local.learn(Some(rate));
     }
 
-    /// The rate may have changed.
+    /// Notes that the rate may have changed.
     pub(crate) fn forget_rate(&self) {
         self.local.forget();
     }
@@ -105,7 +105,7 @@ impl GuardedQueue {
         Box::pin(self.ask_guarded(permits, set_up, deniable, options.policy(), queue_time)).await
     }
 
-    /// As [`ask`](Self::ask), where the breaker may refuse the request or the policy may decide it.
+    /// Asks the store, unless the breaker refuses, or decides by the failure policy.
     async fn ask_guarded(
         &self,
         permits: u32,
@@ -149,8 +149,8 @@ impl GuardedQueue {
         }
     }
 
-    /// Makes the client keep the queue, and with it the last denial, while there is no handle on the
-    /// limiter. Does nothing where denials are remembered for no time.
+    /// Makes the client keep the queue, and with it the last denial, while there is no handle on
+    /// the limiter. Does nothing where denials are remembered for no time.
     pub(crate) fn keep_denial(self: &Arc<Self>, at_most: Duration) {
         if !at_most.is_zero()
             && let Some(recent) = self.recent.upgrade()
@@ -229,7 +229,7 @@ impl GuardedQueue {
         }
     }
 
-    /// Gives back a grant of a request that is gone, in the background.
+    /// Gives back, in the background, a grant whose request is gone.
     pub(crate) fn give_back(&self, grant: Grant) {
         match grant.origin {
             Origin::Store => self.unguarded.give_back(grant),
@@ -252,9 +252,8 @@ impl GuardedQueue {
         self.local.release(permits).await
     }
 
-    /// Makes a request, and beside it reads the limiter's settings for the local limiter. The
-    /// request takes no longer for it: what is not read by the time it ends is left to the next
-    /// one.
+    /// Makes a request, and meanwhile reads the limiter's settings for the local limiter. The
+    /// request does not wait for them: if it ends first, the next one reads them.
     async fn while_reading_settings<T>(&self, request: impl Future<Output = T>) -> T {
         let started = self.local.start_reading();
         let reading = async {

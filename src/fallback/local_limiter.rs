@@ -29,15 +29,15 @@ pub(super) struct LocalLimiter {
 #[derive(Debug, Default)]
 struct Known {
     settings: Option<Settings>,
-    /// `None` if they may have changed since.
+    /// When the settings were read; `None` if they may have changed since.
     read_at: Option<Instant>,
-    /// What the store granted while the settings were unknown, and until when that may be used, in
-    /// this order. It is counted once they are known.
+    /// What the store granted while the settings were unknown: until when it may be used, which
+    /// orders it, and how many permits. It is counted once the settings are known.
     uncounted: Vec<(Instant, u32)>,
 }
 
-/// The most times of grants that are kept until the settings are known. If there are more, two
-/// grants count as made when the later one was: those that were made nearly as long ago.
+/// The most entries in [`Known::uncounted`]. If there are more, two grants that were made nearly as
+/// long ago become one, which counts as made when the later one was.
 const MOST_UNCOUNTED: usize = 32;
 
 impl Known {
@@ -60,7 +60,7 @@ impl Known {
     }
 }
 
-/// The settings are being read. If it is dropped before they are learned, the next request reads
+/// A reading of the settings. If it is dropped before they are learned, the next request reads
 /// them.
 pub(super) struct Reading<'a> {
     local: Option<&'a LocalLimiter>,
@@ -109,7 +109,7 @@ impl LocalLimiter {
         }
     }
 
-    /// Notes the rate that an answer contained.
+    /// Notes the rate in an answer: if it is not the known one, the settings must be read.
     pub(super) fn learn_limit(&self, limit: u64) {
         let mut known = self.known.lock();
         if known
@@ -120,7 +120,7 @@ impl LocalLimiter {
         }
     }
 
-    /// The settings are about to be read: if some are known, no other request has to.
+    /// Starts to read the settings. If older ones are known, other requests use these meanwhile.
     pub(super) fn start_reading(&self) -> Reading<'_> {
         let mut known = self.known.lock();
         if known.settings.is_some() {
@@ -129,7 +129,7 @@ impl LocalLimiter {
         Reading { local: Some(self) }
     }
 
-    /// The settings may have changed.
+    /// Notes that the settings may have changed.
     pub(super) fn forget(&self) {
         self.known.lock().read_at = None;
     }
@@ -147,7 +147,7 @@ impl LocalLimiter {
         self.known.lock().settings
     }
 
-    /// Those that it has where a request has this set-up, as far as is known.
+    /// The limiter's settings after a request with this set-up, if known.
     pub(super) fn settings_with(&self, set_up: Option<SetUp>) -> Option<Settings> {
         match set_up.and_then(SetUp::replacing) {
             Some(set_up) => Some(set_up.settings),
@@ -155,9 +155,9 @@ impl LocalLimiter {
         }
     }
 
-    /// Counts permits that the store granted, and that may be used until then, toward the share of
-    /// the limiter with these settings, or else of the known ones. What goes back to the store
-    /// counts too.
+    /// Counts permits that the store granted, and that may be used until `until`, toward the share.
+    /// The share is computed from the set-up, or else from the known settings. Permits that go back
+    /// to the store count too.
     pub(super) fn note_granted(&self, permits: u32, until: Instant, set_up: Option<SetUp>) {
         let Some(share) = self.store.share() else {
             return;

@@ -43,7 +43,7 @@ impl LocalStore {
         &self.memory
     }
 
-    /// A request under this policy is about to be made.
+    /// Notes that a request under this policy is about to be made.
     pub(super) fn note_use(&self, policy: &FailurePolicy) {
         if let FailurePolicy::Local(share) = policy
             && share.clients().get() != self.clients.load(Ordering::Relaxed)
@@ -59,8 +59,8 @@ impl LocalStore {
         clients.map(LocalShare::one_of)
     }
 
-    /// Counts what the store granted, and what may be used until then, toward this client's share,
-    /// unless it has come back.
+    /// Counts permits that the store granted, and that may be used until `until`, toward this
+    /// client's share, unless they are back by now.
     pub(super) fn count(
         self: &Arc<Self>,
         name: &str,
@@ -74,7 +74,7 @@ impl LocalStore {
         let longest = Duration::from_millis(interval.unsigned_abs());
         let ago = now.saturating_duration_since(until);
         if ago < longest {
-            // Beyond an interval, the share would be gone before.
+            // The share itself expires an interval from now.
             let ahead = until.saturating_duration_since(now).min(longest);
             self.memory
                 .count(name, client_id, share, permits, ago, ahead);
@@ -82,8 +82,8 @@ impl LocalStore {
         }
     }
 
-    /// Shares are in use: gives their memory back when they have expired, though no request may
-    /// come by then.
+    /// Starts the task that gives back the memory of shares that have expired, if none runs: there
+    /// may be no more requests.
     pub(super) fn start_shrinking(self: &Arc<Self>) {
         if self.is_shrinking.load(Ordering::Relaxed) {
             return;

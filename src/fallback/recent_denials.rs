@@ -23,7 +23,7 @@ impl RecentDenials {
         kept.push_back(Arc::clone(queue));
         let first = (kept.len() > CAPACITY).then(|| kept.pop_front()).flatten();
         drop(kept);
-        // Dropping a queue runs foreign code.
+        // Not under the lock: dropping a queue runs foreign code.
         if let Some(first) = first {
             first.is_kept.store(false, Ordering::Relaxed);
         }

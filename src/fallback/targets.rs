@@ -283,7 +283,7 @@ fn without_store(
         local.start_shrinking();
         match local.memory().check_call(&call)?.decisions(&call) {
             Ok(decisions) => decisions,
-            // More than the share ever has.
+            // The request is for more than the share ever has.
             Err(Error::ExceedsLimit { .. }) => return deny_all(),
             Err(error) => return Err(error),
         }
@@ -346,7 +346,7 @@ impl TargetRequest {
         Ok(())
     }
 
-    /// Zeros if unknown.
+    /// The quota; zeros if unknown.
     fn quota(&self) -> Quota {
         self.target.model.quota()
     }

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The permits that callers were granted lately, in slices as long as a lease.
+/// The permits that callers were granted recently, counted in slices of time as long as a lease.
 #[derive(Debug)]
 pub(super) struct Demand {
     slice: Duration,
     started: Instant,
     current: Uses,
     before: Uses,
-    /// No lease is wanted before.
+    /// Before this time no lease is wanted.
     paused_until: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Uses {
     permits: u64,
-    /// By how many calls, or out of leases.
+    /// By how many calls they were granted; each permit taken of a lease counts as one.
     times: u64,
 }
 
@@ -26,10 +26,10 @@ struct Uses {
 /// fourfold at most.
 const SHORTEST_PART: f64 = 0.25;
 
-/// More than the demand, as it is not even.
+/// A lease has this many times the demand, because demand is uneven.
 const MARGIN: f64 = 1.25;
 
-/// A lease is for at least this many permits: fewer cost no more calls without one.
+/// The fewest permits of a lease: fewer cost no more calls without a lease.
 const FEWEST: f64 = 2.0;
 
 impl Demand {
@@ -43,25 +43,25 @@ impl Demand {
         }
     }
 
-    /// Leases are this long from here on.
+    /// Sets the length of a lease, which is that of a slice.
     pub(super) fn set_slice(&mut self, slice: Duration) {
         self.slice = slice.max(Duration::from_millis(1));
     }
 
-    /// Callers were granted permits.
+    /// Notes permits that callers were granted.
     pub(super) fn note(&mut self, permits: u64, times: u64, now: Instant) {
         self.roll(now);
         self.current.permits += permits;
         self.current.times += times;
     }
 
-    /// Leases would be of no use for this long.
+    /// Makes no lease wanted for this long.
     pub(super) fn pause(&mut self, pause: Duration, now: Instant) {
         self.paused_until = self.paused_until.max(now.checked_add(pause));
     }
 
-    /// How many permits a lease that begins now is to have. `None` where this slice and the one
-    /// before had fewer uses than `fewest_uses`.
+    /// How many permits a lease that begins now should have. `None` if this slice and the one
+    /// before together had fewer than `fewest_uses`.
     pub(super) fn wanted(&mut self, fewest_uses: u64, now: Instant) -> Option<u32> {
         self.roll(now);
         if self.paused_until.is_some_and(|until| now < until) {
@@ -77,6 +77,7 @@ impl Demand {
         (wanted >= FEWEST).then_some(wanted as u32)
     }
 
+    /// Begins a new slice if the time of the current one is over.
     fn roll(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.started);
         if passed < self.slice {

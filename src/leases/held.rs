@@ -1,11 +1,11 @@
 //! The leases of one limiter in this process: which it holds, when the next one is due, and what
 //! was used of those that end. The calls are in [`leasing`](super::leasing).
 //!
-//! A lease is taken ahead as demand was lately. While it is used, the next one is due when it is
-//! nearly used up or nearly over, so a lease that nobody uses is the last one. A lease ends when
-//! its time is over, when it is used up, when the last handle that wants leases is dropped, and
-//! when this client changes the limiter. Where the store denies, permits are scarce: then nothing
-//! is leased for a while, and what is left of the leases goes back.
+//! A lease has as many permits as recent demand calls for. While a lease is used, the next one is
+//! due when it is nearly used up or nearly over; so a lease that nobody uses is the last one. A
+//! lease ends when its time is over, when it is used up, when the last handle that wants leases is
+//! dropped, and when this client changes the limiter. Where the store denies, permits are scarce:
+//! then nothing is leased for a while, and what is left of the leases goes back.
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ pub(super) struct Leases {
     /// The oldest first.
     held: ArcSwap<HeldLeases>,
     book: Lock<Book>,
-    /// How many calls for leases are under way: they lease permits, or give them back.
+    /// How many calls that lease permits, or give them back, are under way.
     calls: watch::Sender<usize>,
 }
 
@@ -54,17 +54,18 @@ impl Drop for UnderWay {
 
 type HeldLeases = SmallVec<[Arc<Lease>; MOST_HELD]>;
 
-/// The permits that the store had left when the last lease was taken: those of the leases before
-/// were in use then.
+/// The permits that the store had left when the last lease was taken. Those of the leases before it
+/// were in use by then.
 fn beyond(held: &HeldLeases) -> i64 {
     held.last().map_or(0, |last| last.terms.beyond)
 }
 
-/// What a handle wants: leases of up to this length, where there were this many uses in the time of
-/// two.
+/// The leases that a handle wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hold {
+    /// The longest time that a lease lasts.
     pub(super) up_to: Duration,
+    /// Nothing is leased if there were fewer uses in the time of two leases.
     pub(super) fewest_uses: u64,
 }
 
@@ -77,7 +78,7 @@ struct Book {
     demand: Demand,
     /// The limiter's interval, and the settings that its last request gave it.
     known: Option<(Duration, Option<SetUp>)>,
-    /// How long the last lease took to come.
+    /// How long the call for the last lease took.
     took: Duration,
 }
 
@@ -94,7 +95,7 @@ pub(super) struct LeasePlan {
 pub(crate) struct Ended {
     pub(crate) lease: Grant,
     pub(crate) settlement: Settlement,
-    /// When its permits are back without this.
+    /// When its permits are back if it is not settled.
     pub(crate) back_at: Instant,
 }
 
@@ -127,7 +128,7 @@ impl Leases {
         UnderWay(self.calls.clone())
     }
 
-    /// The calls for leases from now on.
+    /// The calls from now on that lease permits or give them back.
     pub(super) fn calls(&self) -> CallsAside {
         CallsAside(self.calls.subscribe())
     }
@@ -149,7 +150,8 @@ impl Leases {
         }
     }
 
-    /// Takes permits. Returns whether a step is due then; `None` if no lease has them.
+    /// Takes permits. Returns whether [`attend`](Self::attend) is due then; `None` if no lease has
+    /// the permits.
     #[inline]
     pub(super) fn take(
         &self,
@@ -162,7 +164,8 @@ impl Leases {
             .find_map(|lease| lease.serves(set_up).then(|| lease.take(permits, &clock))?)
     }
 
-    /// As [`take`](Self::take), with the answer.
+    /// Takes permits, and returns the answer to the request, which costs more than
+    /// [`take`](Self::take). `None` if no lease has the permits.
     pub(super) fn acquire(
         &self,
         permits: u32,
@@ -185,7 +188,7 @@ impl Leases {
         })
     }
 
-    /// What a request that takes permits now would be answered.
+    /// The answer to a request that would take permits now; `None` if no lease has them.
     pub(super) fn peek(
         &self,
         permits: u32,
@@ -201,7 +204,7 @@ impl Leases {
         Some((lease.terms.id, answer))
     }
 
-    /// The permits left.
+    /// The permits left in all leases.
     pub(super) fn left(&self, now: Moment) -> i64 {
         let held = self.held.load();
         let live = held.iter().filter(|it| it.terms.lasts_from(now) > 0);
@@ -212,8 +215,8 @@ impl Leases {
         self.held.load().is_empty()
     }
 
-    /// The store has granted so many permits to callers, or denied a request that is worth another
-    /// try after some time.
+    /// Notes that the store has granted `taken` permits to callers, or denied a request that is
+    /// worth another try after `denied`.
     pub(super) fn note(
         &self,
         (interval, set_up): (Duration, Option<SetUp>),
@@ -263,8 +266,8 @@ impl Leases {
         todo
     }
 
-    /// Ends the leases before their time, as the limiter changes. Nothing is leased until a request
-    /// has found what it is then.
+    /// Ends the leases before their time, because the limiter changes. Nothing is leased until a
+    /// request has learned its new settings.
     pub(super) fn end(&self) -> Todo {
         let mut book = self.book.lock();
         book.known = None;
@@ -288,7 +291,7 @@ impl Leases {
         }
     }
 
-    /// The next lease has not come.
+    /// Notes that the call for the next lease has failed.
     pub(super) fn failed(&self, now: Instant) {
         let mut book = self.book.lock();
         book.is_asking = false;
@@ -361,7 +364,7 @@ impl Leases {
 }
 
 impl Book {
-    /// How long a lease is: as short as each handle wants it, and within half of the interval.
+    /// The length of a lease: the shortest that any handle asked for, at most half of the interval.
     fn lasts(&self) -> Duration {
         let interval = self.known.map_or(Duration::MAX, |(interval, _)| interval);
         let holds = self.holds.iter();

@@ -1,5 +1,5 @@
-//! The keys that are asked for again and again, each with something that is kept for it: in bounded
-//! memory, however many keys there are.
+//! The keys that are asked for again and again, and what is kept for each of them, in bounded
+//! memory however many keys there are.
 //!
 //! A key gets its place when it is asked for again soon, and loses it when it is idle and others
 //! come: so keys that are asked for once take no memory.
@@ -22,20 +22,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The most keys with a place.
 const MOST_KEYS: usize = 16_384;
 
-/// How many keys are known to have been asked for, one in each place that a hash leads to.
+/// The number of places by hash in which the key that was last asked for is remembered.
 const ASKED: usize = 4_096;
 
 /// What is kept for a key.
 pub(crate) trait Kept {
-    /// Whether it may go when another key needs its place.
+    /// Whether it may be dropped when another key needs its place.
     fn is_idle(&self, now: Instant) -> bool;
 }
 
 pub(crate) struct HotKeys<T> {
     places: RwLock<Places<T>>,
-    /// The shortest time between two searches for idle ones while all places are taken.
+    /// The shortest time between two searches for idle keys while all places are taken.
     sweep_every: Duration,
-    /// The hash of the key that was last asked for in vain, by place.
+    /// By place, the hash of the key that was last asked for and had nothing kept for it.
     asked: Box<[AtomicU64]>,
 }
 
@@ -71,8 +71,8 @@ impl<T: Kept> HotKeys<T> {
         self.read().by_key.get(key).map(Arc::clone)
     }
 
-    /// Notes that the key was asked for. Returns what is kept for it, or made if it has earned a
-    /// place.
+    /// Notes that the key was asked for. Returns what is kept for it, which `make` makes if the key
+    /// was asked for again. `None` if it was not, or no place is free.
     pub(crate) fn ask(&self, key: &str, make: impl FnOnce() -> T) -> Option<Arc<T>> {
         if let Some(kept) = self.get(key) {
             return Some(kept);
@@ -93,21 +93,21 @@ impl<T: Kept> HotKeys<T> {
         Some(kept)
     }
 
-    /// Whether the key was asked for before, and no other one of its place since.
+    /// Whether the key was asked for before, and since then no other key with the same place.
     fn is_asked_again(&self, key: &str) -> bool {
         let hash = NameHash::of(key).bits();
         let place = &self.asked[hash as usize % ASKED];
         place.swap(hash, Ordering::Relaxed) == hash
     }
 
-    /// What is kept.
+    /// What is kept for all keys.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         self.read().by_key.values().map(Arc::clone).collect()
     }
 }
 
 impl<T: Kept> Places<T> {
-    /// Takes the places of idle keys. Returns what was kept for them; `None` if no place is free.
+    /// Removes idle keys. Returns what was kept for them; `None` if no place is free then.
     fn sweep(&mut self, every: Duration, now: Instant) -> Option<Vec<Arc<T>>> {
         let is_full = self.by_key.len() >= MOST_KEYS;
         if is_full && self.swept_at.is_some_and(|at| now < at + every) {

@@ -36,7 +36,8 @@ impl Moment {
         }
     }
 
-    /// How many of so many ms from this moment on are left, rounded down; 0 once they are over.
+    /// How much is left at `now` of `millis` that begin at this moment, in ms, rounded down; 0 once
+    /// they are over.
     pub(super) fn left_of(self, millis: i64, now: Self) -> i64 {
         let lasts = clock::millis(millis);
         let elapsed = now.at.saturating_duration_since(self.at);
@@ -52,7 +53,7 @@ impl Moment {
     }
 }
 
-/// What the store granted.
+/// What the store granted as a lease.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {
     pub(super) id: CallId,
@@ -61,14 +62,15 @@ pub(super) struct Terms {
     pub(super) set_up: Option<SetUp>,
     /// When its call was about to be sent.
     pub(super) sent: Moment,
-    /// For how many ms from then on the permits may be used.
+    /// For how many ms from `sent` on the permits may be used.
     pub(super) lasts: i64,
     pub(super) rate: i64,
     pub(super) interval: i64,
-    /// The permits that the store had left.
+    /// The permits that the store had left after it.
     pub(super) beyond: i64,
-    /// The next lease is due when this many permits are left, or this many ms.
+    /// The next lease is due when this many permits are left,
     pub(super) low: u32,
+    /// or when this many ms are left.
     pub(super) late: i64,
 }
 
@@ -97,7 +99,7 @@ pub(super) struct Lease {
     stripes: [Stripe; STRIPES],
     /// Whether a taker has said that the next lease is due.
     is_due: AtomicBool,
-    /// How many of the permits used are counted as demand.
+    /// How many of the permits used have been counted as demand.
     pub(super) noted: AtomicU32,
 }
 
@@ -230,7 +232,7 @@ impl Lease {
         is_found || left == 0 && self.left() == 0
     }
 
-    /// Takes permits of several stripes. What others see is all of it or nothing.
+    /// Takes permits of several stripes in one step: others see all of it or nothing.
     fn take_of_all(&self, permits: u32, clock: impl Fn() -> Moment) -> Option<bool> {
         let mut all = self.lock_all();
         let early = self.terms.lasts_from(clock());
@@ -251,11 +253,11 @@ impl Lease {
     }
 
     fn lock_all(&self) -> [MutexGuard<'_, Uses>; STRIPES] {
-        // In one order, and who holds another one waits for none.
+        // Always in the same order. A thread that holds one stripe for itself waits for no other.
         self.stripes.each_ref().map(Stripe::lock)
     }
 
-    /// What a request finds that takes permits of it now.
+    /// The answer to a request that takes permits of it now.
     pub(super) fn answer_of(&self, available: i64) -> Acquired {
         let Terms {
             score,
@@ -266,7 +268,7 @@ impl Lease {
         // The lease may have been taken under a lower rate than the last one.
         let mut answer = Acquired::new(score, rate, available.min(rate), interval, interval);
         answer.until_score = self.terms.lasts;
-        // Nothing was decided by the store.
+        // As if the store had found the grant: it has decided nothing now.
         answer.found = true;
         answer
     }
@@ -281,8 +283,8 @@ impl Lease {
         !uses.is_closed
     }
 
-    /// From here on nobody takes permits of it. Returns what they were used for; `None` if it was
-    /// closed before.
+    /// Closes it, so that no more permits are taken of it. Returns how it is settled; `None` if it
+    /// was closed before.
     pub(super) fn close(&self) -> Option<Settlement> {
         let mut all = self.lock_all();
         if all[0].is_closed {

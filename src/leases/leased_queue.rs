@@ -49,8 +49,8 @@ impl LeasedQueue {
         }
     }
 
-    /// While the result lives, permits may be leased for up to this long, where there were so many
-    /// uses in the time of two leases. `None` if the store decides at once.
+    /// While the result lives, permits may be leased for at most `up_to`, if there were at least
+    /// `fewest_uses` in the time of two leases. `None` if the store decides at once.
     pub(crate) fn hold_lease(&self, up_to: Duration, fewest_uses: u64) -> Option<LeaseHold> {
         let queue = &self.queue;
         if queue.store.decides_at_once() {
@@ -109,7 +109,7 @@ impl LeasedQueue {
         leasing.is_some_and(|it| it.holds_some())
     }
 
-    /// Ends the leases. The next one is taken when a request has found what the limiter is then.
+    /// Ends the leases. The next one is taken once a request has learned the limiter's settings.
     pub(crate) fn end_leases(&self) {
         self.step(Leases::end);
     }
@@ -130,7 +130,7 @@ impl LeasedQueue {
         change
     }
 
-    /// As [`WaitQueue::close`], and what is taken ahead goes back.
+    /// Closes the queue, and gives back what is leased or reserved.
     pub(crate) fn close(&self) {
         self.close_leases();
         self.pending.give_back();
@@ -144,7 +144,7 @@ impl LeasedQueue {
     }
 }
 
-/// While it lives, the limiter may be leased.
+/// A handle's wish for leases: while it lives, permits may be leased.
 pub(crate) struct LeaseHold {
     queue: Arc<Queue>,
     leasing: Arc<Leasing>,

@@ -2,8 +2,8 @@
 //!
 //! A request that a lease can serve is granted at once, before the breaker is asked. The calls are
 //! made in the background, so no caller waits for one, and none depends on a caller's runtime.
-//! Waiters are served in order: who arrives takes of a lease only if nobody waits, and the driver
-//! gives the front of the queue what a lease has, before it makes a call.
+//! Waiters are served in order: a new request takes permits of a lease only if nobody waits, and
+//! the driver serves the front of the queue from the leases before it makes a call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::queue::{CallsAside, HeldAside, Queue, TakenAside};
 use crate::store::{AcquireCall, LimiterStore};
 use crate::window::{Acquired, Ahead, Requests, SetUp};
 
-/// A lease takes this part of what is available, in thousandths: the others find as much.
+/// The part of the available permits that a lease takes, in thousandths: as much is left to others.
 const PART: i64 = 500;
 
 /// The leases of a queue.
@@ -138,7 +138,7 @@ impl Asking {
         self.is_over = true;
         let granted = call.requests.taken(&answer) as u32;
         if granted > 0 {
-            queue.tell_granted(&call, &answer, plan.set_up);
+            queue.report_granted(&call, &answer, plan.set_up);
         }
         let mut ends = None;
         leasing.step(&queue, |leases| {

@@ -21,25 +21,25 @@ pub(crate) struct Reserved {
     pub(super) pending: Arc<Pendings>,
     /// Its score is the end of the time in which they can be used.
     pub(crate) grant: Grant,
-    /// When that time begins: as late as it may be.
+    /// When that time begins; it may begin earlier in the store.
     pub(crate) usable_at: Instant,
-    /// When it ends: as early as it may be.
+    /// When that time ends; it may end later in the store.
     pub(crate) expires_at: Instant,
     /// When its call was about to be sent.
     pub(super) sent: Moment,
-    /// How many ms later the time ends.
+    /// How many ms after `sent` the time ends.
     pub(super) lasts: i64,
 }
 
 impl Reserved {
-    /// The ms for which they can still be used, rounded down; 0 once that is over, also by the wall
-    /// clock, which goes on while the machine is suspended.
+    /// The ms for which the permits can still be used, rounded down; 0 once that time is over. It
+    /// is also over by the wall clock, which goes on while the machine is suspended.
     pub(crate) fn left(&self) -> i64 {
         let now = Moment::now(&*self.queue.store);
         self.sent.left_of(self.lasts, now)
     }
 
-    /// Its permits are used, or given back, in the background.
+    /// Reports in the background which of its permits were used; the others go back.
     pub(crate) fn settle(&mut self, settlement: Settlement) {
         let Self {
             grant, expires_at, ..
@@ -97,7 +97,7 @@ impl Pendings {
         all.push(Arc::downgrade(pending));
     }
 
-    /// The client is closed: nobody uses what is reserved.
+    /// Gives all of them back, because the client is closed.
     pub(super) fn give_back(&self) {
         let all = std::mem::take(&mut *self.0.lock());
         for pending in all.iter().filter_map(Weak::upgrade) {
@@ -107,7 +107,7 @@ impl Pendings {
     }
 }
 
-/// `None` if they become available too late.
+/// A request for a reservation: `None` if the permits become available too late.
 impl Reports for Option<Reserved> {
     fn result(&self) -> RequestResult {
         RequestResult::of(self.is_some(), DecisionSource::Store)

@@ -37,7 +37,7 @@ impl LeasedQueue {
             let answer = queue.call(&call, deadline).await?;
             let is_granted = call.requests.taken(&answer) > 0;
             if is_granted && answer.found && answer.interval().is_zero() {
-                continue; // nothing says any more from when on it can be used: it goes back
+                continue; // the settings are gone that say when it can be used: it goes back
             }
             calling.call = None;
             let until_score = millis(answer.until_score);
@@ -66,7 +66,7 @@ impl LeasedQueue {
     }
 }
 
-/// A call of a caller who may be gone before it is answered: then what it takes goes back.
+/// A call in flight. If it is dropped, because its caller is gone, what the call takes goes back.
 struct Calling<'a> {
     queue: &'a Arc<Queue>,
     call: Option<Arc<AcquireCall>>,

@@ -1,8 +1,8 @@
 //! Settling: a lease that has ended, or a reservation that was used or dropped, gives back what was
 //! not used of it.
 //!
-//! Nobody waits for it. If the store is away or refuses writes, it is tried again until it takes
-//! them, or until the permits would be back in any case: settling twice changes nothing.
+//! It is done in the background. While the store is away or refuses writes, it is tried again,
+//! until the permits would be back in any case. Settling twice changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::store::OnDone;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// Those who wait for calls under way wait for the first attempt.
+/// Settles a lease or a reservation in the background. `under_way` counts the call until its first
+/// attempt has ended.
 pub(crate) fn settle(queue: &Arc<Queue>, ended: Ended, under_way: Option<UnderWay>) {
     let (store, on_done) = (&queue.store, queue.giving_back());
     let queue = Arc::clone(queue);
@@ -37,7 +38,7 @@ pub(crate) fn settle(queue: &Arc<Queue>, ended: Ended, under_way: Option<UnderWa
     }));
 }
 
-/// Returns for how long its permits are missing; `None` if it is to be tried again.
+/// Settles once. Returns for how long the permits are missing; `None` if it must be tried again.
 async fn try_to_settle(queue: &Queue, ended: &Ended, on_done: OnDone) -> Option<Duration> {
     let answer = queue.store.settle(&ended.lease, ended.settlement).await;
     let error = match answer {

@@ -21,7 +21,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// The same, of a request whose event tells how long it is in the queue.
+    /// Measures by `queue_time` how long the request is in the queue, for its event.
     pub(crate) fn timed(mut self, queue_time: &QueueTime) -> Self {
         self.queue_time = queue_time.clone();
         self
@@ -65,7 +65,7 @@ impl WaitQueue {
         self.least_wait(&request)
     }
 
-    /// Whether a request certainly waits beyond its end.
+    /// Whether a request certainly waits longer than until it gives up.
     pub(super) fn is_hopeless(&self, request: &Waits) -> bool {
         let Some(until) = request.until else {
             return false;

@@ -1,4 +1,4 @@
-//! The calls of a queue, and what their answers say to the rest of the process.
+//! The calls of a queue, and what the process learns from their answers.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::store::AcquireCall;
 use crate::window::{Acquired, Ahead, Requests, SetUp};
 
 impl Queue {
+    /// Makes a call, and notes what its answer says.
     pub(crate) async fn call(
         self: &Arc<Self>,
         call: &AcquireCall,
@@ -37,7 +38,7 @@ impl Queue {
             }
             // A lease's call does not know the settings of the requests that it is for.
             if !matches!(call.ahead, Some(Ahead::Lease(_))) {
-                self.tell_granted(call, &answer, call.set_up);
+                self.report_granted(call, &answer, call.set_up);
             }
         }
         if let Some(aside) = self.aside.get() {
@@ -73,8 +74,9 @@ impl Queue {
         }
     }
 
-    /// Tells what a call was granted. Permits that are ahead of now may be used until then.
-    pub(crate) fn tell_granted(
+    /// Reports what a call was granted to [`OnGranted`](super::shared::OnGranted). Permits that
+    /// were taken ahead of now may be used until the score of their grant.
+    pub(crate) fn report_granted(
         &self,
         call: &AcquireCall,
         answer: &Acquired,

@@ -15,7 +15,7 @@ use crate::batch::hold_up_within;
 use crate::error::Result;
 use crate::store::{AcquireCall, OnFreed};
 
-/// Only for a longer sleep is the store asked to tell of permits that other clients free.
+/// The store is asked to report permits that other clients free only before a longer sleep.
 const LONG_SLEEP: Duration = Duration::from_millis(50);
 
 pub(super) struct Driver {
@@ -66,7 +66,7 @@ impl Driver {
                 }
                 Next::Pause(until) => {
                     tokio::select! {
-                        () = queue.recovered(until) => {}
+                        () = queue.wait_for_recovery(until) => {}
                         () = self.notify.notified() => {}
                     }
                 }
@@ -78,7 +78,7 @@ impl Driver {
         }
     }
 
-    /// Has the store tell when another client frees permits, unless it does.
+    /// Asks the store to report permits that other clients free, unless it already does.
     fn watch(&mut self) {
         let on_freed = self.on_freed.get_or_insert_with(|| {
             let queue = Arc::clone(&self.queue);
@@ -111,7 +111,7 @@ impl Driver {
         }
     }
 
-    /// Makes a call whose waiters have been held up for so long.
+    /// Makes a call whose waiters have been held up for `held_up`, which it has less time for.
     async fn make(&mut self, call: Arc<AcquireCall>, held_up: Duration) {
         self.call = Some(Arc::clone(&call));
         let sent_at = Instant::now();
@@ -148,8 +148,8 @@ impl Driver {
                 (None, self.queue.step(failed), false)
             }
         };
-        // If the call is reclaimed as well, that finds what another attempt takes later, and a
-        // grant goes back once.
+        // If the call is reclaimed as well, that gives back what another attempt takes later; a
+        // grant never goes back twice.
         if let Some(grant) = unclaimed {
             self.queue.give_back(grant);
         }

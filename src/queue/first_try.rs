@@ -79,7 +79,7 @@ impl Tried<'_> {
     }
 }
 
-/// The request of a first try; `None` if another runtime polls it.
+/// The request of a first try. It resolves to `None` if another runtime polls it.
 pub(super) type Trying<'a> = BoxFuture<'a, Result<Option<Checked>>>;
 
 impl WaitQueue {
@@ -171,8 +171,8 @@ impl WaitQueue {
 }
 
 impl Queue {
-    /// The answer to a first try, or `None` if that takes so long that its caller is to join the
-    /// queue, in which others wait.
+    /// Returns the answer to a first try, or `None` if it takes so long that its caller must join
+    /// the queue, in which others wait.
     pub(super) async fn unless_late<T>(
         self: &Arc<Self>,
         sequence: u64,
@@ -198,8 +198,8 @@ impl Queue {
         None
     }
 
-    /// The answer of the queue or of a first try that is not over, whichever is first. `None` if
-    /// the first try leaves its waiter to the queue.
+    /// Returns the answer of the queue, or of a first try that is still in flight, whichever is
+    /// first. `None` if the first try ends, and its waiter waits in the queue.
     pub(super) async fn late_answer(
         self: &Arc<Self>,
         sequence: u64,

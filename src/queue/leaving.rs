@@ -33,8 +33,8 @@ pub(crate) async fn within<F: Future>(until: Option<Instant>, future: F) -> Opti
 }
 
 impl Queue {
-    /// Removes a waiter whose receiver `close` closes under the lock, so that each step of the
-    /// state sees a waiter either present or gone. `close` returns the answer it had, if any.
+    /// Removes a waiter. `close` closes its receiver under the lock, so that each step of the state
+    /// finds the waiter either present or gone, and returns the answer that it had, if any.
     pub(super) fn leave(
         self: &Arc<Self>,
         sequence: u64,
@@ -58,8 +58,8 @@ impl Queue {
         }
     }
 
-    /// Takes a call that a waiter has left away from its driver, if the driver has not ended it in
-    /// the time that a call takes.
+    /// Withdraws the call in flight, which a waiter has left, from its driver, if that has not
+    /// ended it in the time that a call takes.
     fn watch(self: &Arc<Self>) {
         let queue = Arc::clone(self);
         let watching = async move {

@@ -45,19 +45,19 @@ impl Queue {
         }
     }
 
-    /// Waits until the breaker no longer refuses the queue's calls, or until this time.
-    pub(super) async fn recovered(&self, until: Option<Instant>) {
-        let recovered = recovered(&*self.store);
+    /// Waits until the breaker no longer refuses the queue's calls, at most until `until`.
+    pub(super) async fn wait_for_recovery(&self, until: Option<Instant>) {
+        let recovery = recovery(&*self.store);
         match until {
             Some(until) => tokio::select! {
-                () = recovered => {}
+                () = recovery => {}
                 () = sleep_until(until) => {}
             },
-            None => recovered.await,
+            None => recovery.await,
         }
     }
 
-    /// Waits until the breaker refuses calls, if somebody has a substitute for the store.
+    /// Waits until the breaker refuses calls; forever if no waiter has a substitute for the store.
     pub(super) async fn needs_substitute(&self) {
         let breaker = self.substitute.get().and_then(|_| self.store.breaker());
         match breaker {
@@ -67,8 +67,10 @@ impl Queue {
     }
 }
 
-async fn recovered(store: &dyn LimiterStore) {
-    /// On a cluster another node may have the key by then, with another breaker.
+/// Waits until no breaker of the store refuses calls on the limiter.
+async fn recovery(store: &dyn LimiterStore) {
+    /// How often the breaker is looked up anew: on a cluster, another node may have the key by
+    /// then.
     const INTERVAL: Duration = Duration::from_millis(250);
     while let Some(breaker) = store.unhealthy_breaker() {
         if timeout(INTERVAL, breaker.recovered()).await.is_ok() {

@@ -122,7 +122,7 @@ impl Calls for Arc<Queue> {
         // The permits are reclaimed only if nobody has claimed the answer by then.
         self.store.give_back_in_background(Box::pin(async move {
             sleep_until(deadline + Duration::from_millis(1)).await;
-            queue.reclaim(call); // which tells of itself what is missing
+            queue.reclaim(call); // reports by itself what stays missing
             Duration::ZERO
         }));
     }

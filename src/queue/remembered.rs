@@ -11,19 +11,20 @@ use crate::event::QueueTime;
 use crate::window::SetUp;
 
 impl WaitQueue {
-    /// A call of this client that may free permits or change the limiter is about to be made. Until
-    /// it is over, no denial is remembered.
+    /// Notes that a call of this client that may free permits or change the limiter is about to be
+    /// made. Until it is over, no denial is remembered.
     pub(crate) fn change(&self, deadline: Instant) -> Change {
         self.queue.denials.change(deadline)
     }
 
-    /// Likewise a call of others than this queue that has this set-up; `None` if it changes
-    /// nothing.
+    /// Notes that a call which this queue does not make is about to give the limiter this set-up.
+    /// Returns `None` if it changes nothing.
     pub(crate) fn set_up(&self, set_up: SetUp, deadline: Instant) -> Option<Change> {
         self.queue.denials.set_up(Some(set_up), deadline)
     }
 
-    /// The store has answered others than this queue that so many permits were available.
+    /// Notes that so many permits were available, by the answer to a call that this queue did not
+    /// make.
     pub(crate) fn note_available(&self, available: u64) {
         self.queue.denials.note_available(available);
     }
@@ -47,8 +48,8 @@ impl WaitQueue {
         }
     }
 
-    /// Like [`check`](Self::check), after [`remembered`](Self::remembered). If the request is
-    /// probably denied again, requests that arrive in the meantime share its answer.
+    /// Asks the store for a request that [`remembered`](Self::remembered) does not deny. If it is
+    /// probably denied all the same, requests that arrive in the meantime share its answer.
     pub(crate) fn check_remembering(
         &self,
         permits: u32,

@@ -1,5 +1,5 @@
-//! What all requests of one limiter share, the steps that its parts take with it, and what the
-//! queue asks of the layer above.
+//! What all requests of one limiter share, and the interface to the layer above, which may hold
+//! permits aside.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,8 +16,8 @@ use crate::permit::CallId;
 use crate::store::{AcquireCall, LimiterStore, OnDone};
 use crate::window::{Acquired, SetUp};
 
-/// Told of permits as soon as the store's answer is there that grants them: until when they may be
-/// used, and with which settings it was asked for. The callers may learn of them later, or never.
+/// Called with permits as soon as the store's answer grants them, until when they may be used, and
+/// the set-up of their call. Their callers may learn of them later, or never.
 pub(crate) type OnGranted = Box<dyn Fn(u32, Instant, Option<SetUp>) + Send + Sync>;
 
 /// The waiters of one limiter in this process.
@@ -31,7 +31,8 @@ pub(crate) struct Queue {
     pub(super) on_granted: OnGranted,
     /// Set by the layer above that holds permits aside.
     pub(crate) aside: OnceLock<Arc<dyn HeldAside>>,
-    /// Set by the first waiter who has one: all of them give grants back in the same way.
+    /// The substitute of the first waiter that had one: all of them give grants back in the same
+    /// way.
     pub(super) substitute: OnceLock<Arc<dyn Substitute>>,
 }
 
@@ -85,8 +86,8 @@ impl Queue {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// Permits are given back without a caller: runs when they are. Until then no denial is
-    /// remembered, as it may count them.
+    /// Notes that permits without a caller are being given back. Returns what must run once they
+    /// are back: until then no denial is remembered, as it may count them as in use.
     pub(crate) fn giving_back(self: &Arc<Self>) -> OnDone {
         let change = self.denials.change(self.store.call_deadline());
         let queue = Arc::clone(self);
@@ -101,7 +102,7 @@ impl Queue {
         self.aside.get().is_some_and(|aside| aside.put_back(grant))
     }
 
-    /// Gives a grant that has no owner back to who made it.
+    /// Gives a grant that has no owner back to where it was made.
     pub(super) fn give_back(self: &Arc<Self>, grant: Grant) {
         match (grant.origin, self.substitute.get()) {
             (Origin::Local, Some(substitute)) => {
@@ -116,7 +117,7 @@ impl Queue {
         }
     }
 
-    /// Has the store give back what a call took whose callers are gone.
+    /// Gives back, in the background, what a call took whose callers are gone.
     pub(crate) fn reclaim(self: &Arc<Self>, call: Arc<AcquireCall>) {
         Arc::clone(&self.store).reclaim(call, self.giving_back());
     }
@@ -128,7 +129,7 @@ pub(crate) trait HeldAside: Send + Sync {
     /// Takes permits for a request with this set-up.
     fn take(&self, permits: u32, set_up: Option<SetUp>) -> Option<TakenAside>;
 
-    /// Whether such a request would get them now.
+    /// Whether [`take`](Self::take) would grant such a request now.
     fn serves(&self, permits: u32, set_up: Option<SetUp>) -> bool;
 
     /// Gives a grant back. Returns `false` if what it was made of is no longer held.
@@ -136,15 +137,15 @@ pub(crate) trait HeldAside: Send + Sync {
 
     fn is_empty(&self) -> bool;
 
-    /// The calls that take permits ahead, or give them back, from now on.
+    /// The calls from now on that take permits ahead or give them back.
     fn calls(&self) -> CallsAside;
 
-    /// Whether there is any, or a call for it is under way.
+    /// Whether permits are held aside, or a call that takes them or gives them back is under way.
     fn holds_some(&self) -> bool {
         !self.is_empty() || self.calls().were_made()
     }
 
-    /// The store has answered a call.
+    /// Notes that the store has answered a call.
     fn answered(self: Arc<Self>, queue: &Arc<Queue>, call: &AcquireCall, answer: &Acquired);
 
     /// Makes the step that [`TakenAside`] says is due.
@@ -159,16 +160,17 @@ pub(crate) struct TakenAside {
     pub(crate) is_attention_due: bool,
 }
 
-/// The calls for what is held aside, since this was made.
+/// The calls that take permits ahead or give them back, since this was made.
 pub(crate) struct CallsAside(pub(crate) watch::Receiver<usize>);
 
 impl CallsAside {
-    /// Whether any is under way, or has been. They have ended if nobody counts them any more.
+    /// Whether such a call is under way, or has been since. If nothing counts them any more, they
+    /// have ended.
     pub(crate) fn were_made(&self) -> bool {
         *self.0.borrow() > 0 || self.0.has_changed().unwrap_or(true)
     }
 
-    /// Waits until none is under way.
+    /// Waits until no such call is under way.
     pub(super) async fn done(mut self) {
         let _ = self.0.wait_for(|calls| *calls == 0).await;
     }

@@ -53,12 +53,12 @@ const HOLDS_PER_INTERVAL: u32 = 9;
 /// After this many holds in which others took nothing, a process considers itself alone.
 const IDLE_HOLDS: u32 = 3;
 
-/// How many thousandths less a process asks for that recently took all permits than one that took
-/// none.
+/// A process that recently took all permits asks for this many thousandths of them less than one
+/// that took none.
 const YIELD: f64 = 600.0;
 
-/// The recent past, as the permits of at most this many intervals.
-const INTERVALS_OF_LATE: f64 = 4.0;
+/// What counts as recent: at most the permits of this many intervals.
+const RECENT_INTERVALS: f64 = 4.0;
 
 /// Probes hold back a 200th of the rate on average, or one at a time, [`LONGEST_PROBE_PAUSE`]
 /// apart.
@@ -85,9 +85,10 @@ pub(super) struct Sharing {
     others: Others,
     /// How many permits this process has taken beyond its share, less those it left to others.
     owed: i64,
-    /// What this process and the others took recently.
-    own_of_late: f64,
-    others_of_late: f64,
+    /// How many permits this process took recently.
+    own_recently: f64,
+    /// How many permits the others took recently.
+    others_recently: f64,
     /// The most permits that it leaves at a time.
     appetite: i64,
     /// The fewest permits that others took between two calls, at most half of the rate; 0 before
@@ -163,10 +164,10 @@ impl Sharing {
         }
     }
 
-    /// How to ask now.
+    /// How the call that is sent now asks.
     pub(super) fn plan(&mut self, now: Instant) -> Ask {
         let leave = match self.others {
-            // The others' time is over.
+            // The others have had their time to take what the last call left.
             _ if self.held.is_some() => None,
             Others::Seen { .. } => Some(self.leave()),
             Others::Unseen if self.probe_at.is_none_or(|at| at <= now) => {
@@ -181,7 +182,7 @@ impl Sharing {
         }
     }
 
-    /// What to ask for besides others: no more than they leave while this process owes them.
+    /// What to ask for while others want permits too: less of them while this process owes some.
     fn leave(&self) -> Share {
         let least = self.least.max(1);
         if self.owed >= least || self.appetite * 2 < self.found {
@@ -189,7 +190,7 @@ impl Sharing {
             return all_but(permits.max(least));
         }
         Share {
-            permille: (1000.0 - YIELD * self.own_part_of_late()) as i64,
+            permille: (1000.0 - YIELD * self.own_recent_part()) as i64,
             // A fraction of a permit counts as one.
             credit: 999,
         }
@@ -209,11 +210,11 @@ impl Sharing {
             self.appetite = self.appetite.max(1);
         }
         self.owed -= others_took;
-        self.own_of_late += seen.taken as f64;
-        self.others_of_late += others_took as f64;
-        if self.own_of_late + self.others_of_late > INTERVALS_OF_LATE * seen.rate as f64 {
-            self.own_of_late /= 2.0;
-            self.others_of_late /= 2.0;
+        self.own_recently += seen.taken as f64;
+        self.others_recently += others_took as f64;
+        if self.own_recently + self.others_recently > RECENT_INTERVALS * seen.rate as f64 {
+            self.own_recently /= 2.0;
+            self.others_recently /= 2.0;
         }
         match self.held.take() {
             // Permits that the others left although they were enough for one of their requests were
@@ -244,7 +245,8 @@ impl Sharing {
         Some(seen.sent_at + hold + self.random_up_to(hold / 4))
     }
 
-    /// The others' time is over, and they took `others_took` permits.
+    /// Learns from the end of a hold, in which `held` permits were left to others, who took
+    /// `others_took` of them.
     fn end_hold(&mut self, held: i64, others_took: i64, seen: &Seen) {
         let largest = seen.largest_probe();
         match &mut self.others {
@@ -268,7 +270,7 @@ impl Sharing {
                     self.others = Others::Unseen;
                     self.least = 0;
                     self.owed = 0;
-                    self.others_of_late = 0.0;
+                    self.others_recently = 0.0;
                     self.probe = self.appetite;
                     self.probe_at = Some(seen.sent_at + seen.probe_interval());
                 }
@@ -284,8 +286,8 @@ impl Sharing {
         }
     }
 
-    /// A probe found nobody. Says when the next one is sent, and how large it is: a process that
-    /// needs more than one permit at a time takes nothing of a small one.
+    /// Plans the next probe after one that found nobody: when it is sent, and how large it is. A
+    /// process that needs more than one permit at a time takes nothing of a small probe.
     fn note_vain_probe(&mut self, held: i64, seen: &Seen) {
         let largest = seen.largest_probe();
         let pause = if self.has_probed {
@@ -327,14 +329,14 @@ impl Sharing {
             return wait;
         }
         let longest = LONGEST_DELAY.min(hold(interval));
-        let delay = longest.mul_f64(self.own_part_of_late());
+        let delay = longest.mul_f64(self.own_recent_part());
         let soonest = wait - HEAD_START.min(wait / 2);
         soonest + delay + self.random_up_to(longest / RANDOM_PART_OF_DELAY)
     }
 
     /// This process's part of the permits taken recently.
-    fn own_part_of_late(&self) -> f64 {
-        self.own_of_late / (self.own_of_late + self.others_of_late).max(1.0)
+    fn own_recent_part(&self) -> f64 {
+        self.own_recently / (self.own_recently + self.others_recently).max(1.0)
     }
 
     /// When to ask for a head that must be asked for by `last_chance`. A process that considers
@@ -345,8 +347,8 @@ impl Sharing {
         last.map_or(ask_at, |last| last.min(ask_at))
     }
 
-    /// Permits came free: the hold begins anew with what is available then. Otherwise a process
-    /// that releases often would never leave others the time to take permits.
+    /// Notes that permits came free: the hold begins anew with what is available then. Otherwise a
+    /// process that releases often would never leave others the time to take permits.
     pub(super) fn permits_freed(&mut self) {
         self.held = None;
     }

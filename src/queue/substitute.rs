@@ -18,7 +18,7 @@ pub(crate) enum WhileAway {
 
 /// Grants permits in place of a store that is away.
 pub(crate) trait Substitute: Send + Sync {
-    /// Decides at once. Calls nobody who may wait, or who may call the queue.
+    /// Decides at once, under the queue's lock: it must not wait, nor call the queue.
     fn ask(&self, permits: u32) -> Substituted;
 
     /// Whether it grants so many permits at some time, as far as it knows.

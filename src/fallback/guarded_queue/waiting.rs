@@ -16,7 +16,8 @@ use crate::queue::{ReadSetUp, Substitute, Substituted, WhileAway};
 use crate::window::SetUp;
 
 impl GuardedQueue {
-    /// Like [`WaitQueue::wait`](crate::queue::WaitQueue::wait).
+    /// Waits in the queue until the permits are granted, by the store or in its place by the
+    /// failure policy. Returns the grant, or `None` at `until`.
     pub(crate) async fn wait(
         &self,
         permits: u32,
@@ -72,8 +73,7 @@ struct InPlace {
 }
 
 impl InPlace {
-    /// The share, unless it is unknown until the store has said what the rate is, or never has so
-    /// many permits.
+    /// The share; `None` if the rate is not known yet, or the share never has so many permits.
     fn share_of(&self, share: LocalShare, permits: u32) -> Option<SetUp> {
         let set_up = self.set_up.as_ref().and_then(|read| read());
         let share = share.of(self.local.settings_with(set_up)?);

@@ -77,7 +77,7 @@ impl Process {
         self.heard(plan, permits, took, (answer, lasts))
     }
 
-    /// The same with this answer, of a lease that lasts for so long.
+    /// Takes in this answer to the call of a lease, which lasts for so many ms.
     fn heard(
         &self,
         plan: &LeasePlan,

@@ -189,8 +189,8 @@ fn processes_with_backlogs_get_like_parts_and_waste_little() {
     }
 }
 
-/// The first 20 s, when none of them knows of the others at first. The last one's callers want so
-/// many permits each.
+/// Two or more processes that do not know of each other share a limiter for 20 s. The callers of
+/// the last one want `permits` each.
 #[test]
 fn of_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
     for (count, permits) in [(2_u64, 1), (2, 2), (2, 3), (3, 1), (3, 2)] {
@@ -202,8 +202,8 @@ fn of_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
     }
 }
 
-/// The same on a machine on which they wake up too late for the others' permits, or for those that
-/// were left to them.
+/// Processes that do not know of each other share a limiter for 20 s on a machine on which they
+/// wake up too late for the others' permits, or for those that were left to them.
 #[test]
 fn on_a_busy_machine_each_gets_a_part_and_none_waits_for_long() {
     for (count, permits) in [(2_u64, 1), (2, 2), (2, 3), (3, 1), (3, 2)] {

@@ -67,13 +67,13 @@ fn a_hold_may_end_under_a_rate_of_0() {
 }
 
 #[test]
-fn the_less_a_process_had_of_late_the_more_it_asks_for() {
+fn the_less_a_process_was_granted_recently_the_more_it_asks_for() {
     let now = Instant::now();
-    let permille = |own_of_late, others_of_late| {
+    let permille = |own_recently, others_recently| {
         let mut sharing = Sharing {
             others: Others::SEEN,
-            own_of_late,
-            others_of_late,
+            own_recently,
+            others_recently,
             appetite: 1,
             ..Sharing::default()
         };
@@ -108,8 +108,8 @@ fn what_is_left_depends_on_what_is_owed_and_on_what_others_want() {
             owed,
             appetite,
             found: 10,
-            own_of_late: 5.0,
-            others_of_late: 5.0,
+            own_recently: 5.0,
+            others_recently: 5.0,
             ..Sharing::default()
         };
         assert_eq!(sharing.leave(), share, "{least} {owed} {appetite}");
@@ -243,11 +243,11 @@ fn assert_pauses(has_probed: bool, pauses: &[(u64, i64, i64, i64, u128)]) {
 fn the_more_a_process_was_granted_compared_with_others_the_later_it_asks() {
     let interval = Duration::from_secs(1);
     let wait = Duration::from_millis(50);
-    let ask_after = |others, own_of_late, others_of_late| {
+    let ask_after = |others, own_recently, others_recently| {
         let mut sharing = Sharing {
             others,
-            own_of_late,
-            others_of_late,
+            own_recently,
+            others_recently,
             random: 1,
             ..Sharing::default()
         };
@@ -303,8 +303,8 @@ proptest! {
             });
             prop_assert!((0..=rate).contains(&sharing.owed));
             prop_assert!(sharing.appetite <= rate.max(others + 1));
-            let of_late = sharing.own_of_late + sharing.others_of_late;
-            prop_assert!(of_late <= INTERVALS_OF_LATE * rate as f64 + 2.0 * rate as f64);
+            let recently = sharing.own_recently + sharing.others_recently;
+            prop_assert!(recently <= RECENT_INTERVALS * rate as f64 + 2.0 * rate as f64);
             prop_assert!(sharing.probe <= 2 * rate);
         }
     }

@@ -94,8 +94,7 @@ impl State {
         }
     }
 
-    /// Whether a waiter has left the call in flight: permits that it is granted are about to come
-    /// back.
+    /// Whether a waiter has left the call in flight: what the call is granted for it comes back.
     pub(in crate::queue) fn is_left(&self) -> bool {
         self.in_flight.as_ref().is_some_and(InFlight::is_left)
     }
@@ -136,7 +135,7 @@ impl State {
             return None; // more may be available than the answer says
         }
         Some(match hold {
-            // The rest is for others.
+            // What is left is for other processes.
             Some(until) => Availability {
                 left: 0,
                 ask_at: until,
@@ -148,8 +147,8 @@ impl State {
         })
     }
 
-    /// Gives what fits of a grant made just now to the front of the queue; returns how much that
-    /// is.
+    /// Gives spare permits of a grant made just now to the waiters at the front of the queue that
+    /// they suffice for. Returns how many it gave.
     fn hand_off(
         &mut self,
         spare: u32,
@@ -175,8 +174,8 @@ impl State {
         }
     }
 
-    /// Gives the front of the queue what `take` has for it, in order. Those of a call in flight or
-    /// of a first try come first.
+    /// Gives the waiters at the front of the queue what `take` has for them, in order. Gives
+    /// nothing while a call or a first try is in flight, whose waiters come first.
     pub(in crate::queue) fn serve_front(
         &mut self,
         now: Instant,
@@ -201,8 +200,8 @@ impl State {
         }
     }
 
-    /// A call has failed: its waiters get the error, or keep their places. Returns whether the
-    /// store must reclaim it, as in [`Rest`].
+    /// Gives the waiters of a call that has failed the error, except for those that keep their
+    /// places. Returns whether the store must reclaim the call, as in [`Rest`].
     pub(in crate::queue) fn failed(
         &mut self,
         call: &Arc<AcquireCall>,

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use crate::clock::after;
 
 /// The longest time between an answer and the next call of the queue, where permits come back much
-/// later: other processes may release permits or change the rate, and a message that tells of it
-/// may be lost. Together with the time for which permits are left to others it makes a second.
+/// later: other processes may release permits or change the rate, and a message about it may be
+/// lost. Together with the time for which permits are left to others it makes a second.
 ///
 /// It counts from the answer, so that a process that is too busy to read answers in time asks less
 /// often, and has the time to ask for messages.

@@ -11,8 +11,8 @@ use crate::denials::Denial;
 use crate::window::SetUp;
 
 impl State {
-    /// A caller arrives that is about to wait. Fails with the number of waiters if there are `max`
-    /// already.
+    /// Counts a caller that is about to wait, and starts its first try if it `may_try` and nobody
+    /// waits. Fails with the number of waiters if there are `max` already.
     pub(in crate::queue) fn arrive(
         &mut self,
         max: usize,
@@ -28,7 +28,7 @@ impl State {
         Ok(Arrived { sequence, is_first })
     }
 
-    /// A caller that has arrived no longer waits.
+    /// Counts a caller that has arrived as one that no longer waits.
     pub(in crate::queue) fn depart(&mut self, sequence: u64) {
         self.end_first_try(sequence);
         self.dismiss();
@@ -44,7 +44,7 @@ impl State {
         Ok(())
     }
 
-    /// A waiter that was admitted no longer waits.
+    /// Counts a waiter that was admitted as one that no longer waits.
     pub(super) fn dismiss(&mut self) {
         self.admitted -= 1;
     }
@@ -92,7 +92,7 @@ impl State {
 /// The place of a caller that has arrived.
 #[derive(Clone, Copy)]
 pub(in crate::queue) struct Arrived {
-    /// However late or often the caller joins.
+    /// Its place in the queue, however late or often the caller joins.
     pub(in crate::queue) sequence: u64,
     /// Whether it makes a first try.
     pub(in crate::queue) is_first: bool,

@@ -19,9 +19,9 @@ use crate::store::AcquireCall;
 
 #[derive(Default)]
 pub(in crate::queue) struct State {
-    /// The waiters that no call in flight carries, by ascending sequence number.
+    /// The waiters that the call in flight does not carry, by ascending sequence number.
     pub(super) waiters: VecDeque<Waiter>,
-    /// How many of them may have left.
+    /// How many of `waiters` have left at most.
     pub(super) left: usize,
     pub(super) next_sequence: u64,
     pub(super) known: Option<Availability>,
@@ -56,7 +56,7 @@ pub(super) struct FirstTry {
     pub(super) until: Instant,
     /// The value of [`State::freed`] when it started.
     pub(super) freed: u64,
-    /// Tells its caller that another waiter has joined behind it.
+    /// Notifies its caller that another waiter has joined behind it.
     pub(super) followed: Option<oneshot::Sender<()>>,
 }
 
@@ -65,8 +65,8 @@ pub(super) struct FirstTry {
 pub(super) struct Away {
     /// The last call failed, and the next one is not made before this time.
     pub(super) retry_at: Option<Instant>,
-    /// A driver waits for the breaker. If it has asked a substitute in vain, it asks again at this
-    /// time.
+    /// `Some` while a driver waits for the breaker: when it asks a substitute again that may grant
+    /// permits by then, if there is one.
     pub(super) paused: Option<Option<Instant>>,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Slot {
 /// What a driver does next.
 #[derive(Debug)]
 pub(in crate::queue) enum Next {
-    /// Make this call, in the store's time less that for which its waiters have been held up.
+    /// Make this call. It has less time than others, by that for which its waiters were held up.
     Call(Arc<AcquireCall>, Duration),
     /// Sleep until this time, or until notified.
     Sleep(Instant),
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// The store did not answer in this time.
+    /// Notes that the store did not answer in this time.
     pub(super) fn note_held_up(&mut self, from: Instant, to: Instant) {
         let before = self.held_up.unwrap_or(HeldUp { from, to });
         self.held_up = Some(HeldUp {
@@ -152,7 +152,8 @@ impl State {
         });
     }
 
-    /// How much of that time the first of these waiters was in the queue.
+    /// For how long the store has not answered while the first of these waiters, of those that do
+    /// not stay through outages, was in the queue.
     pub(super) fn held_up_for(&self, waiters: &[Waiter]) -> Duration {
         // Waiters that stay wait for the store however long it is away.
         let failing = waiters.iter().filter(|waiter| !waiter.stays());

@@ -66,10 +66,10 @@ impl State {
         self.send(now, has_peers, false)
     }
 
-    /// Moves the front of the queue into a call. `is_told` if it is made because another client has
-    /// freed permits.
-    fn send(&mut self, now: Instant, has_peers: bool, is_told: bool) -> Next {
-        self.freed_elsewhere.sent(is_told);
+    /// Moves the front of the queue into a call. `is_caused` says whether a message that another
+    /// client has freed permits is the reason.
+    fn send(&mut self, now: Instant, has_peers: bool, is_caused: bool) -> Next {
+        self.freed_elsewhere.sent(is_caused);
         let mut waiters = Vec::new();
         // The grants of a call share one member of the sorted set, which holds a u32.
         let mut room = u32::MAX;
@@ -118,7 +118,7 @@ impl State {
         Next::Call(call, held_up)
     }
 
-    /// Permits may have come free: what is known no longer holds.
+    /// Notes that permits may have come free: what is known no longer holds.
     pub(in crate::queue) fn permits_freed(&mut self) {
         self.freed += 1;
         self.known = None;
@@ -126,11 +126,11 @@ impl State {
         self.notify_drivers();
     }
 
-    /// Another client has freed permits: so many are available now.
+    /// Notes that another client has freed permits, and that so many are available now.
     pub(in crate::queue) fn freed_elsewhere(&mut self, available: i64) {
-        let is_news = self.freed_elsewhere.told(available) && self.in_flight.is_none();
+        let is_new = self.freed_elsewhere.reported(available) && self.in_flight.is_none();
         let fits = |head: &Waiter| i64::from(head.permits) <= available;
-        if is_news && self.waiters.front().is_some_and(fits) {
+        if is_new && self.waiters.front().is_some_and(fits) {
             self.notify_drivers();
         }
     }

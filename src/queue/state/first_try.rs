@@ -9,8 +9,7 @@ use super::contents::{FirstTry, State};
 use super::waiter::Waiter;
 use crate::batch::hold_up_within;
 
-/// The part of the longest hold-up in which the caller of a first try joins the queue, once it has
-/// been held up for long.
+/// How much of the longest hold-up is left to the caller of a first try to join the queue.
 pub(in crate::queue) fn time_to_join(longest: Duration) -> Duration {
     longest / 5
 }
@@ -48,8 +47,8 @@ impl State {
         }
     }
 
-    /// A first try takes long. Returns what tells its caller that another waiter has joined; `None`
-    /// if one has.
+    /// Returns what resolves when another waiter joins behind a first try that takes long; `None`
+    /// if one has joined already, or the first try is over.
     pub(in crate::queue) fn watch_first_try(
         &mut self,
         sequence: u64,
@@ -64,15 +63,15 @@ impl State {
         Some(receiver)
     }
 
-    /// A waiter has joined behind a first try, or in front of it.
-    pub(super) fn tell_first_try(&mut self) {
+    /// Notifies the caller of a first try that a waiter has joined behind it, or in front of it.
+    pub(super) fn notify_first_try(&mut self) {
         let first_try = self.first_try.as_mut();
         if let Some(followed) = first_try.and_then(|it| it.followed.take()) {
-            self.outbox.tell(followed);
+            self.outbox.notify_first_try(followed);
         }
     }
 
-    /// The caller of a first try joins the queue without an answer.
+    /// Notes that the caller of a first try joins the queue without an answer.
     pub(in crate::queue) fn first_try_is_silent(&mut self, sequence: u64, now: Instant) {
         let first_try = self.first_try.as_ref();
         if let Some(first_try) = first_try.filter(|it| it.sequence == sequence) {
@@ -103,7 +102,7 @@ impl State {
         }
         let started = first_try.started;
         if first_try.until <= now {
-            self.tell_first_try(); // in the outbox: a waker is run
+            self.notify_first_try(); // by the outbox, as it runs a waker
             self.first_try = None;
         }
         self.note_held_up(started, until);

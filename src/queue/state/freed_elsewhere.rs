@@ -1,4 +1,4 @@
-//! Permits that other clients have freed, as the store tells: when to ask for them.
+//! Permits that other clients have freed, as the store reports: when to ask for them.
 //!
 //! A message only makes the next call sooner. So a wrong one costs a call, and a lost one costs the
 //! time until the queue asks anyway. After a call that a message caused and that was granted
@@ -16,29 +16,30 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
 pub(super) struct FreedElsewhere {
-    /// How many permits are available by the best message since the last call was sent. The value
-    /// that is read when the subscription begins may be told after a message that is newer.
+    /// The most permits that a message since the last call has reported as available. Messages may
+    /// come out of order: the first value of a subscription may come after a newer one.
     available: i64,
-    /// When the call for them is due.
+    /// When the call for these permits is due; `None` before a call is planned.
     due: Option<Instant>,
-    /// How much later than a message a call is made, so that those who were granted less are served
-    /// first.
+    /// The time from a message to the call, so that processes that were granted less ask first.
     delay: Duration,
-    /// The pause after a call, and its end.
+    /// For how long after an answer no message causes a call.
     pause: Duration,
+    /// The end of that pause.
     not_before: Option<Instant>,
     /// Whether a message caused the call in flight.
     is_asking: bool,
 }
 
 impl FreedElsewhere {
-    /// A message says that so many permits are available. Returns whether that is news.
-    pub(super) fn told(&mut self, available: i64) -> bool {
+    /// Notes that a message reports so many available permits. Returns whether no call is planned
+    /// yet.
+    pub(super) fn reported(&mut self, available: i64) -> bool {
         self.available = self.available.max(available);
         self.due.is_none()
     }
 
-    /// When the head is to be asked for, if a message says that it fits.
+    /// When to ask for the head, if a message says that it fits; plans that call.
     pub(super) fn due(&mut self, head_permits: i64, now: Instant) -> Option<Instant> {
         if head_permits > self.available {
             self.due = None; // the next message is news again
@@ -48,12 +49,14 @@ impl FreedElsewhere {
         Some(self.not_before.map_or(*due, |at| at.max(*due)))
     }
 
-    /// A call is sent, which finds what came free before.
+    /// Notes that a call is sent, which finds what came free before. `is_caused` by a message or
+    /// not.
     pub(super) fn sent(&mut self, is_caused: bool) {
         (self.available, self.due, self.is_asking) = (0, None, is_caused);
     }
 
-    /// The answer to a call is read. The next message is heeded after this delay.
+    /// Notes the answer to a call, which was granted nothing if `is_vain`. From then on `delay` is
+    /// the time from a message to its call.
     pub(super) fn answered(&mut self, now: Instant, is_vain: bool, delay: Duration) {
         self.delay = delay;
         if std::mem::take(&mut self.is_asking) {

@@ -22,9 +22,9 @@ impl State {
         waiter.runtime = Some(runtime);
         if self.waiters.is_empty() {
             if self.in_flight.is_none() {
-                self.freed_elsewhere.sent(false); // nobody waited for what was said
+                self.freed_elsewhere.sent(false); // messages until now were for nobody
             }
-            // Its denial does not know of permits that came free since it was sent.
+            // A denial does not show permits that came free since its call was sent.
             let is_current =
                 |it: &FirstTry| it.sequence == waiter.sequence && it.freed == self.freed;
             self.known = denied.filter(|_| self.first_try.as_ref().is_some_and(is_current));
@@ -34,7 +34,7 @@ impl State {
             .as_ref()
             .is_some_and(|it| it.sequence != waiter.sequence)
         {
-            self.tell_first_try();
+            self.notify_first_try();
         }
         let ends_pause = self.ends_pause(&waiter);
         if self.insert(waiter) == 0 || ends_pause {

@@ -18,26 +18,26 @@ pub(in crate::queue) enum Left {
     Nothing,
     /// Nobody waits for this call any more: the store must reclaim it.
     Abandoned(Arc<AcquireCall>),
-    /// Others, on runtimes that may never read the answer, wait for the call, which may have taken
-    /// permits for this waiter: the call in flight must be watched.
+    /// The call in flight may take permits for this waiter, and the others that wait for it are on
+    /// runtimes that may never read the answer: a task must watch the call.
     Unwatched,
-    /// That call is watched.
+    /// As `Unwatched`, but a task watches the call already.
     Watched,
 }
 
-/// What happens to a call in flight that is watched.
+/// What a task that watches the call in flight finds.
 #[derive(Debug)]
 pub(in crate::queue) enum Watched {
-    /// No waiter has left it.
+    /// There is no call in flight that a waiter has left.
     Ended,
-    /// A driver has taken it since.
+    /// A driver has taken the call since: its time is not over.
     InTime,
-    /// It is no longer in flight, and the store must reclaim it.
+    /// The call is no longer in flight now, and the store must reclaim it.
     Withdrawn(Arc<AcquireCall>),
 }
 
 impl State {
-    /// A waiter has left: its receiver is closed.
+    /// Removes a waiter that has left, whose receiver is closed, or notes that it has left.
     pub(in crate::queue) fn leave(&mut self, sequence: u64) -> Left {
         if let Some(in_flight) = &mut self.in_flight
             && in_flight.leave(sequence)
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// Returns the waiters of the call in flight to the queue.
+    /// Returns the waiters of the call in flight to the queue, and the call to the caller.
     fn withdraw(&mut self) -> Option<Arc<AcquireCall>> {
         let in_flight = self.in_flight.take()?;
         for waiter in in_flight.waiters {

@@ -14,8 +14,8 @@ use crate::error::Result;
 use crate::grant::Grant;
 use crate::store::AcquireCall;
 
-/// From a failed call to the next one for those who have kept their places: some calls fail at
-/// once.
+/// The time from a failed call to the next one for waiters that have kept their places. Without it,
+/// calls that fail at once would be made in a row.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl State {
@@ -26,17 +26,18 @@ impl State {
         in_flight.is_some_and(|it| it.waiters.iter().all(Waiter::stays))
     }
 
-    /// A call for waiters who keep their places has failed.
+    /// Notes that a call for waiters that keep their places has failed.
     pub(in crate::queue) fn call_failed(&mut self, now: Instant) {
         self.away.retry_at = Some(now + PAUSE);
     }
 
-    /// A call was answered.
+    /// Notes that a call was answered: the outage is over.
     pub(super) fn end_outage(&mut self) {
         self.away = Away::default();
     }
 
-    /// Whether a waiter that joins changes what a driver does that waits for the breaker.
+    /// Whether a driver that waits for the breaker must take its next step because of a waiter that
+    /// joins.
     pub(super) fn ends_pause(&self, waiter: &Waiter) -> bool {
         match (&self.away.paused, &waiter.while_away) {
             (None, _) | (Some(_), WhileAway::Stay) => false,
@@ -71,7 +72,7 @@ impl State {
         self.away.retry_at = None;
         // Whatever is known is outdated when the outage ends.
         self.known = None;
-        // For those who fail, a call is made that the breaker refuses.
+        // Waiters that do not stay need a call that the breaker refuses: it fails them.
         let all_stay = self.waiters.iter().all(|it| it.stays() || it.is_gone());
         all_stay.then(|| {
             self.away.paused = Some(ask_at);
@@ -87,8 +88,9 @@ impl State {
         }
     }
 
-    /// Has substitutes serve waiters, in order, also those of a call that is silent, but none whose
-    /// own runtime can call the store. Returns when to ask again, if one was asked in vain.
+    /// Asks the substitutes of the waiters in order, also of those in a call that is silent. Skips
+    /// waiters whose own runtime can call the store. Returns when to ask again, if a substitute
+    /// may grant permits later.
     pub(in crate::queue) fn ask_substitutes(
         &mut self,
         runtime: runtime::Id,

@@ -1,7 +1,7 @@
 //! What a step of the state sends to others: answers to waiters, and notifications of drivers.
 //!
-//! A step only collects it: delivering runs wakers, which are foreign code that may call the queue
-//! or panic. It is delivered after the lock is released.
+//! A step only fills the outbox. It is delivered after the lock is released, because delivering
+//! runs wakers: foreign code that may call the queue or panic.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ pub(in crate::queue) struct Outbox {
     drivers: SmallVec<[Arc<Notify>; 1]>,
     /// The caller of a first try, behind which another waiter has joined.
     followed: Option<oneshot::Sender<()>>,
-    /// Dropped with the outbox: their wakers may run, and their settings are shared with others.
+    /// Waiters to be dropped after the step, because that may run their wakers, and code of others
+    /// with which they share settings.
     removed: Vec<Waiter>,
 }
 
@@ -53,11 +54,13 @@ impl Outbox {
         }
     }
 
-    pub(super) fn tell(&mut self, followed: oneshot::Sender<()>) {
+    /// Notifies the caller of a first try that another waiter has joined behind it.
+    pub(super) fn notify_first_try(&mut self, followed: oneshot::Sender<()>) {
         self.followed = Some(followed);
     }
 
-    /// Drops a waiter that is no longer in the queue. If it has not left, it learns of it.
+    /// Drops a waiter that is no longer in the queue. If its caller still waits, it learns that it
+    /// has lost its place.
     pub(super) fn remove(&mut self, waiter: Waiter) {
         self.removed.push(waiter);
     }

@@ -42,7 +42,7 @@ const ATTEMPT: Duration = Duration::from_millis(750);
 const SLACK: Duration = Duration::from_millis(3);
 
 /// The longest time for which permits are left to others, and the delay of the process that took
-/// the most lately.
+/// the most recently.
 const SHARING: Duration = Duration::from_millis(110 * 5 / 4 + 1 + 12 + 1);
 
 pub(super) struct World {
