@@ -101,8 +101,8 @@ impl Denials {
     }
 
     /// Notes that a call that sets, resets or deletes the limiter, or changes when it expires, is
-    /// about to be sent. The server does not know its deadline. So a call without an answer counts
-    /// as under way for as long again, from when its caller gives up.
+    /// about to be sent. The server does not know its deadline. So for leases, a call without an
+    /// answer counts as under way for as long again, from when its caller gives up.
     pub(crate) fn change_limiter(self: &Arc<Self>, deadline: Instant) -> Change {
         let late_by = deadline.saturating_duration_since(Instant::now());
         self.start(deadline, Some(late_by))
@@ -188,8 +188,8 @@ impl Denials {
 pub(crate) struct Change {
     denials: Arc<Denials>,
     deadline: Instant,
-    /// For how long after its caller has given up a call that changes the limiter may be executed;
-    /// `None` for other calls.
+    /// For how long after its caller has given up a call that changes the limiter may be executed:
+    /// nothing is leased until then. `None` for other calls.
     late_by: Option<Duration>,
     is_over: bool,
 }
@@ -210,8 +210,10 @@ impl Change {
         self.is_over = true;
         let mut changes = self.denials.changes.lock();
         changes.all.end(until);
-        if self.late_by.is_some() {
-            changes.of_limiter.end(until);
+        if let Some(late_by) = self.late_by {
+            changes
+                .of_limiter
+                .end(until.map(|_| Instant::now() + late_by));
         }
         changes.set_up = set_up;
         let epoch = self.denials.next_epoch();
@@ -226,8 +228,7 @@ impl Change {
 impl Drop for Change {
     fn drop(&mut self) {
         if !self.is_over {
-            let late = self.late_by.map(|late_by| Instant::now() + late_by);
-            self.end(None, None, Some(late.unwrap_or(self.deadline)));
+            self.end(None, None, Some(self.deadline));
         }
     }
 }
