@@ -8,7 +8,9 @@ use super::{RedissonClient, RedissonClientBuilder};
 use crate::breaker::Breakers;
 use crate::clock::LATE;
 use crate::error::{Error, Result};
-use crate::link::{Credentials, Provider, TlsConfig};
+#[cfg(feature = "tls")]
+use crate::link::TlsConfig;
+use crate::link::{Credentials, Provider};
 use crate::store::redis::RedisStore;
 
 /// With the feature `redis`, which is on by default.
