@@ -2,6 +2,7 @@
 //! decides.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ use crate::limiters::targets::Targets;
 /// assert_eq!(by.deciding().0, "logins");
 /// # Ok(()) }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Rule {
     pub(super) name: Arc<str>,
     plan: Plan,
@@ -55,6 +56,19 @@ pub struct Rule {
     pub(super) instead_of: Vec<String>,
     /// Why the rule was made wrongly.
     mistake: Option<String>,
+}
+
+/// Without the keys that have plans, which may be persons' names.
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule")
+            .field("name", &self.name)
+            .field("plan", &self.plan)
+            .field("plans", &self.plans)
+            .field("condition", &self.condition)
+            .field("is_shadow", &self.is_shadow)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a request costs by a rule of a [`RulesConfig`](crate::RulesConfig).
