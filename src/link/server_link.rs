@@ -170,7 +170,8 @@ impl Link {
                 open = self.replaced(limits, until).await?;
             }
         }
-        if limits.needs_one_server && !open.one_server.is_known() {
+        let may_be_another = self.task.is_some();
+        if limits.needs_one_server && may_be_another && !open.one_server.is_known() {
             return Err(Failure::NotSent(closed())); // another connection was asked
         }
         let round_trip = &self.round_trip;
