@@ -375,12 +375,13 @@ impl Opened<'_> {
     /// Checks one request by this limiter alone.
     #[inline(always)] // in memory a call of its own costs as much as some policies
     pub(crate) fn check(&mut self, at: At, cost: u32) -> Result<Answer, NotInitialized> {
-        let cost = i64::from(cost);
-        if self.locked_for(at).is_some() {
-            return self.evaluate(at, cost);
-        }
-        let answer = self.paired.check(at, cost)?;
-        let answer = self.target.answer(None, answer, cost);
+        let (target, cost) = (self.target, i64::from(cost));
+        let locked_for = self.locked_for(at);
+        let answer = match locked_for {
+            None => self.paired.check(at, cost)?,
+            Some(_) => self.evaluate_locked(at, cost)?,
+        };
+        let answer = target.answer(locked_for, answer, cost);
         if answer.outcome == Outcome::Denied {
             self.lock_out(at);
         }
@@ -409,13 +410,22 @@ impl Opened<'_> {
     }
 
     fn evaluate(&mut self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
-        let answer = self.paired.evaluate(at, cost)?;
         let locked_for = self.locked_for(at);
-        if locked_for.is_some() && self.lock.expires_at().is_none() {
+        let answer = match locked_for {
+            None => self.paired.evaluate(at, cost)?,
+            Some(_) => self.evaluate_locked(at, cost)?,
+        };
+        Ok(self.target.answer(locked_for, answer, cost))
+    }
+
+    /// The answer of the algorithm to a request while the target is locked out.
+    fn evaluate_locked(&mut self, at: At, cost: i64) -> Result<Answer, NotInitialized> {
+        let answer = self.paired.evaluate(at, cost)?;
+        if self.lock.expires_at().is_none() {
             // Without a time to live, the lock would never end.
             self.lock_out(at);
         }
-        Ok(self.target.answer(locked_for, answer, cost))
+        Ok(answer)
     }
 
     /// Milliseconds that the target is locked out.
