@@ -66,7 +66,5 @@ pub(crate) use settings::Connecting;
 pub(crate) use subscriber::Subscriber;
 #[cfg(test)]
 pub(crate) use supplied::{SendsCommands, Silent};
-#[cfg(not(feature = "tls"))]
-pub(crate) use tls::TlsConfig;
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;
