@@ -131,13 +131,18 @@ impl Link {
 
     pub(super) fn pace(&self) -> Pace {
         let pace = self.round_trip.pace();
-        match self.task {
-            Some(_) => pace,
-            None => Pace {
+        match self.is_supplied() {
+            false => pace,
+            true => Pace {
                 silence_limit: round_trip::LONGEST,
                 ..pace
             },
         }
+    }
+
+    /// Whether the connection is the application's, which is always the same one.
+    fn is_supplied(&self) -> bool {
+        self.task.is_none()
     }
 
     /// Waits until a command can be sent.
@@ -170,8 +175,7 @@ impl Link {
                 open = self.replaced(limits, until).await?;
             }
         }
-        let may_be_another = self.task.is_some();
-        if limits.needs_one_server && may_be_another && !open.one_server.is_known() {
+        if limits.needs_one_server && !self.is_supplied() && !open.one_server.is_known() {
             return Err(Failure::NotSent(closed())); // another connection was asked
         }
         let round_trip = &self.round_trip;
