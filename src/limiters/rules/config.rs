@@ -166,10 +166,10 @@ impl fmt::Display for RuleLimit {
 #[derive(Debug)]
 pub(super) struct Mistake {
     /// The place of the rule.
-    pub(super) rule: usize,
-    pub(super) field: &'static str,
+    rule: usize,
+    field: &'static str,
     /// With the names of the field and the rule.
-    pub(super) reason: String,
+    reason: String,
 }
 
 impl Mistake {
@@ -179,6 +179,11 @@ impl Mistake {
             field,
             reason: format!("`{field}` of `{name}`: {reason}"),
         }
+    }
+
+    /// The error, with the line of the text that the rules were read from.
+    pub(super) fn error(self, source: &Source) -> Error {
+        source.refused(Some((self.rule, self.field)), self.reason)
     }
 }
 
@@ -276,9 +281,7 @@ impl RulesConfig {
                 let reason = "is for programs that see how requests end, which this one does not";
                 let mistake = ("count", reason.to_owned());
                 let mistake = Mistake::of(place, &self.rules[place].name, mistake);
-                Err(self
-                    .source
-                    .refused(Some((mistake.rule, mistake.field)), mistake.reason))
+                Err(mistake.error(&self.source))
             }
         }
     }

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 
 use super::RulesConfig;
-use super::config::Mistake;
 use super::source::{Format, Source, Wrong};
 use crate::error::Result;
 
@@ -85,11 +84,7 @@ impl RulesConfig {
         let source = Source::new(format, text, path);
         match Self::try_from(raw) {
             Ok(config) => Ok(Self { source, ..config }),
-            Err(Mistake {
-                rule,
-                field,
-                reason,
-            }) => Err(source.refused(Some((rule, field)), reason)),
+            Err(mistake) => Err(mistake.error(&source)),
         }
     }
 }
