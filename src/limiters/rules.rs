@@ -26,7 +26,15 @@ mod raw;
 mod read;
 mod rule;
 #[cfg(feature = "serde")]
-#[cfg_attr(not(any(feature = "toml", feature = "yaml")), allow(unused))]
+#[cfg_attr(
+    not(any(feature = "toml", feature = "yaml")),
+    expect(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "there is no format to read a text in"
+    )
+)]
 mod source;
 mod values;
 mod verdict;
