@@ -137,9 +137,10 @@ impl KeyedRateLimiter {
         let queue_time = reported.queue_time();
         let waiting = async {
             let set_up = self.0.read_set_up();
-            let name = self.0.validated_name(key, permits, set_up())?;
+            let current = set_up();
+            let name = self.0.validated_name(key, permits, current)?;
             let limiter = self.0.rate_limiter(&name);
-            self.0.note_asked(&limiter, set_up());
+            self.0.note_asked(&limiter, current);
             let waiting = limiter.wait_set_up(permits, timeout, Some(set_up), &queue_time);
             waiting.await
         };
