@@ -13,7 +13,7 @@
 //! | `tls` | `rediss://` URLs and `TlsConfig`; implies `redis` |
 //! | `serde` | `Serialize` and `Deserialize` for [`Rate`], the policies, [`AnyPolicy`] and [`FailurePolicy`], and `RulesConfig` |
 //! | `toml`, `yaml` | rules from text and files: `RulesConfig::from_file`; both imply `serde` |
-//! | `test-util` | for tests: `MemoryStore::advance` moves its clock, and `Faults` makes a client's store fail, stall or deny requests |
+//! | `test-util` | for tests: a clock that `MemoryStore::advance` moves, and a store's `Faults` |
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

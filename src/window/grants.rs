@@ -371,7 +371,7 @@ impl Grants {
     }
 
     /// Removes the fence of the lease with this name, unless it has expired, and returns its score.
-    /// Looks at the score `at` first.
+    /// Searches the score `at` first.
     fn remove_fence(&mut self, call_id: &CallId, horizon: i64, at: i64) -> Option<i64> {
         let fence = Member::fence(call_id);
         let is_fence = |entry: &Entry| entry.score > horizon && entry.member == fence;

@@ -83,8 +83,9 @@ impl<'a> Applying<'a> {
     }
 }
 
-/// Adds a rule that applies, or adds its part to an entry that counts for the same target. Looks
-/// at no more entries than may decide together: a request with more is refused anyway.
+/// Adds a rule that applies, or adds its part to an entry that counts for the same target.
+/// Compares it with no more entries than may decide together: a request with more is refused
+/// anyway.
 fn add<'a>(all: &mut Few<Applying<'a>>, applying: Applying<'a>) {
     let mut known = all.iter_mut().take(MOST_LIMITERS + 1);
     match known.find(|it| it.is_same_target(&applying)) {

@@ -316,11 +316,10 @@ impl Rule {
     }
 
     /// Counts only requests that end so, such as failed logins: each is charged before it goes on,
-    /// and [`Rules::end`](crate::Rules::end), which is told how it has ended, gives back what the
-    /// others were charged. Until then they count, so no more requests than the limit are under way
-    /// at a time. How much comes back of each algorithm,
-    /// [`Limiter::refund`](crate::Limiter::refund) says; a [`LeakyBucket`](crate::LeakyBucket)
-    /// gives nothing back, so a rule with one is refused.
+    /// and [`Rules::end`](crate::Rules::end) gives back the charge of each other request. Until
+    /// then they count, so no more requests than the limit are under way at a time. How much comes
+    /// back of each algorithm, [`Limiter::refund`](crate::Limiter::refund) says; a
+    /// [`LeakyBucket`](crate::LeakyBucket) gives nothing back, so a rule with one is refused.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

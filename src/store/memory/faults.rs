@@ -155,8 +155,8 @@ impl Faults {
     /// Denies requests for the names that `is_denied` returns `true` for, as if others took each
     /// permit as it comes back; `|_| true` denies all. The name is the one that the store knows the
     /// limiter by, after the name mapper; for limiters with keys it is the prefix and the key. A
-    /// denied request is told to try again after `retry_after`, in whole milliseconds, and is
-    /// charged nowhere. A request for more than the limit, or to a limiter without a rate, fails as
+    /// denied request may be tried again after `retry_after`, in whole milliseconds, and is charged
+    /// nowhere. A request for more than the limit, or to a limiter without a rate, fails as
     /// usual.
     ///
     /// ```
@@ -210,7 +210,7 @@ impl Faults {
         let before = std::mem::replace(&mut *self.0.fault.lock(), fault);
         self.0.changed.notify_waiters();
         if before.is_lost() != is_lost {
-            self.tell_breakers(&self.0.breakers);
+            self.set_breakers(&self.0.breakers);
         }
         if matches!(before, Fault::Denies(_)) {
             for on_freed in live(&self.0.waiting) {
@@ -221,8 +221,8 @@ impl Faults {
 
     /// Opens or closes the breakers as the store is lost or not. A breaker calls the application's
     /// handler of events, so no lock is held. If the store is lost or found again meanwhile, all
-    /// breakers are told again, so that they end in the state that holds.
-    fn tell_breakers(&self, breakers: &Lock<Vec<Weak<Breaker>>>) {
+    /// breakers are set again, so that they end in the state that holds.
+    fn set_breakers(&self, breakers: &Lock<Vec<Weak<Breaker>>>) {
         loop {
             let is_lost = self.is_lost();
             for breaker in live(breakers) {
@@ -242,7 +242,7 @@ impl Faults {
     fn add_breaker(&self, breaker: &Arc<Breaker>) {
         add(&self.0.breakers, breaker);
         if self.is_lost() {
-            self.tell_breakers(&Lock::new(vec![Arc::downgrade(breaker)]));
+            self.set_breakers(&Lock::new(vec![Arc::downgrade(breaker)]));
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) struct StoredLimiter {
     pub(super) drivers: AtomicUsize,
     /// How often its settings have changed.
     pub(super) changes: AtomicU64,
-    /// The drivers that are told when another client has freed permits.
+    /// The drivers that are called when another client has freed permits.
     waiting: Mutex<Vec<Waiting>>,
     held: Mutex<Held>,
 }
