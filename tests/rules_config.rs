@@ -527,7 +527,7 @@ fn a_mistake_is_refused_with_its_line_and_field() {
             "[\"/a*\", \"/b\"]",
             "\"\"",
             15,
-            "`when` of `everything`: an empty value is none",
+            "`when` of `everything`: a value must not be empty",
         ),
         (
             "[\"/a*\", \"/b\"]",

@@ -113,8 +113,8 @@ impl RedissonClientBuilder {
 
     /// How long [`connect`](Self::connect) waits for a server that is not there or not ready. A
     /// `tracing` event names the reason for the wait. Refused credentials end the wait. By default
-    /// it does not wait; it only asks a server that takes the connection and does not answer again,
-    /// until the response timeout.
+    /// it does not wait; only a server that accepts the connection and does not answer is asked
+    /// again until the response timeout.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -317,7 +317,7 @@ pub async fn rules_that_cannot_decide_together_are_refused_when_made(fixture: Fi
         ),
         (
             Rule::block("a").when("user", [""]),
-            "has a wrong `when`: an empty value is none",
+            "has a wrong `when`: a value must not be empty",
         ),
         (
             Rule::block("a").by(["address/129"]),

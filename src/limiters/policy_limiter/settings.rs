@@ -36,8 +36,8 @@ impl<P: Policy> PolicyLimiter<P> {
     }
 
     /// Names this limiter, for [joint decisions](crate::JointDecision), [rules](crate::Rules) and
-    /// metrics. The name is no part of a key: limiters of different names that are else alike share
-    /// their state. Earlier clones keep theirs.
+    /// metrics. The name is no part of a key: limiters that differ only in their name share their
+    /// state. Earlier clones keep theirs.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -66,10 +66,10 @@ impl<P: Policy> PolicyLimiter<P> {
         self.name.as_ref().unwrap_or(&self.prefix)
     }
 
-    /// Lets an empty key be a key as any other: behind a prefix or with a name mapper, the target
-    /// that these alone name. Without this it is refused, because an empty key is often a missing
-    /// one, such as that of a header field, and all such requests would share one target. Earlier
-    /// clones go on refusing it.
+    /// Accepts an empty key like any other: with a prefix or a name mapper, it names the target
+    /// that these name without a key. By default an empty key is refused, because it often stands
+    /// for a missing value, such as that of a header field, and all such requests would share one
+    /// target. Earlier clones still refuse it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -109,7 +109,7 @@ impl<P: Policy> PolicyLimiter<P> {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time that is not whole
     /// milliseconds of at least 1, and for [`AnyPolicy::SharedRate`](crate::AnyPolicy::SharedRate),
-    /// whose limiters a lock would not hold up elsewhere.
+    /// because other clients of its limiters would ignore the lock.
     pub fn with_penalty(mut self, time: Duration) -> Result<Self> {
         if self.is_shared() {
             return Err(Error::InvalidArgument {

@@ -24,9 +24,9 @@ impl RateLimiter {
     ///
     /// It never waits for permits, and may overtake callers that do.
     ///
-    /// The compiler warns if the answer is dropped, but it lets pass the plain `bool` that `?`
-    /// leaves, unless the lint `unused_results` is on. Of the [`Decision`] of
-    /// [`check`](Self::check) it warns behind `?` too.
+    /// The compiler warns about an unused `Result`, but not about an unused `bool` after `?`,
+    /// unless the lint `unused_results` is on. It also warns about an unused [`Decision`] of
+    /// [`check`](Self::check) after `?`.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -66,9 +66,10 @@ impl RateLimiter {
         Ok(is_granted)
     }
 
-    /// Takes as many of these permits as are available now, and returns how many: 0 if there is
-    /// none. It makes one call more than [`try_acquire`](Self::try_acquire) if there are fewer, as
-    /// [`Limiter::check_up_to`](crate::Limiter::check_up_to).
+    /// Takes as many permits as are available now, up to `permits`, and returns how many it took.
+    /// If fewer than `permits` are available, it makes one call more than
+    /// [`try_acquire`](Self::try_acquire), as [`Limiter::check_up_to`](crate::Limiter::check_up_to)
+    /// does.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -78,7 +79,7 @@ impl RateLimiter {
     /// # let limiter = RedissonClient::in_memory().rate_limiter("orders:api");
     /// limiter.set_rate(Rate::overall(5, Duration::from_secs(10))).await?;
     /// assert_eq!(limiter.try_acquire_up_to(3).await?, 3);
-    /// assert_eq!(limiter.try_acquire_up_to(3).await?, 2); // take so many jobs from a queue
+    /// assert_eq!(limiter.try_acquire_up_to(3).await?, 2); // take 2 jobs from a queue
     /// assert_eq!(limiter.try_acquire_up_to(3).await?, 0);
     /// # Ok(()) }
     /// ```
@@ -156,8 +157,8 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Waits as [`acquire`](Self::acquire) does, and returns the grant: to [settle](Self::settle)
-    /// it once it is known what was used, or to [refund](Self::refund) it.
+    /// Waits as [`acquire`](Self::acquire) does, and returns the grant, which can be
+    /// [settled](Self::settle) once it is known how much was used, or [refunded](Self::refund).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -181,8 +182,8 @@ impl RateLimiter {
     ///
     /// # Cancel safety
     /// As [`try_acquire_timeout`](Self::try_acquire_timeout): with a
-    /// [`timeout`](tokio::time::timeout) around it no permit is lost. Once it has returned, the
-    /// permits count until the grant is given back, also where that is dropped.
+    /// [`timeout`](tokio::time::timeout) around it no permit is lost. Once it has returned,
+    /// dropping the grant does not give the permits back.
     pub async fn acquire_grant(&self, permits: u32) -> Result<Grant> {
         let grant = self.wait(permits, None).await?;
         // Without a timeout, waiting ends with a grant or an error.
@@ -250,14 +251,13 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// Those of the type's [documentation](Self) on Redis. No permit has come back then, and a
-    /// [clone](Grant) of the grant can be refunded later. On
-    /// [`Error::Indeterminate`](crate::Error::Indeterminate) the permits may have come back, and no
-    /// clone can be refunded.
+    /// Those that [`RateLimiter`] lists. No permit has come back then, and a [clone](Grant) of the
+    /// grant can be refunded later. On [`Error::Indeterminate`](crate::Error::Indeterminate) the
+    /// permits may have come back, and no clone can be refunded.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have given the grant back; otherwise its permits
-    /// come back when their window has passed.
+    /// A call dropped in flight may or may not have given the grant back; if not, its permits come
+    /// back when their window has passed.
     pub async fn refund(&self, grant: Grant) -> Result<u32> {
         grant.spend(|grant| self.refund_spent(grant)).await
     }
@@ -273,20 +273,21 @@ impl RateLimiter {
         }
     }
 
-    /// Corrects what a request was granted as an estimate, once what it has used is known:
-    /// `permits` count as used instead of those of the grant. What is too much goes back, as by
-    /// [`refund`](Self::refund). What is missing is taken in any case, as it has been used already:
-    /// fewer permits than none may be left, more than the rate may be in use, and later requests
-    /// wait until enough has come back, those of Java services too. A grant that is dropped without
-    /// this counts as it is. Only the first of this and [`refund`](Self::refund) has an effect on a
-    /// grant and its clones.
+    /// Corrects a grant that was an estimate, once it is known how much was used: `permits` count
+    /// as used instead of those of the grant. If the estimate was too high, the rest goes back, as
+    /// by [`refund`](Self::refund). If it was too low, the missing permits are taken even if they
+    /// are not available, because they have been used already: the number of permits left may fall
+    /// below zero, more than the rate may be in use, and later requests, those of Java services
+    /// too, wait until enough permits have come back. A grant that is never settled counts as it
+    /// is. Only the first call of `settle` or [`refund`](Self::refund) has an effect on a grant and
+    /// its clones.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
     /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<()> {
-    /// // 1,000 tokens of a language model a minute, and a request of which only an estimate is known.
+    /// // 1,000 tokens of a language model a minute, and a request with an estimated use.
     /// let tokens = RedissonClient::in_memory().rate_limiter("model:tokens");
     /// tokens.set_rate(Rate::overall(1_000, Duration::from_secs(60))).await?;
     /// let estimate = tokens.check(300).await?.into_grant().expect("granted");
@@ -303,13 +304,13 @@ impl RateLimiter {
     ///
     /// # Errors
     /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is gone, unless this
-    /// handle [creates it](Self::with_rate); one that is there keeps its rate. On an error the
+    /// handle [creates it](Self::with_rate). An existing limiter keeps its rate. On an error the
     /// estimate stands, and a clone of the grant can be settled later; on
     /// [`Error::Indeterminate`](crate::Error::Indeterminate) it may have been corrected, and no
-    /// clone can.
+    /// clone can be settled.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have corrected it.
+    /// A call dropped in flight may or may not have corrected the grant.
     pub async fn settle(&self, grant: Grant, permits: u32) -> Result<()> {
         let settle = |grant: Grant| async move {
             let granted = grant.permits();
@@ -399,7 +400,7 @@ impl RateLimiter {
     }
 
     /// Returns what [`check`](Self::check) would return now, and takes nothing. Changes nothing in
-    /// Redis, no time to live either.
+    /// Redis, not even a time to live.
     ///
     /// Always asks the store: no remembered denial is returned. The permits of a granted decision
     /// were not taken, so that [`refund`](Self::refund) of its grant gives back 0.
@@ -433,13 +434,13 @@ impl RateLimiter {
     }
 
     /// Forgets the permits in use, so that all are available, and returns whether there was
-    /// anything to forget. The rate and the times to live stay. Those who wait are served at once.
+    /// anything to forget. The rate and the times to live stay. Waiters are served at once.
     ///
-    /// What was taken may still be in use: until its window has passed, more than the rate may be.
-    /// To give back what was taken and not used, see [`refund`](Self::refund) and
-    /// [`release`](Self::release). To change the rate as well, see [`set_rate`](Self::set_rate); to
-    /// delete the limiter, [`delete`](Self::delete). For a rate [per
-    /// client](crate::RateType::PerClient) the permits are those of this client.
+    /// The permits that were in use may still be used: until their window has passed, more than the
+    /// rate may be in use. To give back permits that were not used, see [`refund`](Self::refund)
+    /// and [`release`](Self::release). To change the rate as well, see
+    /// [`set_rate`](Self::set_rate); to delete the limiter, [`delete`](Self::delete). For a rate
+    /// [per client](crate::RateType::PerClient) the permits are those of this client.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -506,8 +507,7 @@ impl RateLimiter {
         }
     }
 
-    /// The decision of a store that does not decide without waiting, or a denial that is
-    /// remembered.
+    /// Asks a store that does not decide without waiting, or returns a remembered denial.
     async fn ask(
         &self,
         permits: u32,
@@ -546,7 +546,7 @@ impl RateLimiter {
         waiting.await
     }
 
-    /// Waits, and returns by whom the permits were granted.
+    /// Waits for the permits, and returns the origin of the grant.
     #[cfg(test)]
     pub(crate) async fn wait_for_anyone(
         &self,

@@ -1,4 +1,4 @@
-//! Whether a limiter is there, and for how long.
+//! Whether a limiter exists, and for how long.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,7 +37,7 @@ impl RateLimiter {
     /// Removes the limiter: its rate, the permits that all clients share, and those of this client.
     /// Returns whether there was anything to remove.
     ///
-    /// The permits that other clients of a rate [per client](crate::RateType::PerClient) have in
+    /// For a rate [per client](crate::RateType::PerClient), the permits that other clients have in
     /// use stay.
     ///
     /// ```
@@ -105,9 +105,10 @@ impl RateLimiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// The time is one of the server's clock, so a client does not know how long it is until then:
-    /// it [remembers no denials](crate::LimiterOptions::remember_denials) of the limiter until it
-    /// sets or removes a time to live in another way, or sets a rate with a keep alive.
+    /// The server compares the time with its own clock, so a client does not know how long it is
+    /// until then: it [remembers no denials](crate::LimiterOptions::remember_denials) of the
+    /// limiter until it sets or removes a time to live in another way, or sets a rate with a keep
+    /// alive.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`]: the time is before 1970 or after 2^52 ms.
@@ -123,7 +124,7 @@ impl RateLimiter {
                 argument: "time",
                 reason: "must not be before 1970",
             })?;
-        // Redis counts in ms; what is below that goes.
+        // Redis counts in ms; a fraction of a millisecond is dropped.
         let millis = Duration::from_millis(since_epoch.as_millis().try_into().unwrap_or(u64::MAX));
         let expiry = Expiry::At(millis_from_zero(millis, "time")?);
         let change = LimiterChange::Expire(expiry, Condition::Always);

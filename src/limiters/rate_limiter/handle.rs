@@ -22,9 +22,9 @@ use crate::window::SetUp;
 /// `acquire(1)` here: Rust has no overloads, and a second name for each method would add nothing.
 /// Durations are whole milliseconds, at least 1, unless the method says otherwise.
 ///
-/// A limiter in Redis and one in memory are both of this type: a test of code that has one gets one
-/// [in memory](crate::RedissonClient::in_memory). Code for limiters of any kind takes a
-/// [`Limiter`](crate::Limiter).
+/// A limiter in Redis and one in memory are both of this type, so a test can pass a limiter [in
+/// memory](crate::RedissonClient::in_memory) to code that uses one in Redis. Code for limiters of
+/// any kind takes a [`Limiter`](crate::Limiter).
 ///
 /// # State
 /// The hash `name` holds the rate; `{name}:value`, a string, the permits left; `{name}:permits`, a
@@ -63,9 +63,9 @@ pub struct RateLimiter {
     pub(super) options: LimiterOptions,
     /// The settings that its requests give the limiter, or create it with.
     pub(super) set_up: Option<SetUp>,
-    /// Its name in labels, unless it is that of the limiter.
+    /// The name that its events and joint decisions give it, if that is not the limiter's own.
     pub(super) label: Option<Arc<str>>,
-    /// The limiter is leased while it lives.
+    /// Keeps the limiter leased while it lives.
     pub(super) _lease: Option<Arc<LeaseHold>>,
 }
 
@@ -238,20 +238,20 @@ impl RateLimiter {
         Ok(Charge::new(Arc::clone(&queue.client_store), request))
     }
 
-    /// This handle, whose events name the limiter for keys that it belongs to.
+    /// This handle, but its events carry the name of the keyed limiter that it belongs to.
     pub(crate) fn labelled(mut self, label: Arc<str>) -> Self {
         self.label = Some(label);
         self
     }
 
-    /// A request that starts.
+    /// Starts the report of a request.
     #[inline]
     pub(super) fn reported(&self, permits: u32) -> Reported<'_> {
         let name = || self.label.as_deref().unwrap_or_else(|| self.name());
         self.queue.client.events.request(permits, name)
     }
 
-    /// As [`asked_for`](Self::asked_for), for a request that the client refuses once it is closed.
+    /// Like [`asked_for`](Self::asked_for), but fails once the client is closed.
     pub(super) fn requested(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
         self.queue.client.admit()?;
         self.asked_for(permits)
@@ -271,21 +271,21 @@ impl RateLimiter {
         }
     }
 
-    /// The queue, once the name and the permits are found good.
+    /// The queue, if the name and the number of permits are valid.
     pub(super) fn asked_for(&self, permits: u32) -> Result<&Arc<GuardedQueue>> {
         at_least_one(permits, "permits")?;
         self.validated()?;
         Ok(&self.queue)
     }
 
-    /// The limiter's store, once its name is validated.
+    /// The limiter's store, if the name is valid.
     pub(super) fn validated(&self) -> Result<&dyn LimiterStore> {
         let store = self.queue.store();
         store.keys().validate(store.client().is_cluster())?;
         Ok(store)
     }
 
-    /// Makes a call that may free permits, also where it is dropped under way.
+    /// Makes a call that may free permits, even if the future is dropped in flight.
     pub(super) async fn freeing<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         let change = self
             .queue
@@ -296,8 +296,8 @@ impl RateLimiter {
         Ok(answer)
     }
 
-    /// Makes a call that changes the limiter, also where it is dropped under way. Leases end before
-    /// it.
+    /// Makes a call that changes the limiter, even if the future is dropped in flight. Leases end
+    /// before it.
     pub(super) async fn change<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         let change = self.queue.unguarded.change_limiter();
         let answer = call.await?;

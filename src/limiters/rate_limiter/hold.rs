@@ -1,4 +1,4 @@
-//! Holding a limiter: no permits for anybody, for some time.
+//! Holding a limiter: no request is granted permits for some time.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::permit::new_call_id;
 use crate::rate::whole_millis;
 
 impl RateLimiter {
-    /// Takes all permits for this time: until it has passed, no request on the limiter is granted,
-    /// by whatever client, a Java service on Redisson included. For a third party that answers
-    /// "429, `Retry-After: 30`" whatever its quota says.
+    /// Takes all permits for this time: until it has passed, no request of any client is granted,
+    /// Java services on Redisson included. Use it when a third party answers `429` with
+    /// `Retry-After: 30` although its quota is not used up.
     ///
     /// The time counts from when the server gets the call, and is rounded up to whole milliseconds,
     /// from 1 to 2^52. Of several holds the one that ends last counts. Requests that wait go on
@@ -20,7 +20,7 @@ impl RateLimiter {
     ///
     /// A limiter that expires ends its holds: one with a [keep alive](crate::Rate::keep_alive) or a
     /// time to live is held for that long at most. So do [`reset`](Self::reset),
-    /// [`delete`](Self::delete) and [`set_rate`](Self::set_rate), by which an operator can end a
+    /// [`delete`](Self::delete) and [`set_rate`](Self::set_rate), with which an operator can end a
     /// hold early; [`update_rate`](Self::update_rate) with
     /// [`PermitsInUse::Keep`](crate::PermitsInUse::Keep) does not. A handle that [knows its
     /// rate](Self::with_rate) creates a limiter that is missing. For a rate [per
@@ -39,7 +39,7 @@ impl RateLimiter {
     /// let partner = partner.with_rate(Rate::overall(10, second))?;
     /// let start = Instant::now();
     /// partner.acquire(1).await?;
-    /// partner.hold(30 * second).await?; // the partner wants to be left alone
+    /// partner.hold(30 * second).await?; // the partner has answered 429
     /// assert!(!partner.try_acquire(1).await?);
     /// partner.acquire(1).await?;
     /// assert_eq!(start.elapsed().as_secs(), 30);
@@ -51,8 +51,8 @@ impl RateLimiter {
     /// [`Error::NotInitialized`](crate::Error::NotInitialized) if the limiter is missing, unless
     /// this handle [creates it](Self::with_rate).
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a time of 0 or above 2^52 ms,
-    /// and for a limiter whose rate is above 2^32-1. While the store is unavailable, the
-    /// [`FailurePolicy`](crate::FailurePolicy) does not decide this.
+    /// and for a limiter whose rate is above 2^32-1. The [`FailurePolicy`](crate::FailurePolicy)
+    /// does not apply: while the store is unavailable, this fails.
     ///
     /// # Cancel safety
     /// A call dropped in flight may or may not have taken the permits.

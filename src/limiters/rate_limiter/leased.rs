@@ -1,4 +1,4 @@
-//! A handle that takes permits ahead, and decides without a call.
+//! A handle that takes permits ahead of its requests, and decides without a call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Leases of this length, in whole milliseconds, but of at most half of the limiter's interval.
-    /// A twentieth of the interval is a good choice: a lease must be several times as long as a
-    /// call to Redis takes, and permits that it does not use are denied to others until it ends.
-    /// With less than a millisecond nothing is leased.
+    /// Leases of at most this length, in whole milliseconds, and of at most half of the limiter's
+    /// interval. A twentieth of the interval is a good choice: a lease must be several times as
+    /// long as a call to Redis takes, and permits that it does not use are denied to others until
+    /// it ends. With less than a millisecond nothing is leased.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -55,27 +55,27 @@ impl Lease {
 
 impl RateLimiter {
     /// This limiter with leases: permits that the client takes from Redis ahead of the requests, as
-    /// many as these wanted lately, and then grants in this process without a call, in less than a
-    /// microsecond. Sends nothing.
+    /// many as recent requests wanted, and then grants in this process without a call, in less than
+    /// a microsecond. Sends nothing.
     ///
-    /// A lease is exact: no permit of it is used once it has ended, and its permits come back when
-    /// an interval has passed since then, so no window of the interval's length holds more than the
-    /// rate. At its end one call gives back what it did not use. The calls are made in the
-    /// background, so that requests seldom wait for them; a request that no lease can serve goes to
-    /// Redis, as without leases. Where Redis denies, nothing is leased for a while, so waiters
-    /// share the permits with other processes as ever. A lease outlives an outage of Redis until it
-    /// ends.
+    /// A lease is exact: none of its permits is used after its end, and they come back an interval
+    /// later, so no window of the interval's length holds more than the rate. At its end one call
+    /// gives back what it did not use. The calls are made in the background, so that requests
+    /// seldom wait for them; a request that no lease can serve goes to Redis, as without leases.
+    /// After Redis has denied a request, nothing is leased for a while, so waiters share the
+    /// permits with other processes as without leases. During an outage of Redis, a lease grants
+    /// until it ends.
     ///
-    /// All handles of this client on this limiter use its leases while one of them was made by this
-    /// method; [`check_all`](crate::RedissonClient::check_all) does not. The leases end when the
+    /// All handles of this client on this limiter use its leases while one that this method made
+    /// exists; [`check_all`](crate::RedissonClient::check_all) does not. The leases end when the
     /// last such handle is dropped, when this client sets the rate, resets or deletes the limiter,
     /// or gives it a time to live, and when the client is [closed](crate::RedissonClient::close).
     ///
     /// [`available_permits`](Self::available_permits) counts the permits left in Redis and those
     /// left in this client's leases. [`remaining`](crate::Granted::remaining) of a request that a
-    /// lease granted counts what was left in Redis when the last lease was taken. In Redis, and for
-    /// others, leased permits are in use. The guide to leases (`docs/leases.md`) says what they
-    /// cost, and when not to use them.
+    /// lease granted counts what was left in Redis when the last lease was taken. For Redis and for
+    /// other clients, leased permits are in use. The guide to leases (`docs/leases.md`) says what
+    /// they cost, and when not to use them.
     ///
     /// In memory every request is decided at once, so there are no leases.
     ///
@@ -95,10 +95,11 @@ impl RateLimiter {
     /// ```
     #[must_use]
     pub fn leased(self, lease: Lease) -> Self {
-        self.leased_from(2, lease) // one request may have been the only one
+        self.leased_from(2, lease) // a single request may remain the only one
     }
 
-    /// Leased where there were this many requests in the time of two leases.
+    /// Like [`leased`](Self::leased), but leases once there are this many requests in the time of
+    /// two leases.
     pub(crate) fn leased_from(mut self, fewest_uses: u64, lease: Lease) -> Self {
         let is_long_enough = lease.up_to >= Duration::from_millis(1);
         let hold = is_long_enough.then(|| self.queue.hold_lease(lease.up_to, fewest_uses));
@@ -106,7 +107,7 @@ impl RateLimiter {
         self
     }
 
-    /// The same limiter, whose leases may end.
+    /// This limiter, as a handle that does not keep it leased.
     pub(super) fn without_leases(mut self) -> Self {
         self._lease = None;
         self

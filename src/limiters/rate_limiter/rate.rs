@@ -174,7 +174,8 @@ impl RateLimiter {
         answer
     }
 
-    /// The limiter may have another rate: this one, where it `is_set`.
+    /// Records the limiter's rate if it `is_set`; otherwise forgets the known rate, which may have
+    /// changed.
     fn learn(&self, rate: Rate, is_set: bool) {
         if is_set {
             self.queue.learn(rate);

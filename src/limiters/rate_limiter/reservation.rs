@@ -15,21 +15,21 @@ use crate::window::Settlement;
 
 impl RateLimiter {
     /// Reserves permits that become available within this time, and returns when they can be used;
-    /// `None` if they become available later. It does not wait: a job that needs them plans ahead.
+    /// `None` if they become available later. It does not wait, so that a job can plan ahead.
     ///
-    /// The permits are taken at once. If there are too few, those that come back next are promised
-    /// to this reservation: until then less than nothing is left, so that all who ask after it,
-    /// Java services too, wait for what comes back later. It is made in front of callers who wait
-    /// already: they hold nothing yet.
+    /// The permits are taken at once. If too few are available, the reservation gets those that
+    /// come back next: until then the number of permits left is below zero, so that later requests,
+    /// those of Java services too, wait for permits that come back afterwards. A reservation goes
+    /// ahead of callers that already wait, because they hold no permits yet.
     ///
     /// The permits can be used for one interval of the rate, which the [`Reservation`] states. They
-    /// count in the window until an interval after they were used; not used, until an interval
-    /// after that time, unless they are given back. How many grants it takes until there are enough
-    /// is read from 2,000 of them: if these hold too few, the time is that at which all permits in
-    /// use are back.
+    /// count in the window until an interval after their use, or, if they are not used, until an
+    /// interval after that time, unless they are given back. To find when enough permits come back,
+    /// a call reads up to 2,000 grants: if these hold too few, the permits can be used when all
+    /// permits in use are back.
     ///
-    /// The [failure policy](crate::FailurePolicy) does not decide about reservations: without the
-    /// store there are none.
+    /// The [failure policy](crate::FailurePolicy) does not apply to reservations: while the store
+    /// is unavailable, this fails.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -60,9 +60,9 @@ impl RateLimiter {
     /// [`Error::NotInitialized`](crate::Error::NotInitialized),
     /// [`Error::ExceedsLimit`](crate::Error::ExceedsLimit).
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for 0 permits, or a time that is
-    /// no whole number of milliseconds. [`Error::ExpiresTooSoon`](crate::Error::ExpiresTooSoon) if
-    /// the limiter has a keep alive or a time to live that ends before the permits would count no
-    /// longer.
+    /// not a whole number of milliseconds. [`Error::ExpiresTooSoon`](crate::Error::ExpiresTooSoon)
+    /// if the limiter has a keep alive or a time to live that ends while the permits would still
+    /// count.
     ///
     /// # Cancel safety
     /// Dropping the future reserves nothing: what a call in flight takes goes back.
@@ -86,11 +86,11 @@ impl RateLimiter {
 
 /// Permits that were [reserved](RateLimiter::reserve) for later.
 ///
-/// One that is dropped without being used gives its permits back in the background, as other
-/// cancelled requests do. A process that is killed holds them until they
-/// [expire](Self::expires_at), and an interval longer in the window. A reservation needs no
-/// connection to be used: an outage does not concern it. What [resets](RateLimiter::reset) or
-/// deletes the limiter forgets reservations, as it forgets what is in use.
+/// A reservation that is dropped without being used gives its permits back in the background, as
+/// other cancelled requests do. If its process is killed, the permits stay reserved until they
+/// [expire](Self::expires_at), and count in the window for an interval longer. A reservation can be
+/// used during an outage, because its use needs no connection. What [resets](RateLimiter::reset) or
+/// deletes the limiter forgets reservations, as it forgets the permits in use.
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -119,21 +119,22 @@ impl Reservation {
         self.reserved.grant.permits
     }
 
-    /// When they can be used: the store's time, as late as it may be by this process's clock.
+    /// The time from which the permits can be used: the latest that the store's time can be by this
+    /// process's clock.
     #[must_use]
     pub fn usable_at(&self) -> Instant {
         self.reserved.usable_at
     }
 
-    /// Until when they can be used: an interval later by the store's time, as early as it may be by
-    /// this process's clock.
+    /// The time until which the permits can be used, an interval later: the earliest that the
+    /// store's time can be by this process's clock.
     #[must_use]
     pub fn expires_at(&self) -> Instant {
         self.reserved.expires_at
     }
 
     /// Waits until the permits can be used, and uses them. They count as used when this returns.
-    /// The store is told in the background.
+    /// The call to the store is made in the background.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -150,9 +151,9 @@ impl Reservation {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ReservationExpired`](crate::Error::ReservationExpired) if they were to be used
-    /// earlier, also by the wall clock, or if that was set back,
-    /// [`Error::Closed`](crate::Error::Closed) if the client is closed, also meanwhile,
+    /// [`Error::ReservationExpired`](crate::Error::ReservationExpired) if the permits have expired,
+    /// by the monotonic clock or by the wall clock, or if the wall clock was set back,
+    /// [`Error::Closed`](crate::Error::Closed) if the client is closed before or during the wait,
     /// [`Error::NoRuntime`](crate::Error::NoRuntime). After an error the permits go back.
     ///
     /// # Cancel safety
@@ -181,16 +182,16 @@ impl Reservation {
         Ok(Grant::new(score, id, used).with_span(early))
     }
 
-    /// Keeps only so many permits, and returns how many came back: none if it holds no more. With 0
-    /// it is cancelled.
+    /// Keeps only this many permits, and returns how many came back: 0 if the reservation holds no
+    /// more. With 0 it is cancelled.
     ///
     /// # Errors
-    /// Those that [`RateLimiter`] lists. After an error the reservation has the permits that it is
-    /// to keep; the others come back no later than without this.
+    /// Those that [`RateLimiter`] lists. After an error the reservation still holds only the
+    /// permits to keep; the others come back no later than without this call.
     ///
     /// # Cancel safety
-    /// A call dropped in flight may or may not have given them back: the reservation has the
-    /// permits that it is to keep.
+    /// A call dropped in flight may or may not have given the others back; the reservation holds
+    /// only the permits to keep.
     pub async fn shrink(&mut self, permits: u32) -> Result<u32> {
         let grant = &mut self.reserved.grant;
         let excess = grant.permits.saturating_sub(permits);
@@ -216,8 +217,8 @@ impl Reservation {
         Ok(back)
     }
 
-    /// So many of the permits, to refund. Without a span they are found at this score only: a call
-    /// that comes when the reservation is settled gives nothing back.
+    /// This many of the permits, as a grant to refund. Without a span the store looks for them only
+    /// at this score, so a refund after the reservation was settled gives nothing back.
     fn part(&self, permits: u32) -> Grant {
         let grant = &self.reserved.grant;
         Grant::new(grant.score, grant.call_id, permits)

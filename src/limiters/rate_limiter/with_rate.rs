@@ -1,4 +1,4 @@
-//! A handle that knows the rate of its limiter, and creates the limiter where it is missing.
+//! A handle that knows the rate of its limiter, and creates the limiter if it is missing.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use crate::rate::Rate;
 use crate::window::SetUp;
 
 impl RateLimiter {
-    /// This limiter with a rate that it gets where it is missing: a request of this handle creates
-    /// the limiter, in the same round trip. So a limiter that Redis has lost is created anew, for
-    /// callers who wait too. Sends nothing.
+    /// This limiter with a rate to create it with: if the limiter is missing, a request of this
+    /// handle creates it, in the same round trip. So a limiter that Redis has lost is created
+    /// again, for waiters too. Sends nothing.
     ///
-    /// A limiter that exists keeps its settings, as with [`try_set_rate`](Self::try_set_rate): the
-    /// rate that Java, an operator or another version of a service has set. A request is decided by
-    /// it. Where it is not this rate, an [event](crate::Event::RateDiffers) and a warning of
-    /// `tracing` say so once. To change the rate of a limiter that exists, call
+    /// A limiter that exists keeps its settings, as with [`try_set_rate`](Self::try_set_rate):
+    /// requests are decided by the rate that Java, an operator or another version of a service has
+    /// set. If that is not this rate, an [event](crate::Event::RateDiffers) and a warning of
+    /// `tracing` report it once. To change the rate of a limiter that exists, call
     /// [`update_rate`](Self::update_rate) or [`set_rate`](Self::set_rate).
     ///
     /// The requests are `try_acquire`, `try_acquire_timeout`, `acquire`, `check`, and
     /// [`charge`](Self::charge) in a joint decision. The limiter that they create expires only if
-    /// the rate has a [keep alive](Rate::keep_alive). What an earlier limiter of this name has left
-    /// is deleted.
+    /// the rate has a [keep alive](Rate::keep_alive). Keys that an earlier limiter of this name has
+    /// left behind are deleted.
     ///
     /// In a limiter that is missing, no permits are in use:
     /// [`available_permits`](Self::available_permits) is the rate, [`release`](Self::release) does
@@ -66,14 +66,14 @@ impl RateLimiter {
         Self { set_up, ..self }
     }
 
-    /// The settings that a waiter's limiter gets.
+    /// The settings that a waiter creates the limiter with, or gives it.
     pub(super) fn read_set_up(&self) -> Option<ReadSetUp> {
         let set_up = self.set_up?;
         Some(Arc::new(move || Some(set_up)))
     }
 
-    /// The answer of a call that needs an existing limiter: if this handle would create it, nothing
-    /// is in use.
+    /// The answer of a call that needs an existing limiter, or `unused` if the limiter is missing
+    /// and this handle would create it: then no permits are in use.
     pub(super) fn or_unused<T>(
         &self,
         answer: Result<T>,

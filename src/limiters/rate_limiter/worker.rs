@@ -13,8 +13,8 @@ use crate::limiter_options::LimiterOptions;
 
 /// Does jobs one after the other, each with a permit of its limiter. From [`RateLimiter::worker`].
 ///
-/// It keeps a job until that is [done](Job::done). One that an error or a cancelled future kept
-/// from being done is the next job again, so no job is lost, and one that was under way may be done
+/// It keeps a job until that is [done](Job::done). A job that an error or a cancelled future has
+/// interrupted is the next job again, so no job is lost, but a job that was under way may be done
 /// twice.
 ///
 /// ```
@@ -76,8 +76,8 @@ impl<T> Worker<T> {
     /// that still has a job does not poll `next`.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the client is closed. Those of [`acquire`](RateLimiter::acquire), but
-    /// those of an outage, in which jobs wait.
+    /// [`Error::Closed`] once the client is closed. Those of [`acquire`](RateLimiter::acquire),
+    /// except those of an outage, in which jobs wait.
     ///
     /// # Cancel safety
     /// The worker keeps a job that it has got, and no permit. `next` is dropped, and must be cancel
@@ -111,18 +111,18 @@ impl<T> Worker<T> {
 }
 
 impl<T> Job<'_, T> {
-    /// The job is done: the worker goes on to the next one.
+    /// Marks the job as done: the worker goes on to the next one.
     pub fn done(self) {
         *self.job = None;
     }
 
-    /// The job is to be done again, when this time has passed: [holds](RateLimiter::hold) the
-    /// limiter, so that no process and no Java service is granted a permit before. In an outage
-    /// only this worker waits.
+    /// Keeps the job, to be done again after this time, and [holds](RateLimiter::hold) the limiter
+    /// until then, so that no other process, Java services included, is granted a permit. In an
+    /// outage only this worker waits.
     ///
     /// # Errors
-    /// [`Error::Closed`] once the client is closed. Those of [`hold`](RateLimiter::hold), but those
-    /// of an outage.
+    /// [`Error::Closed`] once the client is closed. Those of [`hold`](RateLimiter::hold), except
+    /// those of an outage.
     ///
     /// # Cancel safety
     /// The worker keeps the job. The limiter may or may not be held.
@@ -158,7 +158,7 @@ mod tests {
     use crate::rate::Rate;
     use crate::store::memory::{Faults, MemoryStore};
 
-    /// A worker, its client, and what makes its store fail.
+    /// A worker, its client, and the faults of its store.
     async fn worker() -> (Worker<u32>, RedissonClient, Faults) {
         let faults = Faults::new();
         let client = RedissonClient::builder().in_memory_with_faults(&MemoryStore::new(), &faults);

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 /// The attributes of a request, names with values, by which [`Rules`](crate::Rules) decide it.
 ///
-/// Maps and lists of names with values have them, and a type of your own where a map for each
-/// request would cost too much. An empty value is none.
+/// Maps, and lists of names with values, implement it. Implement it for a type of your own if a map
+/// for each request would cost too much. An empty value counts as missing.
 ///
-/// Three names have a meaning: rules compare and count a `path` without its query, an `address` as
-/// the address that it is, and a request costs what its attribute `cost` says, unless a rule [says
-/// otherwise](crate::Rule::cost). A rule's plan for the request is in `plan`.
+/// Four names have a meaning: rules compare and count a `path` without its query, and an `address`
+/// in one form, however it is written; a request costs what its attribute `cost` says, unless a
+/// rule [says otherwise](crate::Rule::cost); and `plan` names a rule's
+/// [plan](crate::Rule::with_plan) for the request.
 ///
 /// ```
 /// use redisson_rate_limiter::{Attributes, FixedWindow, RedissonClient, Rule, Verdict};
@@ -52,11 +53,11 @@ pub trait Attributes: Sync {
     /// ```
     fn attribute(&self, name: &str) -> Option<Cow<'_, str>>;
 
-    /// How long the request may wait for the turn that a leaky bucket gives it: with a later turn
-    /// it is denied, and nothing is charged. So the caller of a request that has a deadline never
-    /// waits in vain. Of the bucket's capacity as much counts as flows out in the whole periods of
-    /// that time, also as the limit that a decision states. The default, `None`, is as long as the
-    /// bucket says.
+    /// How long the request may wait for the turn that a leaky bucket gives it. If its turn would
+    /// be later, it is denied, and nothing is charged, so a caller that has a deadline never waits
+    /// in vain. The capacity of the bucket is then at most what flows out in the whole periods of
+    /// that time, and the decision states this capacity as its limit. With the default, `None`,
+    /// only the bucket's own capacity bounds the wait.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -82,7 +83,7 @@ pub trait Attributes: Sync {
     /// let (one, two, three) = tokio::join!(
     ///     rules.check(&request),
     ///     rules.check(&request), // its turn is in a second
-    ///     rules.check(&request), // and this one's would be in two
+    ///     rules.check(&request), // its turn would be in two
     /// );
     /// assert!(matches!((one?, two?), (Verdict::Granted(_), Verdict::Granted(_))));
     /// assert!(matches!(three?, Verdict::Denied(_)));
@@ -92,8 +93,8 @@ pub trait Attributes: Sync {
         None
     }
 
-    /// Whether a rule may apply that names so many attributes, besides `domain`, in its
-    /// [`when`](crate::Rule::when) and [`by`](crate::Rule::by). The default is any number. A
+    /// Whether a rule may apply that names this many attributes, `domain` not counted, in its
+    /// [`when`](crate::Rule::when) and [`by`](crate::Rule::by). By default any number may. A
     /// descriptor of Envoy's protocol needs a rule that names all of its entries.
     ///
     /// ```
@@ -105,8 +106,8 @@ pub trait Attributes: Sync {
         true
     }
 
-    /// A value as it is counted by. The default is the value itself. Where anyone may choose it,
-    /// return a hash of one that is too long for a key of Redis.
+    /// The form of a value that requests are counted by. The default is the value itself. If
+    /// clients choose the values, return a hash of a value that is too long for a key of Redis.
     ///
     /// ```
     /// # use redisson_rate_limiter::Attributes;

@@ -1,4 +1,4 @@
-//! Which requests a rule applies to, and what of them it counts by.
+//! Which requests a rule applies to, and which of their attributes it counts them by.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -21,7 +21,7 @@ pub(super) struct Condition {
 const DOMAIN: &str = "domain";
 
 impl Condition {
-    /// Adds an attribute of which the request must have one of these values. Fails with the reason.
+    /// Adds an attribute that must have one of these values. Fails with the reason.
     pub(super) fn require<'a>(
         &mut self,
         name: &str,
@@ -55,7 +55,7 @@ impl Condition {
         self.by.is_empty()
     }
 
-    /// Whether the rule applies to a request, as far as `when` and `by` say.
+    /// Whether the rule applies to a request by its `when` and `by`.
     pub(super) fn matches(&self, request: &(impl Attributes + ?Sized)) -> bool {
         request.may_be_named_by(self.names)
             && self.when.iter().all(|(name, patterns)| {
@@ -92,7 +92,8 @@ impl Condition {
         label
     }
 
-    /// Refuses a key that no request has. Fails with the reason, which does not contain the key.
+    /// Refuses a key that no request can have. Fails with the reason, which does not contain the
+    /// key.
     pub(super) fn check_key(&self, key: &str) -> Result<(), String> {
         let values: Vec<Cow<'_, str>> = match self.by.len() {
             0 => return Err("all requests count together: there are no keys".to_owned()),
@@ -142,7 +143,7 @@ impl Condition {
     }
 }
 
-/// An empty value is none.
+/// The value of an attribute; an empty value counts as missing.
 fn value<'a>(request: &'a (impl Attributes + ?Sized), name: &str) -> Option<Cow<'a, str>> {
     request.attribute(name).filter(|it| !it.is_empty())
 }
@@ -175,13 +176,13 @@ mod tests {
         condition
     }
 
-    /// What a request counts for, if the condition matches.
+    /// The key of a request, if the condition matches.
     fn key(condition: &Condition, request: &[(&str, &str)]) -> Option<String> {
         condition.matches(request).then(|| condition.key(request))?
     }
 
     #[test]
-    fn all_of_when_must_match_and_all_of_by_be_there() {
+    fn each_when_must_match_and_each_by_attribute_must_be_present() {
         let request = [
             ("path", "/api/orders?page=2"),
             ("user", "alice"),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_stands_once_in_a_condition() {
+    fn an_attribute_may_occur_once_in_when_and_once_in_by() {
         let mut condition = condition(&[("path", &["/a"])], &["address/64"]);
         assert!(condition.require("path", ["/b"]).is_err());
         assert!(condition.require("user", []).is_err());

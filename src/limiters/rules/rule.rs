@@ -19,9 +19,9 @@ use crate::limiters::targets::Targets;
 ///
 /// The limiter is one of this crate's: see [`Chargeable`]. Its name, which
 /// [`with_name`](crate::PolicyLimiter::with_name) gives it, is the name of the rule. A
-/// [`RateLimiter`](crate::RateLimiter) is one for all, whatever the rule counts by. To apply a
-/// limiter of your own as well, call its [`check`](crate::Limiter::check) before or after
-/// [`Rules::check`](crate::Rules::check).
+/// [`RateLimiter`](crate::RateLimiter) counts all requests together, whatever the rule counts by.
+/// To apply a limiter of your own as well, call its [`check`](crate::Limiter::check) before or
+/// after [`Rules::check`](crate::Rules::check).
 ///
 /// ```
 /// # use redisson_rate_limiter::*;
@@ -43,10 +43,10 @@ pub struct Rule {
     pub(super) name: Arc<str>,
     plan: Plan,
     plans: HashMap<String, Plan>,
-    /// The plans of keys.
+    /// The name of the plan of each key that has one.
     pub(super) keys: BTreeMap<String, String>,
     condition: Condition,
-    /// What a request counts for if all count together.
+    /// The key of every request if all count together.
     pub(super) sole_key: &'static str,
     pub(super) cost: RuleCost,
     /// The ending of the requests that stay charged; `None` if all do.
@@ -54,11 +54,11 @@ pub struct Rule {
     pub(super) is_shadow: bool,
     /// The rules that do not apply where this one does.
     pub(super) instead_of: Vec<String>,
-    /// Why the rule was made wrongly.
+    /// Why the rule is invalid, if it is.
     mistake: Option<String>,
 }
 
-/// Without the keys that have plans, which may be persons' names.
+/// Omits the keys that have plans, because they may be names of persons.
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rule")
@@ -81,7 +81,8 @@ pub enum RuleCost {
     Attribute(String),
 }
 
-/// How a request ended that was granted: for rules that [count only](Rule::count_only) some.
+/// How a granted request ended, for rules that [count only](Rule::count_only) requests with one
+/// ending.
 ///
 /// ```
 /// # use redisson_rate_limiter::Ending;
@@ -99,13 +100,13 @@ pub enum Ending {
     Failure,
 }
 
-/// A key for questions about a limiter whose answer is the same for every key.
+/// A key for a question whose answer is the same for every key of a limiter.
 pub(super) const ANY_KEY: &str = "key";
 
 /// The attribute that holds the cost where a rule does not say which.
 const COST: &str = "cost";
 
-/// Why no rule with such a limiter counts only some requests.
+/// Why a rule with a leaky bucket cannot count only some requests.
 pub(super) const NOTHING_BACK: &str = "a `leaky_bucket` gives nothing back";
 
 /// The attribute that names the plan.
@@ -128,9 +129,9 @@ pub enum Plan {
 /// What a rule says about a request that it applies to.
 pub(super) struct Applied<'a> {
     pub(super) key: String,
-    /// `None` if what the request says is no whole number.
+    /// `None` if the request's cost is not a whole number.
     pub(super) cost: Option<u64>,
-    /// How long the request waits for its turn, if that is bounded.
+    /// How long the request may wait for its turn, if that is bounded.
     pub(super) longest_turn: Option<Duration>,
     /// `None` if it is blocked.
     pub(super) limiter: Option<&'a Arc<dyn Chargeable>>,
@@ -156,8 +157,9 @@ impl Rule {
         Self::with(name, Plan::Limit(Arc::new(limiter)))
     }
 
-    /// A rule without a limiter: it allows all that it applies to, which is counted in
-    /// [events](crate::Event::Request) only. It is of use [instead of](Self::instead_of) others.
+    /// A rule without a limiter: it allows every request that it applies to, and only
+    /// [events](crate::Event::Request) count them. It is useful [instead of](Self::instead_of)
+    /// others.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -177,7 +179,7 @@ impl Rule {
         Self::with(name.into(), Plan::Allow)
     }
 
-    /// A rule that denies all that it applies to, as [`Plan::Block`] does.
+    /// A rule that denies every request that it applies to, as [`Plan::Block`] does.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -215,9 +217,9 @@ impl Rule {
     }
 
     /// Applies the rule only to requests whose attribute of this name has one of these values: a
-    /// text, or with a `*` at its end all that begins so. An `address` may also be in a network,
-    /// such as `192.0.2.0/24`. A `path` is compared without its query. Of several attributes all
-    /// must match.
+    /// text, or, with a `*` at its end, all values that begin with the text before it. An `address`
+    /// may also be in a network, such as `192.0.2.0/24`. A `path` is compared without its query. If
+    /// it is called for several attributes, all must match.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -233,12 +235,13 @@ impl Rule {
         self
     }
 
-    /// Counts requests by these attributes: each value by itself, and of several attributes each
-    /// combination. The rule does not apply to a request that lacks one of them.
+    /// Counts requests by these attributes: each value separately, or, with several attributes,
+    /// each combination of their values. The rule does not apply to a request that lacks one of
+    /// them.
     ///
-    /// `address` counts the network of an IPv6 address, of 64 bits, because a client usually has
-    /// all of it; `address/56` has 56 bits. `NAME/BITS` does so for any attribute that holds an
-    /// address. A `path` counts without its query.
+    /// `address` counts by the network of an IPv6 address, of 64 bits, because a client usually has
+    /// all of it; `address/56` counts by 56 bits. `NAME/BITS` does so for any attribute that holds
+    /// an address. A `path` counts without its query.
     ///
     /// The key of the limiter is the value; of several attributes it is their values, joined by
     /// `:`, in which `:` and `%` are escaped as `%3A` and `%25`. Requests that count together have
@@ -267,7 +270,8 @@ impl Rule {
         self
     }
 
-    /// Sets what each request costs. Otherwise it is what its attribute `cost` says, or 1.
+    /// Sets what each request costs. Without it, a request costs what its attribute `cost` says, or
+    /// 1.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -282,7 +286,7 @@ impl Rule {
     /// let (requests, traffic) = (limiter("requests")?, limiter("traffic")?);
     /// let rules = client.rules([Rule::new(requests.clone()).cost(1), Rule::new(traffic.clone())])?;
     /// assert!(matches!(rules.check(&[("cost", "700")]).await?, Verdict::Granted(_)));
-    /// assert_eq!(requests.peek("all", 1).await?.remaining(), 998); // and the peek
+    /// assert_eq!(requests.peek("all", 1).await?.remaining(), 998); // 1 charged, 1 peeked
     /// assert_eq!(traffic.peek("all", 1).await?.remaining(), 299);
     /// # Ok(()) }
     /// ```
@@ -315,11 +319,12 @@ impl Rule {
         self
     }
 
-    /// Counts only requests that end so, such as failed logins: each is charged before it goes on,
-    /// and [`Rules::end`](crate::Rules::end) gives back the charge of each other request. Until
-    /// then they count, so no more requests than the limit are under way at a time. How much comes
-    /// back of each algorithm, [`Limiter::refund`](crate::Limiter::refund) says; a
-    /// [`LeakyBucket`](crate::LeakyBucket) gives nothing back, so a rule with one is refused.
+    /// Counts only requests with this ending, such as failed logins: each request is charged before
+    /// it goes on, and [`Rules::end`](crate::Rules::end) gives back the charge of a request with
+    /// the other ending. Until they end all requests count, so no more requests than the limit are
+    /// under way at a time. [`Limiter::refund`](crate::Limiter::refund) says how much each
+    /// algorithm gives back. A [`LeakyBucket`](crate::LeakyBucket) gives nothing back, so a rule
+    /// with one is refused.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -342,9 +347,9 @@ impl Rule {
         self
     }
 
-    /// Adds a plan, or replaces the one of this name: another limiter for some requests, or none.
-    /// It is that of a request whose [key](Self::key) has it, or else whose attribute `plan` names
-    /// it; of a name that the rule has no plan for, the rule's own limiter decides.
+    /// Adds a plan, or replaces the one of this name: another limiter for some requests, or none. A
+    /// request has the plan of its [key](Self::key), or else the one that its attribute `plan`
+    /// names. If the rule has no plan of that name, its own limiter decides.
     ///
     /// The limiters of the plans are separate: give each a prefix of its own, unless they have the
     /// same algorithm; otherwise [`RedissonClient::rules`](crate::RedissonClient::rules) refuses
@@ -378,7 +383,7 @@ impl Rule {
         self
     }
 
-    /// Sets the [plan](Self::with_plan) of a key: what the rule [counts by](Self::by).
+    /// Sets the [plan](Self::with_plan) of a key, a value that the rule [counts by](Self::by).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -401,9 +406,9 @@ impl Rule {
         self
     }
 
-    /// Where this rule applies, the rules of these names do not: for exceptions, bans, and rules
-    /// for something more specific. It replaces them also where it is replaced itself. A rule in
-    /// [shadow mode](Self::in_shadow) replaces only others in shadow mode.
+    /// Where this rule applies, the rules of these names do not: for exceptions, bans and more
+    /// specific rules. It replaces them even where it is replaced itself. A rule in [shadow
+    /// mode](Self::in_shadow) replaces only others in shadow mode.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -431,8 +436,8 @@ impl Rule {
     }
 
     /// Lets the rule decide without being enforced: each request that the other rules grant is
-    /// charged, settled, given back and counted as if it were, and goes on whatever this rule says,
-    /// also if it fails. An [event](crate::Event::Request) tells its decision.
+    /// charged, settled, given back and counted as if the rule were enforced, and goes on whatever
+    /// the rule decides, even if it fails. An [event](crate::Event::Request) reports its decision.
     ///
     /// The rules in shadow mode are asked together, with one call more for each request that the
     /// other rules grant. See also [`Rules::set_shadow`](crate::Rules::set_shadow).
@@ -463,8 +468,8 @@ impl Rule {
         self
     }
 
-    /// Whether the rule applies to a request, as far as [`when`](Self::when) and [`by`](Self::by)
-    /// say. Another rule may apply [instead](Self::instead_of).
+    /// Whether the rule applies to a request by its [`when`](Self::when) and [`by`](Self::by).
+    /// Another rule may apply [instead](Self::instead_of).
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -477,8 +482,8 @@ impl Rule {
         self.condition.matches(request)
     }
 
-    /// What a request counts by, for people: the names and values of [`by`](Self::by). Empty if
-    /// all requests count together.
+    /// What a request counts by, as text for people: the names and values of [`by`](Self::by).
+    /// Empty if all requests count together.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -491,7 +496,7 @@ impl Rule {
         self.condition.label(request)
     }
 
-    /// Refuses a rule that was made wrongly.
+    /// Fails if the rule is invalid.
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |reason: String| Err(refused(&self.name, reason));
         if let Some(mistake) = &self.mistake {
@@ -520,19 +525,19 @@ impl Rule {
         }
     }
 
-    /// Whether all that it applies to is allowed.
+    /// Whether it allows every request that it applies to.
     pub(super) fn allows_all(&self) -> bool {
         matches!(self.plan, Plan::Allow)
     }
 
-    /// Its limiters: its own, and those of its plans, with the plan's name.
+    /// The rule's own limiter and those of its plans, as far as they have one.
     pub(super) fn limiters(&self) -> impl Iterator<Item = &Arc<dyn Chargeable>> {
         let plans = std::iter::once(&self.plan).chain(self.plans.values());
         plans.filter_map(Plan::limiter)
     }
 
-    /// Whether what was used under the rule of this name before does not count for this one, or not
-    /// for all of its plans.
+    /// Whether what was used under `before`, the earlier rule of this name, does not count for this
+    /// rule, or not for all of its plans.
     pub(super) fn starts_anew_after(&self, before: &Self) -> bool {
         let plans = self.plans.keys().chain(before.plans.keys());
         let mut plans = plans.map(|it| Some(&**it)).chain([None]);
@@ -550,7 +555,7 @@ impl Rule {
         Some(limiter.targets(INTERNAL))
     }
 
-    /// Whether it is another rule than before, as far as that is known.
+    /// Whether it differs from `before`, as far as that is known.
     pub(super) fn differs_from(&self, before: &Self) -> bool {
         let [now, before] = [self, before].map(|rule| {
             let plans = rule.plans.iter();
@@ -561,7 +566,8 @@ impl Rule {
         now != before
     }
 
-    /// What the rule says about a request that it applies to; `None` if it limits nothing of it.
+    /// What the rule says about a request that it applies to; `None` if it does not limit the
+    /// request.
     pub(super) fn applied(&self, request: &(impl Attributes + ?Sized)) -> Option<Applied<'_>> {
         let key = match self.condition.counts_all_together() {
             true => self.sole_key.to_owned(),
@@ -599,7 +605,7 @@ impl Rule {
     }
 }
 
-/// One that is larger than all others is that one.
+/// Parses a whole number; a larger one than `u64::MAX` is read as `u64::MAX`.
 fn whole_number(text: &str) -> Option<u64> {
     let is_digits = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
     is_digits.then(|| text.parse().unwrap_or(u64::MAX))
@@ -613,7 +619,7 @@ impl Plan {
         }
     }
 
-    /// The numbers of its limiter; they have no other form that all limiters share.
+    /// The limiter's settings as text, the only form that all limiters share.
     fn settings(&self) -> Option<String> {
         match self.limiter() {
             Some(limiter) => Some(limiter.charge(ANY_KEY, 1).ok()?.settings()),

@@ -1,14 +1,13 @@
-//! How the value of an attribute is compared and counted: as text, or as an address or a path, of
-//! which clients choose the form.
+//! How the value of an attribute is compared and counted: as text, as an address, or as a path.
 //!
-//! A client has a whole network of IPv6 addresses, and one address has several texts. A query
-//! behind a path is the client's own. So that none of this evades a limit, a value is compared and
-//! counted by what all its forms have in common.
+//! Clients choose the form of some values: a client has a whole network of IPv6 addresses, one
+//! address can be written in several ways, and a path can have any query. So that no such choice
+//! evades a limit, all forms of a value are compared and counted as one.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What an attribute counts by.
+/// An attribute that a rule counts by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct By {
     pub(super) name: String,
@@ -71,7 +70,7 @@ impl By {
                 .to_owned());
         }
         if value.is_empty() {
-            return Err("an empty value is none".to_owned());
+            return Err("a value must not be empty".to_owned());
         }
         if is_path(&self.name) && value.contains(['?', '#']) {
             return Err("a path counts without its query".to_owned());
@@ -84,21 +83,21 @@ impl By {
         match self.counted(given.into()) {
             counted if counted == value => Ok(()),
             counted if address(given).is_some() => Err(format!("an address counts as `{counted}`")),
-            _ => Err("a value that nothing is counted by".to_owned()),
+            _ => Err("no request counts by this value".to_owned()),
         }
     }
 }
 
-/// The most bytes of a value that the tower layer and the server count by its text; they count a
+/// The longest value, in bytes, that the tower layer and the server count by its text; they count a
 /// longer one by its hash.
 const LONGEST: usize = 256;
 
-/// A condition on a value for a rule to apply.
+/// A condition on a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pattern {
     Is(String),
     BeginsWith(String),
-    /// The network of an address, with so many bits.
+    /// A network: an address, and how many of its leading bits count.
     In(IpAddr, u8),
 }
 
@@ -110,7 +109,7 @@ impl Pattern {
             return Ok(Self::BeginsWith(beginning.to_owned()));
         }
         if text.is_empty() {
-            return Err("an empty value is none".to_owned());
+            return Err("a value must not be empty".to_owned());
         }
         if is_path(name) && text.contains(['?', '#']) {
             return Err(format!("`{text}`: a path is compared without its query"));
@@ -137,7 +136,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it matches all that `other` matches.
+    /// Whether it matches every value that `other` matches.
     #[cfg(any(feature = "serde", test))]
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
@@ -177,7 +176,8 @@ fn is_address(name: &str) -> bool {
     ["address", "remote_address"].contains(&name)
 }
 
-/// Parses an address; an IPv4 address may have the form of an IPv6 address.
+/// Parses an address. An IPv4 address may be written as an IPv6 address, such as
+/// `::ffff:192.0.2.7`.
 fn address(text: &str) -> Option<IpAddr> {
     Some(text.parse::<IpAddr>().ok()?.to_canonical())
 }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_nothing_is_counted_by_is_refused() {
+    fn a_value_that_no_request_counts_by_is_refused() {
         let check = |by: &str, value: &str| By::parse(by).unwrap().check(value);
         for (by, value) in [
             ("user", "alice"),
