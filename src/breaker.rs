@@ -385,7 +385,7 @@ mod tests {
     async fn only_calls_without_an_answer_in_all_their_time_open_the_breaker() {
         let timeout = Duration::from_secs(1);
         let breaker = Breaker::new("a server".to_owned(), timeout, Arc::default());
-        // Quick failures: each has lost its connection, which the connection reports.
+        // Quick failures: each call has lost its connection, which the connection reports itself.
         for _ in 0..10 {
             let deadline = Instant::now() + timeout;
             tokio::time::advance(timeout / 2).await;
@@ -433,7 +433,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn that_a_probe_is_under_way_is_told_to_those_who_wait_for_a_refusal() {
+    async fn a_probe_under_way_wakes_those_that_wait_for_a_refusal() {
         let breaker = half_open();
         let (at, refusing) = (Instant::now(), breaker.refusing());
         let probed = async { breaker.admit(Patience::None).unwrap() };

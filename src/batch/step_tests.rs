@@ -38,7 +38,7 @@ async fn requests_that_arrive_during_a_call_share_the_next_up_to_its_capacity() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_arrive_before_the_flusher_has_run_start_no_other() {
+async fn requests_that_arrive_before_the_flusher_runs_start_no_other_flusher() {
     let requests = Requests::taking(TAKES);
     let batcher = &requests.0;
     let mut asked =
@@ -68,7 +68,7 @@ async fn callers_that_are_answered_together_share_their_next_call() {
     }
     let all = || vec![1, 2, 3];
     assert_eq!(requests.made(), [vec![1], vec![2, 3], all(), all()]);
-    // Nobody shares with the next, who makes its call itself.
+    // The next request shares with none, so it makes its own call.
     run_until_stalled().await;
     assert!(requests.0.flights().is_empty());
     requests.end().await;
@@ -94,7 +94,7 @@ async fn two_callers_share_calls_after_one_round() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_costs_of_one_call_fit_what_holds_them() {
+async fn the_costs_of_one_call_add_up_to_at_most_u32_max() {
     let requests = Requests::taking(TAKES);
     let mut asked = Vec::new();
     for cost in [1, 2, u32::MAX - 1, 1, 1] {
@@ -137,14 +137,14 @@ async fn a_dropped_direct_call_goes_on_unless_it_was_never_polled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_dropped_while_it_is_pending_is_not_sent_and_takes_no_room() {
+async fn a_pending_request_that_is_dropped_is_not_sent_and_takes_no_room() {
     let requests = Requests::taking(TAKES);
     let mut asked = Vec::new();
     for cost in [1, 2, u32::MAX, 4, 5, 6] {
         asked.push(requests.ask(cost).await);
     }
     drop_request(asked.remove(2)).await;
-    // Those in flight still have their callers.
+    // The requests in flight still have their callers.
     assert_eq!(requests.abandoned(), [[0; 0]; 0]);
     for asked in asked {
         asked.await.unwrap().unwrap();
@@ -154,7 +154,7 @@ async fn one_that_is_dropped_while_it_is_pending_is_not_sent_and_takes_no_room()
     requests.end().await;
 }
 
-/// A call of three in flight, alone.
+/// A call in flight that carries three requests, and no other call.
 async fn three_in_flight(requests: &Requests) -> Vec<Asking> {
     let mut asked = Vec::new();
     for cost in [1, 2, 3, 4, 5] {
@@ -178,7 +178,7 @@ async fn a_call_is_abandoned_when_the_last_of_its_callers_leaves_and_not_before(
     }
     drop_request(asked.remove(0)).await;
     assert_eq!(requests.abandoned(), [[3, 4, 5]]);
-    // It was executed nevertheless.
+    // The call was executed anyway.
     requests.end().await;
     assert_eq!(requests.unclaimed(), [3, 4, 5]);
 }
@@ -287,12 +287,12 @@ async fn a_request_that_gives_up_before_its_call_is_sent_was_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_request_of_a_call_has_its_own_deadline_and_one_never_sent_says_so() {
+async fn each_request_of_a_call_has_its_deadline_and_unsent_ones_report_it() {
     let requests = Requests::taking(FOREVER);
     let start = Instant::now();
     let mut asked = Vec::new();
-    // Two calls in flight, and more pending than the next ones carry, each half a second after the
-    // one before.
+    // Two calls are in flight, and more requests are pending than the next calls carry. The calls
+    // start at different times.
     let at = [0, 0, 300, 600, 700, 700, 700, 700, 700, 700];
     for (cost, at) in (1..).zip(at) {
         sleep_until(start + Duration::from_millis(at)).await;

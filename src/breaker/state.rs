@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_are_refused_because_of_what_happened_last() {
+    async fn calls_are_refused_with_the_last_failure_as_the_cause() {
         let now = Instant::now();
         let named = |name: &str| Error::NotInitialized { name: name.into() };
         let is_named = |state: &State, expected: &str| {

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_for_what_a_slice_was_granted_and_a_quarter_more() {
+    fn a_lease_has_the_permits_granted_in_a_slice_and_a_quarter_more() {
         let (mut demand, start) = demand();
         for i in 0..10 {
             demand.note(1, 1, start + i * SLICE / 10);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn after_fewer_uses_than_a_lease_is_worth_none_is_wanted() {
+    fn after_too_few_uses_no_lease_is_wanted() {
         let (mut demand, start) = demand();
         demand.note(7, 7, start);
         demand.note(8, 8, start + SLICE);
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn while_leases_are_of_no_use_none_is_wanted() {
+    fn while_leases_are_paused_none_is_wanted() {
         let (mut demand, start) = demand();
         demand.note(8, 2, start);
         demand.pause(SLICE / 2, start);
         demand.pause(SLICE / 4, start);
         assert_eq!(demand.wanted(2, start + SLICE * 2 / 5), None);
         assert_eq!(demand.wanted(2, start + SLICE / 2), Some(20));
-        demand.pause(Duration::MAX, start); // beyond what the clock counts it is no pause
+        demand.pause(Duration::MAX, start); // a pause beyond the clock's range is none
         assert_eq!(demand.wanted(2, start + SLICE / 2), Some(20));
     }
 }

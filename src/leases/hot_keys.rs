@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Asks for a key so many times, and returns how many have a place then.
+    /// Asks for a key `times` times, and returns how many keys have a place then.
     fn places_after(keys: &HotKeys<Key>, key: &str, times: usize) -> usize {
         ask(keys, key, times);
         keys.all().len()

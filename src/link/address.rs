@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn a_malformed_url_is_refused() {
         let urls = [
             "",
             "localhost",

@@ -130,8 +130,8 @@ mod tests {
         }
     }
 
-    /// What is sent in the end by a call with time for all, of which the first so many are answered
-    /// so: how often the hash, and whether the text.
+    /// What a call sends that has time for all its attempts, if the server does not know the script
+    /// the first `unknown_times` times: how often it sends the hash, and whether it sends the text.
     fn sent(known: &KnownScripts, unknown_times: u32) -> (u32, bool) {
         let (hash, text) = (Cmd::new(), Cmd::new);
         let mut sending = known.begin(script(&hash, &text), true);
@@ -178,7 +178,7 @@ mod tests {
         let known = KnownScripts::default();
         assert_eq!(sent(&known, 0), (1, false));
         assert_eq!(sent(&known, 1), (1, true));
-        // Others send the text each time, and the server forgets it.
+        // Other calls send the text each time, and the server forgets it.
         let (hash, text) = (Cmd::new(), Cmd::new);
         let mut call = known.begin(script(&hash, &text), true);
         for times in 1..=MOST_BY_HASH {
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_time_for_two_sends_the_text_unless_the_script_is_known() {
+    fn without_time_for_two_round_trips_an_unknown_script_is_sent_as_text() {
         let (hash, text) = (Cmd::new(), Cmd::new);
         let script = script(&hash, &text);
         let known = KnownScripts::default();
         let mut first = known.begin(script, false);
         assert!(first.text().is_some());
-        // The others come behind it.
+        // Later calls arrive after the text.
         let mut second = known.begin(script, false);
         assert!(second.text().is_none());
         assert!(first.after(Ok(Value::Nil), false).is_some());

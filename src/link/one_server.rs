@@ -20,7 +20,7 @@ use crate::lock::Lock;
 /// How many keys are asked for, which takes a server 2 ms. One that has a tenth of all keys is
 /// missed once in 700,000 times.
 const KEYS: usize = 128;
-/// So many at the same time, so that other calls wait a quarter of a millisecond for them.
+/// How many are asked for at the same time: other calls wait a quarter of a millisecond for them.
 const AT_ONCE: usize = 16;
 
 /// Returns the id that a server has from its start to its end.
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Answers come at once, to some questions after the others.
+    /// Lets the task ask all its questions. Each is answered at once, some only after others are.
     async fn let_it_ask() {
         for _ in 0..4 * KEYS / AT_ONCE {
             yield_now().await;
@@ -170,7 +170,8 @@ mod tests {
         Err(make_extension_error(code.to_owned(), None))
     }
 
-    /// Whether the keys of so many calls are on one server, and how often it is asked.
+    /// Whether one server is known to have all keys after this many calls, and how often it was
+    /// asked.
     async fn after(calls: usize, answer: fn(&str) -> RedisResult<Value>) -> (bool, usize) {
         let one_server = Arc::<OneServer>::default();
         let mut questions = 0;
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_passes_is_asked_again() {
+    async fn after_a_passing_failure_the_question_is_asked_again() {
         assert_eq!(after(3 * KEYS, |_| error("BUSY")).await, (false, 3));
         let lost = |_: &str| Err(crate::link::failure::closed());
         assert_eq!(after(3 * KEYS, lost).await, (false, 3));

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_whose_answers_decide_nothing_is_no_silent_one() {
+    async fn a_server_whose_answers_decide_nothing_is_not_silent() {
         let connection = Connection::over(Silent, HOUR, Arc::default());
         let loading = || make_extension_error("BUSY".to_owned(), None);
         let mut attempts = attempts(&connection, HOUR);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_without_time_for_its_answer_is_not_sent_unless_it_has_all() {
+    async fn a_call_without_time_for_its_answer_is_sent_only_with_all_its_time() {
         let ms = Duration::from_millis;
         let fits = |smoothed, left| {
             let round_trip = RoundTrip::default();

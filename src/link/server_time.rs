@@ -90,14 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_answer_and_one_that_says_later_are_taken_as_they_are() {
+    fn the_first_answer_and_a_later_time_are_adopted_as_they_are() {
         assert_eq!(estimate(UNKNOWN, -5_000), -5_000);
         assert_eq!(estimate(1_000, 1_001), 1_001);
         assert_eq!(ServerTime::unknown().after(Duration::ZERO), None);
     }
 
     #[test]
-    fn a_time_that_cannot_be_is_taken_for_the_latest() {
+    fn an_impossible_time_is_read_as_the_latest_possible() {
         assert_eq!(millis((1_700_000_000, 123_456)), 1_700_000_000_123);
         assert_eq!(millis((i64::MAX, i64::MAX)), LATEST);
         assert_eq!(millis((i64::MIN, 0)), 0);

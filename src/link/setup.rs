@@ -257,7 +257,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// What becomes of a step in which something is read after each of these pauses, and when.
+    /// Whether a step succeeds in which bytes arrive after each of these pauses, and when it ends.
     async fn reads_after(pauses: &[u64]) -> (bool, Duration) {
         let traffic = Arc::new(Traffic::new());
         let (mut server, stream) = duplex(1);
@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(reads_after(&[400, 400, 900]).await, (false, ms(1_500)));
     }
 
-    /// An attempt to connect to this port ends, because nothing answers. Time passes only while
-    /// nothing else can happen.
+    /// Asserts that an attempt to connect to this port ends because nothing answers. Time passes
+    /// only while nothing else can happen.
     async fn ends_without_an_answer(port: u16, settings: &Settings) {
         let server = Server {
             endpoint: Endpoint::Tcp {

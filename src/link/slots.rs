@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
+    fn a_node_that_omits_its_host_has_the_host_that_was_asked() {
         assert_eq!(named_by(&node(1), None, 7), node(7));
         assert_eq!(named_by(&node(1), Some(""), 7), node(7));
     }

@@ -442,8 +442,9 @@ mod tests {
         }
     }
 
-    /// How serving one channel over a server of this role ends within 58 s, and when it was asked
-    /// for its role. `then` is done once the channel is subscribed to.
+    /// Serves a channel over a server of this role for up to 58 s, and calls `then` once it is
+    /// subscribed to. Returns how that ended, if it did, and when the server was asked for its
+    /// role.
     async fn ends(role: &str, then: impl Fn(&Node)) -> (Option<Ended>, Vec<Duration>) {
         let (called, asked) = (Arc::new(Notify::new()), Lock::default());
         let subscribed = Arc::clone(&called);
@@ -488,7 +489,7 @@ mod tests {
         let (ended, asked) = ends("master", |node| node.receive(unsubscribed(CHANNEL))).await;
         assert!(matches!(ended, Some(Ended::Unused)));
         assert!(asked.is_empty());
-        // The client has left that one itself.
+        // The client itself has unsubscribed from that channel.
         let (ended, _) = ends("master", |node| node.receive(unsubscribed("another"))).await;
         assert!(ended.is_none());
     }

@@ -34,13 +34,13 @@ fn a_waiter_that_leaves_as_its_answer_is_delivered_keeps_nothing() {
             ],
         );
         let served = scene.held.load(Ordering::Relaxed);
-        assert!(served >= 4, "those who stayed have theirs");
+        assert!(served >= 4, "the callers that stayed are served");
         scene.end();
     });
 }
 
 #[test]
-fn what_one_that_leaves_was_granted_reaches_those_behind_it() {
+fn the_grant_of_a_waiter_that_leaves_reaches_those_behind_it() {
     explore(|seed| {
         let scene = Scene::new(3);
         let polls = Some(1 + seed as u32 % 16);
@@ -128,7 +128,7 @@ fn a_call_by_drivers_of_two_runtimes_is_granted_once_and_notifies_all() {
             vec![
                 Box::new(|| participate(&scene, scene.waiting(2, None))),
                 Box::new(|| {
-                    // By its clock the other one's calls are overdue.
+                    // By the clock of this runtime, the calls of the other one are overdue.
                     let participant = Participant::new();
                     participant.advance(Duration::from_millis(600));
                     let first = participant.spawn(scene.waiting(1, polls));
@@ -222,7 +222,7 @@ fn a_call_repeated_by_a_lost_runtime_after_its_refund_keeps_nothing() {
                     scene.see_it_out(&Participant::new());
                 }),
                 Box::new(|| {
-                    // By its clock the other one's calls are overdue.
+                    // By the clock of this runtime, the calls of the other one are overdue.
                     let participant = Participant::new();
                     participant.advance(Duration::from_millis(600));
                     let stays = participant.spawn(scene.waiting(2, None));
@@ -288,7 +288,7 @@ fn a_direct_call_dropped_before_queued_ones_keeps_nothing_of_theirs() {
 }
 
 #[test]
-fn an_answer_is_claimed_once_by_its_caller_or_by_who_takes_it_back() {
+fn an_answer_is_claimed_once_by_its_caller_or_by_its_reclaim() {
     explore(|seed| {
         let store = LedgerStore::new();
         store.free();

@@ -1,5 +1,5 @@
-//! The whole queue over a slow store: the in-memory one with a delay each way, with tokio's time
-//! paused, so that every run of a seed is the same run.
+//! The whole queue over a slow store: the in-memory one with a delay each way. Tokio's time is
+//! paused, so that every run of a seed is the same.
 
 mod call_counts;
 mod leases;
@@ -39,7 +39,7 @@ struct SlowStore {
     memory: Arc<dyn LimiterStore>,
     calls: AtomicUsize,
     is_away: AtomicBool,
-    /// Nothing is settled there.
+    /// Whether leases cannot be settled, because the keys hold something else.
     has_bad_state: AtomicBool,
     /// For how long permits are missing after each task that gave some back.
     missing_for: Arc<Lock<Vec<Duration>>>,
@@ -233,7 +233,8 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(future)
 }
 
-/// What a caller does: asks for permits after a while, and gives up after another, if at all.
+/// A caller: the permits that it asks for, the ms after which it asks, and the ms after which it
+/// gives up, if it does.
 type Caller = (u32, u64, Option<u64>);
 
 fn callers() -> impl Strategy<Value = Vec<Caller>> {
@@ -303,7 +304,7 @@ proptest! {
             while let Some(permits) = asking.join_next().await {
                 held += permits.unwrap();
             }
-            // What is on its way back arrives.
+            // Permits on their way back arrive.
             sleep(4 * TRAVEL).await;
             assert_eq!(store.available().await, rate as i64 - held);
         });
@@ -334,7 +335,7 @@ proptest! {
             // No more than 60 callers of 3 permits, 3 permits per 50 ms, and the queue's extra
             // wait.
             let all = async { while let Some(done) = asking.join_next().await { done.unwrap() } };
-            timeout(Duration::from_secs(60), all).await.expect("somebody waits for ever");
+            timeout(Duration::from_secs(60), all).await.expect("all callers are served");
         });
     }
 }
@@ -384,7 +385,7 @@ async fn waiters_that_are_served_together_share_their_next_call() {
         });
     }
     asking.join_all().await;
-    // The first one's own, three for all, and one for the two that came behind it.
+    // Calls: the first one's own, three for all, and one for the two that came behind it.
     assert_eq!(store.calls.load(Ordering::Relaxed), 5);
 }
 

@@ -12,15 +12,15 @@ use super::super::*;
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const CAPACITY: usize = 3;
-/// Of requests with a cost from here to twice as much, two calls are in flight at once.
+/// Requests with a cost from this to twice this have two calls in flight at once.
 pub(super) const LARGE: u32 = 100;
 
 /// A store that answers each request with its cost.
 pub(super) struct Echo<const IS_REPEATABLE: bool> {
-    /// How long a call takes that is made now.
+    /// How long a call that is made now takes.
     pub(super) takes: Mutex<Duration>,
     pub(super) timeout: Mutex<Duration>,
-    /// Nothing is sent before.
+    /// Nothing is sent until this is `true`.
     pub(super) is_reachable: watch::Sender<bool>,
     made: Mutex<Vec<Vec<u32>>>,
     sent: Arc<Mutex<Vec<Vec<u32>>>>,
@@ -117,7 +117,7 @@ impl Requests<true> {
 }
 
 impl Requests<false> {
-    /// Those that cannot be made again.
+    /// Requests that cannot be made again.
     pub(super) fn unrepeatable(takes: Duration) -> Self {
         Self::over(takes)
     }
@@ -149,7 +149,7 @@ impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
         self.0.calls.made.lock().unwrap().clone()
     }
 
-    /// Of the calls that were made, those that the store has received.
+    /// The calls that the store has received, of those that were made.
     pub(super) fn sent(&self) -> Vec<Vec<u32>> {
         self.0.calls.sent.lock().unwrap().clone()
     }
@@ -162,7 +162,7 @@ impl<const IS_REPEATABLE: bool> Requests<IS_REPEATABLE> {
         self.0.calls.unclaimed.lock().unwrap().clone()
     }
 
-    /// Waits until all is done, and asserts that nothing is left of it.
+    /// Waits until all requests are done, and asserts that none is left.
     pub(super) async fn end(&self) {
         sleep(10 * TIMEOUT).await;
         assert!(self.0.flights().is_empty());

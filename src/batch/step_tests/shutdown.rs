@@ -1,4 +1,4 @@
-//! What becomes of requests whose runtime shuts down.
+//! What happens to requests whose runtime shuts down.
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -53,7 +53,7 @@ fn the_flushers_call_is_abandoned_and_its_requests_are_made_again() {
 }
 
 #[test]
-fn a_pending_request_was_not_sent_and_is_made_again_whatever_it_is() {
+fn a_pending_request_was_not_sent_and_is_made_even_if_unrepeatable() {
     let requests = Requests::unrepeatable(FOREVER);
     let [_direct, _in_flight, mut pending] = shut_down(&requests);
     runtime().block_on(async {
@@ -80,7 +80,7 @@ fn an_unrepeatable_request_in_flight_learns_whether_it_may_have_run() {
 }
 
 #[test]
-fn an_unrepeatable_request_on_an_idle_runtime_learns_its_fate_in_time() {
+fn on_an_idle_runtime_an_unrepeatable_request_learns_if_it_may_have_run() {
     for is_reachable in [false, true] {
         let requests = Requests::unrepeatable(FOREVER);
         requests.0.calls.is_reachable.send_replace(is_reachable);

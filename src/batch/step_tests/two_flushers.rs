@@ -1,11 +1,11 @@
-//! Requests of which two calls are in flight at once.
+//! Requests that have two calls in flight at once.
 
 use super::super::LONGEST_HOLD_UP;
 use super::echo::LARGE;
 use super::*;
 
-/// Makes as many large requests: the first is a direct call, the next two are calls of a flusher
-/// each.
+/// Makes `count` large requests: the first is a direct call, and the next two are the calls of one
+/// flusher each.
 async fn ask_large(requests: &Requests, count: u32) -> Vec<Asking> {
     let mut asked = Vec::new();
     for place in 1..=count {
@@ -19,7 +19,7 @@ fn large<const N: usize>(places: [u32; N]) -> Vec<u32> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_arrive_while_both_calls_are_in_flight_share_the_next() {
+async fn requests_that_arrive_while_both_calls_are_in_flight_share_the_next() {
     let requests = Requests::taking(TAKES);
     let asked = ask_large(&requests, 5).await;
     assert_eq!(requests.made(), [large([1]), large([2]), large([3])]);
@@ -31,7 +31,7 @@ async fn those_that_arrive_while_both_calls_are_in_flight_share_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_one_call_is_silent_the_other_flusher_goes_on_and_one_joins_it() {
+async fn while_one_call_is_silent_the_other_flusher_and_a_new_one_go_on() {
     let requests = Requests::taking(FOREVER);
     let mut silent = ask_large(&requests, 2).await;
     sleep(LONGEST_HOLD_UP / 2).await;
@@ -57,7 +57,7 @@ async fn while_one_call_is_silent_the_other_flusher_goes_on_and_one_joins_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_both_calls_are_silent_two_others_are_in_flight() {
+async fn while_both_calls_are_silent_two_others_are_in_flight() {
     let requests = Requests::taking(FOREVER);
     let mut asked = ask_large(&requests, 5).await;
     sleep(LONGEST_HOLD_UP).await;

@@ -1,4 +1,4 @@
-//! Leases over a store of the test's own, at times that the test sets.
+//! Leases that the tests grant, at times that they set.
 
 mod histories;
 mod next_lease;
@@ -55,7 +55,7 @@ impl Process {
         (0..times).filter(|_| self.take(1).is_some()).count()
     }
 
-    /// The store has granted a request.
+    /// Notes that the store has granted a request.
     fn note(&self, permits: i64) -> Todo {
         let settings = (ms(INTERVAL), None);
         self.leases.note(settings, permits, NEVER, self.now())
@@ -66,7 +66,7 @@ impl Process {
         self.leases.note(settings, 0, Some(ms(30)), self.now())
     }
 
-    /// The answer to a call that was sent so many ms ago.
+    /// Grants a lease, by a call that was sent `took` ms ago.
     fn granted(&self, plan: &LeasePlan, permits: u32, took: i64) -> Todo {
         self.answered(plan, permits, took, LASTS)
     }
@@ -77,7 +77,7 @@ impl Process {
         self.heard(plan, permits, took, (answer, lasts))
     }
 
-    /// Takes in this answer to the call of a lease, which lasts for so many ms.
+    /// Takes in the answer to a call for a lease that lasts for `lasts` ms, sent `took` ms ago.
     fn heard(
         &self,
         plan: &LeasePlan,
@@ -96,12 +96,12 @@ impl Process {
         todo
     }
 
-    /// With a lease of so many permits, taken at once.
+    /// A process with a lease of this many permits, granted at once.
     fn with_lease(permits: u32) -> Self {
         let process = Self::new();
         process.note(1);
         let mut plan = process.note(i64::from(permits)).ask.unwrap();
-        plan.permits = permits; // all that is wanted
+        plan.permits = permits; // the lease has all that was asked for
         assert!(process.granted(&plan, permits, 0).settle.is_empty());
         process
     }
@@ -113,14 +113,14 @@ fn settlements(todo: &Todo) -> Vec<(u32, i64)> {
 }
 
 #[test]
-fn the_second_request_asks_for_a_lease_and_only_one() {
+fn the_second_request_asks_for_one_lease() {
     let process = Process::new();
     assert!(process.note(1).ask.is_none());
     let plan = process.note(1).ask.unwrap();
     assert_eq!((plan.permits, plan.lasts), (10, LASTS));
     assert!(process.note(1).ask.is_none());
     process.leases.failed(process.now().at);
-    assert!(process.note(1).ask.is_none(), "not at once");
+    assert!(process.note(1).ask.is_none(), "one asked already");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_request_takes_from_all_stripes_and_not_more_than_there_is() {
 }
 
 #[test]
-fn a_use_of_several_stripes_is_as_late_as_it_was() {
+fn a_use_of_several_stripes_is_settled_at_the_time_of_the_use() {
     let mut process = Process::with_lease(10);
     process.millis = 60;
     assert!(process.take(9).is_some());
@@ -195,7 +195,7 @@ fn nothing_is_taken_of_several_stripes_of_a_lease_that_is_over() {
 }
 
 #[test]
-fn of_requests_that_do_not_fit_together_those_that_do_are_granted() {
+fn of_two_requests_at_once_that_do_not_both_fit_one_is_granted() {
     for _ in 0..1_000 {
         let process = Process::with_lease(4);
         let both = std::sync::Barrier::new(2);
@@ -213,7 +213,7 @@ fn of_requests_that_do_not_fit_together_those_that_do_are_granted() {
 }
 
 #[test]
-fn a_lease_ends_by_the_time_since_its_call_was_sent() {
+fn the_time_of_a_lease_counts_from_when_its_call_was_sent() {
     let mut process = Process::new();
     process.note(1);
     let plan = process.note(1).ask.unwrap();
@@ -238,7 +238,7 @@ fn a_lease_ends_while_the_machine_is_suspended() {
     let take = |passed| process.leases.take(1, None, || after(passed));
     assert!(take(LASTS - 2).is_some());
     assert_eq!(take(LASTS), None);
-    assert_eq!(take(-1), None, "a clock that was set back says nothing");
+    assert_eq!(take(-1), None, "a clock that was set back shows no time");
     let todo = process.leases.attend(after(LASTS));
     assert_eq!(settlements(&todo), [(1, 1)]);
 }
@@ -340,12 +340,16 @@ fn the_next_lease_is_asked_for_once_when_the_current_one_is_nearly_over() {
 }
 
 #[test]
-fn a_lease_that_nobody_uses_is_the_last_one() {
+fn no_lease_follows_one_that_nobody_uses() {
     let mut process = Process::with_lease(10);
     process.millis = LASTS;
     let todo = process.leases.attend(process.now());
     assert_eq!(settlements(&todo), [(0, LASTS)]);
-    assert_eq!(todo.ask.map(|plan| plan.permits), Some(14), "of before");
+    assert_eq!(
+        todo.ask.map(|plan| plan.permits),
+        Some(14),
+        "the earlier demand"
+    );
     process.leases.failed(process.now().at);
     process.millis = 3 * LASTS;
     assert!(process.note(1).ask.is_none());
@@ -401,7 +405,7 @@ fn the_last_handle_ends_the_leases_and_none_is_taken_without_one() {
 }
 
 #[test]
-fn other_settings_are_served_by_no_lease() {
+fn a_request_with_other_settings_is_served_by_no_lease() {
     let process = Process::with_lease(10);
     let rate = crate::Rate::overall(5, ms(INTERVAL)).validate().unwrap();
     let other = Some(SetUp::expiring(rate));
@@ -427,7 +431,7 @@ fn a_grant_goes_back_to_its_lease_until_that_ends() {
 }
 
 #[test]
-fn leases_are_as_short_as_each_handle_wants_them() {
+fn leases_have_the_shortest_length_that_any_handle_asks_for() {
     let process = Process::new();
     process.leases.hold(hold(30));
     process.leases.hold(hold(70));
@@ -442,7 +446,7 @@ fn leases_are_as_short_as_each_handle_wants_them() {
 }
 
 #[test]
-fn a_peek_takes_nothing_and_says_what_is_left_with_that_of_the_store() {
+fn a_peek_takes_nothing_and_counts_what_lease_and_store_have_left() {
     let mut process = Process::with_lease(10);
     let (_, answer) = process.leases.peek(10, None, process.now()).unwrap();
     assert_eq!(answer.available, 10 + 490);
@@ -454,11 +458,11 @@ fn a_peek_takes_nothing_and_says_what_is_left_with_that_of_the_store() {
 }
 
 #[test]
-fn beside_two_leases_remains_what_was_left_when_the_last_one_was_taken() {
+fn with_two_leases_the_store_has_left_what_the_last_lease_left() {
     let mut process = Process::new();
     process.note(1);
     let plan = process.note(40).ask.unwrap();
-    // Each finds what the one before has left.
+    // Each lease takes from what the one before has left.
     let answer = |available| {
         (
             Acquired::new(LASTS, 1_000, available, INTERVAL, INTERVAL),
@@ -477,11 +481,11 @@ fn beside_two_leases_remains_what_was_left_when_the_last_one_was_taken() {
 }
 
 #[test]
-fn a_lease_under_a_lower_rate_than_the_next_one_leaves_no_more_than_that() {
+fn a_lease_reports_no_more_permits_left_than_its_own_lower_rate() {
     let process = Process::new();
     process.note(1);
     let mut plan = process.note(40).ask.unwrap();
-    plan.permits = 50; // all that is wanted
+    plan.permits = 50; // the lease has all that was asked for
     let answer = |rate| (Acquired::new(LASTS, rate, rate, INTERVAL, INTERVAL), LASTS);
     process.heard(&plan, 50, 0, answer(100));
     process.takes(48);
@@ -493,7 +497,7 @@ fn a_lease_under_a_lower_rate_than_the_next_one_leaves_no_more_than_that() {
 }
 
 #[test]
-fn where_others_have_shortened_the_interval_leases_are_at_most_half_of_it() {
+fn after_others_shorten_the_interval_leases_are_at_most_half_of_it() {
     let mut process = Process::with_lease(10);
     process.takes(9);
     let plan = process.leases.attend(process.now()).ask.unwrap();

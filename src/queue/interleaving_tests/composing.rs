@@ -3,12 +3,12 @@
 use super::*;
 
 #[test]
-fn one_that_leaves_as_its_call_is_composed_ends_it_for_none_of_the_others() {
+fn a_request_that_leaves_as_its_call_is_composed_ends_no_other() {
     explore(|seed| {
         let scene = Scene::new(3);
         scene.store.free();
         let participant = Participant::new();
-        // One makes a direct call. The others are pending, in this order.
+        // One request makes a direct call. The others are pending, in this order.
         let leaves_later = Some(2 + seed as u32 % 10);
         let mut asking = [None, None, None, leaves_later].map(|it| scene.checking(1, it));
         let handle = participant.handle();

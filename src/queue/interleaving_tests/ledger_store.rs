@@ -29,7 +29,7 @@ const START: i64 = 0;
 
 pub(super) struct LedgerStore {
     keys: Keys,
-    /// Has no limiter: no server, so no breaker.
+    /// Has no limiters and no server, and so no breaker.
     client: MemoryClient,
     kept: Lock<Kept>,
     jobs: Lock<Vec<Job>>,
@@ -176,11 +176,11 @@ impl LimiterStore for LedgerStore {
     }
 
     fn run_in_background(&self, _task: Task) {
-        // It would wait for time to pass.
+        // The task would wait for time to pass, and time stands still.
     }
 
     fn give_back_in_background(&self, _task: GivingBack) {
-        // So would this one.
+        // The task would wait for time to pass, and time stands still.
     }
 
     fn refund<'a>(&'a self, _grant: &'a Grant) -> BoxFuture<'a, Result<u32>> {

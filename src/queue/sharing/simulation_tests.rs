@@ -6,7 +6,7 @@ use crate::window::{Acquired, Requests};
 /// Times are in µs.
 const INTERVAL: i64 = 1_000_000;
 const SECOND: i64 = INTERVAL;
-/// A queue asks so much later than permits come back, and its call takes up to so long.
+/// How much later than permits come back a queue asks, and how long its call takes at most.
 const SLACK: i64 = 3_000;
 const TRAVEL: Duration = Duration::from_millis(4);
 const MICRO: Duration = Duration::from_micros(1);
@@ -20,11 +20,11 @@ struct Limiter {
 }
 
 struct Process {
-    /// How many permits each of its waiters wants.
+    /// How many permits each of its waiters asks for.
     permits: u32,
     sharing: Sharing,
     next_at: i64,
-    /// With half of its calls it is late by up to so much: the machine is busy.
+    /// By how much half of its calls are late at most: the machine is busy.
     late: Duration,
     /// How long its calls take at most.
     travel: Duration,
@@ -32,9 +32,9 @@ struct Process {
     /// When it was granted permits last, and the longest time without.
     granted_at: i64,
     longest_without: i64,
-    /// Permits that it left, times the time for which it left them.
+    /// The permits that it left, each times the µs for which it left them.
     held: i64,
-    /// How many of its calls left some.
+    /// How many of its calls left permits.
     holds: u32,
 }
 
@@ -65,7 +65,7 @@ impl Limiter {
 
     fn take(&mut self, now: i64, permits: i64) {
         if permits > 0 {
-            // Older ones are asked about no more.
+            // Nobody asks about older grants any more.
             self.grants.retain(|(at, _)| at + 3 * INTERVAL > now);
             self.grants.push((now, permits));
         }
@@ -109,7 +109,7 @@ impl Limiter {
                 now + process.sharing.ask_after(wait, interval).as_micros() as i64
             }
         };
-        // Whose call is the first to arrive is chance.
+        // It is random whose call arrives first.
         process.next_at += process.sharing.random_up_to(process.travel).as_micros() as i64;
         if process.sharing.random_up_to(2 * MICRO) >= MICRO {
             process.next_at += process.sharing.random_up_to(process.late).as_micros() as i64;
@@ -162,7 +162,7 @@ fn alone_a_process_loses_no_more_than_its_probes_may_cost() {
         let (mut limiter, mut alone) = (Limiter::new(rate), [process(rate as u64, 0)]);
         run(&mut limiter, &mut alone, SECONDS * SECOND);
         let of_all = alone[0].held as f64 / (rate * SECONDS * SECOND) as f64;
-        // It is one permit at least, and all of such a rate.
+        // A probe is at least one permit, which is all of a rate of 1.
         let most = if rate == 1 { 0.0275 } else { 0.01 };
         assert!(of_all <= most, "{rate} a second: {of_all} left idle");
         let pause = LONGEST_PROBE_PAUSE + Duration::from_secs(1);
@@ -172,7 +172,7 @@ fn alone_a_process_loses_no_more_than_its_probes_may_cost() {
 }
 
 #[test]
-fn processes_with_backlogs_get_like_parts_and_waste_little() {
+fn processes_with_backlogs_get_similar_parts_and_waste_little() {
     for rate in [10, 100, 1_000] {
         for count in [2, 3] {
             let mut limiter = Limiter::new(rate);
@@ -192,7 +192,7 @@ fn processes_with_backlogs_get_like_parts_and_waste_little() {
 /// Two or more processes that do not know of each other share a limiter for 20 s. The callers of
 /// the last one want `permits` each.
 #[test]
-fn of_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
+fn in_the_first_20_s_each_gets_a_quarter_whatever_the_order_of_calls() {
     for (count, permits) in [(2_u64, 1), (2, 2), (2, 3), (3, 1), (3, 2)] {
         for seed in 1..=100 {
             let first = FirstSeconds::of(count, permits, seed, Duration::ZERO);
@@ -234,7 +234,7 @@ struct FirstSeconds {
 }
 
 impl FirstSeconds {
-    /// The callers of the last one want so many permits each.
+    /// The callers of the last process want `permits` each.
     fn of(count: u64, permits: u32, seed: u64, late: Duration) -> Self {
         let random = |place: u64| {
             let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -262,16 +262,16 @@ impl FirstSeconds {
         self.own.iter().sum()
     }
 
-    /// Whether each got at least one of so many parts.
+    /// Whether each process got at least `1 / parts` of what all got together.
     fn each_gets(&self, parts: u64) -> bool {
         self.own.iter().all(|own| own * parts >= self.together())
     }
 }
 
-/// The calls of both take equally long. So one of them is always the first to find what comes back
-/// at once.
+/// The calls of both take no time, so one of the two is always the first to find what comes back at
+/// once.
 #[test]
-fn one_that_is_granted_nothing_goes_before_one_that_is_alone() {
+fn a_process_that_is_granted_nothing_goes_before_one_alone() {
     for permits in [1, 3, 5, 10] {
         let mut limiter = Limiter::new(10);
         let at_once = |seed, starts_at| Process {
@@ -281,16 +281,16 @@ fn one_that_is_granted_nothing_goes_before_one_that_is_alone() {
         let mut processes = [at_once(5, 0), at_once(6, SECOND / 2)];
         processes[0].sharing.probe_at = Some(limiter.start + Duration::from_secs(60));
         processes[1].permits = permits;
-        // It learns of the other one with its second call.
+        // The second process learns of the first one by its second call.
         run(&mut limiter, &mut processes, 5 * SECOND / 2);
         assert!(processes[1].own > 0, "{permits} permits");
     }
 }
 
-/// Redisson's threads wake up at a tick of 100 ms, when the oldest permits are back, and take all
-/// there is.
+/// Redisson's threads wake up at a tick of 100 ms once the oldest permits are back, and take all
+/// that are left.
 #[test]
-fn it_gets_and_leaves_a_quarter_beside_one_that_takes_all_every_100_ms() {
+fn a_process_gets_and_leaves_a_quarter_beside_one_that_polls_for_all() {
     for phase in 0..100 {
         let mut limiter = Limiter::new(10);
         let mut processes = [process(phase + 1, 0)];
@@ -316,12 +316,12 @@ fn it_gets_and_leaves_a_quarter_beside_one_that_takes_all_every_100_ms() {
 }
 
 #[test]
-fn one_that_was_alone_finds_another_one_that_finds_nothing() {
+fn a_process_that_was_alone_notices_one_that_finds_nothing() {
     for rate in [10, 100] {
         let mut limiter = Limiter::new(rate);
         let mut alone = [process(5, 0)];
         run(&mut limiter, &mut alone, 30 * SECOND);
-        // From now on somebody asks every 100 ms, and takes what there is, up to a fifth.
+        // From now on another process asks every 100 ms, and takes what there is, up to a fifth.
         let (mut next, mut starved) = (30 * SECOND, 0);
         while next < 90 * SECOND {
             run(&mut limiter, &mut alone, next);
@@ -332,7 +332,7 @@ fn one_that_was_alone_finds_another_one_that_finds_nothing() {
         }
         assert!(starved * 10 >= rate * 60, "{rate}: {starved}");
         assert!(matches!(alone[0].sharing.others, Others::Seen { .. }));
-        // It has gone; after some holds nothing is left to it any more.
+        // The other process is gone; after some holds nothing is left to it any more.
         run(&mut limiter, &mut alone, 120 * SECOND);
         assert_eq!(alone[0].sharing.others, Others::Unseen);
         assert_eq!(alone[0].sharing.least, 0);

@@ -34,7 +34,8 @@ fn only_what_others_may_take_now_is_left_to_them() {
             assert_eq!(sharing.plan(now).share, None, "their time is over");
         }
     }
-    // Permits that a call leaves for want of a backlog, or that nobody was to have, are no hold.
+    // Permits that a call leaves because there is no backlog, or that are left to nobody, are no
+    // hold.
     let mut sharing = Sharing {
         probe_at: Some(now + Duration::from_secs(1)),
         ..Sharing::default()
@@ -98,7 +99,7 @@ fn what_is_left_depends_on_what_is_owed_and_on_what_others_want() {
         (1, 3, 10, all_but(5)),
         (1, 8, 10, all_but(8)),
         (1, 3, 2, all_but(2)),
-        // A debt that is less than others ever took waits until it is as much.
+        // A debt smaller than others ever took at once waits until it is as large.
         (4, 3, 10, by_its_part),
         (4, 4, 4, all_but(4)),
         (4, 4, 2, all_but(4)),
@@ -164,7 +165,7 @@ fn what_others_take_or_decline_pays_for_what_is_owed() {
             last: Some((1, 10)),
             ..Sharing::default()
         };
-        // Two permits were taken, and others' are told apart from this process's own.
+        // Two permits were taken, and those of others are distinguished from this process's own.
         sharing.note(Seen {
             sent_at: now,
             score: 2,
@@ -201,7 +202,7 @@ fn probes_are_five_intervals_apart_at_least_and_five_seconds_at_most() {
 }
 
 #[test]
-fn the_first_probes_are_an_interval_apart_or_half_of_one_after_a_smaller() {
+fn the_first_probes_are_an_interval_apart_or_half_after_a_partial_one() {
     assert_pauses(
         false,
         &[
@@ -212,8 +213,8 @@ fn the_first_probes_are_an_interval_apart_or_half_of_one_after_a_smaller() {
     );
 }
 
-/// Asserts how many ms after a probe the next one follows. A pause is that of an interval in ms, a
-/// rate, the size of the probe, and how many permits it left.
+/// Asserts how many ms after a probe the next one follows. Each case has an interval in ms, a rate,
+/// the size of the probe, the number of permits that it left, and the expected pause.
 fn assert_pauses(has_probed: bool, pauses: &[(u64, i64, i64, i64, u128)]) {
     let now = Instant::now();
     for &(interval, rate, probe, held, pause) in pauses {

@@ -35,12 +35,12 @@ async fn a_lease_that_ends_in_an_outage_is_settled_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_not_settled_when_its_permits_are_back_in_any_case() {
+async fn a_lease_is_not_settled_once_its_permits_have_expired() {
     let back_in = Duration::from_secs(30);
     assert_eq!(ended_in_an_outage(back_in).await.available().await, 2);
 }
 
-/// Whether permits are leased within so many seconds in which requests come.
+/// Whether permits are leased within this many seconds in which requests come.
 async fn is_leased_within(queue: &LeasedQueue, seconds: u32) -> bool {
     for _ in 0..seconds {
         assert!(queue.check(1, None).await.unwrap().is_granted());
@@ -92,7 +92,7 @@ async fn a_waiter_without_a_connection_gets_its_permits_as_a_lease_comes() {
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// A limiter of so many permits an hour after two requests, which have made a lease.
+/// A limiter of this many permits an hour after two requests, for which a lease was taken.
 async fn leased(permits: u64) -> (Arc<SlowStore>, Arc<LeasedQueue>, LeaseHold) {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(permits, HOUR)).await;
@@ -124,7 +124,7 @@ async fn a_lease_that_nobody_uses_is_back_when_its_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_owed_is_no_demand_for_leases() {
+async fn permits_that_are_owed_are_no_demand_for_leases() {
     let store = SlowStore::new();
     let queue = store.queue(Rate::overall(1_000, HOUR)).await;
     let _hold = queue.hold_lease(LEASE, 2).unwrap();
@@ -146,7 +146,7 @@ async fn a_request_for_more_than_the_rate_ends_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_is_leased_until_its_lease_was_tried_to_be_settled() {
+async fn a_limiter_is_leased_until_an_attempt_to_settle_its_lease() {
     for (is_away, left) in [(false, 1_000 - 2), (true, 1_000 - 12)] {
         let (store, queue, _hold) = leased(1_000).await;
         store.is_away.store(is_away, Ordering::Relaxed);
@@ -179,7 +179,7 @@ async fn a_waiter_asks_as_soon_as_permits_are_settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_settled_is_missing_until_it_is_back_in_any_case() {
+async fn permits_that_cannot_be_settled_are_missing_until_they_expire() {
     for (has_bad_state, missing_for) in [(false, Duration::ZERO), (true, HOUR - TRAVEL)] {
         let (store, queue, ended) = ended(HOUR).await;
         store.has_bad_state.store(has_bad_state, Ordering::Relaxed);

@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn over_many_windows_those_who_can_be_served_are(
+    fn over_many_windows_each_waiter_that_can_be_served_is_served(
         has_peers: bool,
         steps in prop::collection::vec(any::<Step>(), 1..400),
     ) {

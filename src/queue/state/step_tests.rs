@@ -164,7 +164,7 @@ impl Queue {
         notified.poll(&mut context).is_ready()
     }
 
-    /// The answer to a request that was sent `ago`: come back after a minute.
+    /// The denial of a request that was sent `ago`: permits come back in a minute.
     fn denied(&self, ago: Duration) -> Option<Availability> {
         let at = self.now - ago;
         Some(Availability::new(0, at, Duration::from_secs(60), at))

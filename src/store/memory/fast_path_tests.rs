@@ -2,7 +2,8 @@
 //! after each the same answer. A client with its own clock has each request decided under the lock;
 //! here that clock shows the store's time.
 //!
-//! Takes a quarter of the steps that `MODEL_STEPS` sets, out of `MODEL_SEED`, 1 by default.
+//! `MODEL_STEPS` sets the number of steps, a quarter of which are taken here. `MODEL_SEED` sets the
+//! seed, 1 by default.
 
 use std::time::Duration;
 
@@ -82,7 +83,8 @@ async fn answer(limiter: &RateLimiter, grants: &mut Vec<Grant>, step: &Step) -> 
                 assert!(remaining <= available, "{remaining} of {available}");
                 format!("{available} {reset:?}")
             }
-            // When it fits is exact where few grants are in the way, and the fast path has fewer.
+            // The time at which a request fits is exact if few grants are in the way, and the fast
+            // path has fewer.
             Ok(Decision::Denied(Denied {
                 limit,
                 remaining,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_alone_with_what_is_locked() {
+    fn one_thread_at_a_time_has_what_is_locked() {
         let count = Mutex::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_for_long_is_waited_for() {
+    fn a_lock_that_is_held_for_long_is_waited_for() {
         let mutex = Mutex::new(());
         let guard = mutex.lock().unwrap();
         std::thread::scope(|scope| {

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn decisions_by_a_policy_on_one_target_do_too() {
+    async fn decisions_by_a_policy_free_the_memory_of_expired_limiters() {
         let (store, client) = expired(20_000).await;
         let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
         for _ in 0..100 {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_new_names_is_outrun_also_within_a_ms() {
+    async fn sweeping_keeps_up_with_a_flood_of_new_names_within_a_ms() {
         let (store, client) = expired(20_000).await;
         let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
         for i in 0..20_000 {
@@ -333,7 +333,7 @@ mod tests {
 
     #[cfg(feature = "test-util")]
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_is_moved_on_as_far_as_can_be_still_shows_a_time() {
+    async fn a_clock_that_is_moved_on_as_far_as_possible_still_shows_a_time() {
         let store = MemoryStore::new();
         let client = RedissonClient::builder().in_memory(&store);
         let limiter = client.policy_limiter(FixedWindow::new(1, SECOND)).unwrap();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn limiters_that_expired_unasked_cost_no_memory_for_ever() {
+    async fn expired_limiters_that_nobody_asks_for_do_not_keep_their_memory() {
         let store = MemoryStore::new();
         let client = MemoryClient::new(&store, Clock::server());
         let rate = Rate::overall(1, Duration::from_secs(1)).keep_alive(Duration::from_secs(1));

@@ -231,7 +231,7 @@ mod tests {
     use crate::{FixedWindow, MemoryStore, Rate, RedissonClient};
 
     #[tokio::test(start_paused = true)]
-    async fn targets_that_nobody_asks_for_cost_no_memory_for_ever() {
+    async fn targets_that_nobody_asks_for_do_not_keep_their_memory() {
         let store = MemoryStore::new();
         let client = RedissonClient::builder().in_memory(&store);
         let limiter = client
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn several_decide_at_a_time_that_is_over_for_none_of_them() {
+    async fn a_joint_decision_is_made_at_the_latest_time_of_its_limiters() {
         let store = MemoryStore::new();
         let client = RedissonClient::builder().in_memory(&store);
         let limiters = ["one", "other"].map(|name| client.rate_limiter(name));

@@ -152,7 +152,7 @@ async fn the_grant_of_an_attempt_is_found_on_a_server_whose_clock_is_behind() {
 }
 
 #[tokio::test]
-async fn where_no_attempt_was_granted_among_many_grants_the_next_one_decides() {
+async fn if_no_attempt_was_granted_among_many_grants_the_next_one_decides() {
     for step in [0, 1] {
         let mut on_server = OnServer::start().await;
         let from = on_server.now().await - 5_000;
@@ -198,7 +198,7 @@ async fn permits_of_a_call_are_given_back_once_after_all_attempts_have_passed() 
     let call = AcquireCall::new(Requests::plain([3, 2].into_iter()));
     on_server.acquire(&call).await.unwrap();
     assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 9_995);
-    on_server.run(&["ZADD", "{l}:permits", "0", "x"]).await; // a malformed one is none of it
+    on_server.run(&["ZADD", "{l}:permits", "0", "x"]).await; // a malformed member is ignored
     assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 5);
     assert!(on_server.now().await > call.attempts_made().unwrap().deadline);
     assert_eq!(on_server.number(&["GET", "{l}:value"]).await, 10_000);
@@ -230,7 +230,7 @@ async fn only_the_undelivered_grant_of_a_call_granted_twice_is_given_back() {
 }
 
 #[tokio::test]
-async fn of_a_call_that_was_never_sent_nothing_is_given_back() {
+async fn nothing_is_given_back_of_a_call_that_was_never_sent() {
     let on_server = OnServer::without_limiter().await;
     let call = AcquireCall::new(Requests::one(3));
     assert_eq!(on_server.limiter.reclaim_call(&call).await.unwrap(), 0);
@@ -240,7 +240,7 @@ async fn of_a_call_that_was_never_sent_nothing_is_given_back() {
         matches!(result, Err(Error::StoreUnavailable { .. })),
         "{result:?}"
     );
-    // The same if the limiter is gone.
+    // Nothing is given back if the limiter is gone either.
     let call = AcquireCall::new(Requests::one(3));
     call.note_attempt(Attempt {
         deadline: 1,

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_quiet_time_many_follow_one_another_and_then_one_a_pause() {
+    async fn after_a_quiet_time_a_burst_of_audits_is_allowed_then_one_a_pause() {
         tokio::time::advance(Duration::from_secs(60)).await;
         let budget = AuditBudget::default();
         let taken = |times: u32| (0..times).filter(|_| budget.take(Instant::now())).count();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_lost_its_last_grant_is_one_with_the_next() {
+    fn a_page_that_lost_its_last_grant_is_merged_with_the_next() {
         let mut pages = pages();
         assert!(pages.change(&change(10, "m", true)));
         assert_eq!(sums(&pages), [(19, 37), (10, 20)]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_is_refused() {
+    fn a_malformed_change_is_refused() {
         for bytes in ["", "1 2 1", "x 2 1 m", "1 x 1 m", "nan 2 1 m"] {
             assert_eq!(GrantChange::read(bytes.as_bytes()), None, "{bytes}");
         }

@@ -230,7 +230,7 @@ mod tests {
     use crate::link::Silent;
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_is_told_as_unanswered_if_it_is_dropped_before_its_answer() {
+    async fn a_call_dropped_before_its_answer_is_reported_as_unanswered() {
         let told = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&told);
         let events = Events::new(move |event| match *event {

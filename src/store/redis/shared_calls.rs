@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_with_little_time_ends_no_other_one_of_its_call() {
+    async fn a_caller_with_little_time_does_not_end_the_others_of_its_call() {
         let multi_acquires = over(Slow);
         let (short, long) = tokio::join!(
             acquire(&multi_acquires, Duration::from_millis(10)),

@@ -1,7 +1,8 @@
-//! Random histories of several processes with leases, on a store that is nothing but the rule: each
-//! grant counts until an interval after its score. Whatever is late, lost, suspended, ended or set
-//! to another time, no window of real use holds more than the rate. If the memory of a process is
-//! cloned, and goes on twice, its leases may be used twice until their end, and no longer.
+//! Random histories of several processes with leases, on a store that implements only one rule:
+//! each grant counts until an interval after its score. Whatever is late, lost, suspended, ended or
+//! set to another time, no window of actual uses holds more than the rate. If the memory of a
+//! process is cloned, and both copies go on, its leases may be used twice until their end, and no
+//! longer.
 
 use proptest::prelude::*;
 
@@ -22,7 +23,7 @@ struct Member {
 }
 
 impl Store {
-    /// What is available at this time of the server.
+    /// The permits available at this time of the server.
     fn available(&mut self, now: i64) -> u32 {
         self.members.retain(|it| it.score + INTERVAL > now);
         RATE - self.members.iter().map(|it| it.permits).sum::<u32>()
@@ -72,19 +73,19 @@ struct Asked {
 enum Step {
     Pass(i64),
     Suspend(usize, i64),
-    /// The wall clock of the last one is moved by this. One that is suspended too is not set: a
-    /// clock that is set back by less than the time for which it was suspended tells nothing.
+    /// Moves the wall clock of the last machine by this. A machine that is also suspended keeps its
+    /// clock: if a clock is set back by less than the time of a suspension, nothing shows it.
     SetClock(i64),
-    /// Its memory goes on as another process too.
+    /// Copies the memory of a process, which goes on as another process too.
     Clone(usize),
     Request(usize, u32),
     /// The store executes the call for a lease.
     Execute(usize),
-    /// Its answer arrives, or is lost.
+    /// The answer to the call arrives, or is lost.
     Acquired(usize, bool),
     Settle(usize, bool),
     End(usize),
-    /// Another client takes what is there.
+    /// Another client takes the permits that are left.
     Other(u32),
 }
 
@@ -272,8 +273,8 @@ impl History {
         history
     }
 
-    /// Asserts that no window holds more uses than the rate, and what leases had left that were
-    /// cloned and may not have ended.
+    /// Asserts that no window holds more uses than the rate and the permits left in cloned leases
+    /// that may not have ended.
     fn check(&self) {
         for (place, &first) in self.used.iter().enumerate() {
             let end = first + INTERVAL;

@@ -64,7 +64,7 @@ fn no_more_than_two_leases_are_held() {
 }
 
 #[test]
-fn where_there_was_little_to_lease_the_next_one_is_asked_for_later() {
+fn after_a_small_lease_the_next_one_is_asked_for_later() {
     for (permits, is_asked) in [(3, true), (2, false)] {
         let mut process = Process::new();
         process.note(1);
@@ -81,7 +81,7 @@ fn where_there_was_little_to_lease_the_next_one_is_asked_for_later() {
 }
 
 #[test]
-fn a_lease_of_no_permits_is_none() {
+fn a_lease_of_no_permits_is_not_held() {
     let process = Process::new();
     process.note(1);
     let plan = process.note(1).ask.unwrap();
@@ -103,7 +103,7 @@ fn after_a_denial_leasing_goes_on_soon_whenever_permits_come_back() {
 }
 
 #[test]
-fn a_lease_planned_beside_a_change_of_the_limiter_is_given_up_or_ends() {
+fn a_lease_planned_during_a_change_of_the_limiter_is_given_up_or_ends() {
     explore(|seed| {
         let process = Process::new();
         let denials = Arc::new(Denials::default());

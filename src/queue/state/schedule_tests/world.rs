@@ -32,7 +32,7 @@ use attempts::Attempt;
 /// What happens, and a number to choose by.
 pub(super) type Step = (u8, u16);
 
-/// How long a driver makes a call.
+/// For how long a driver makes a call.
 const DEADLINE: Duration = Duration::from_secs(3);
 
 /// How long each of its attempts may take.

@@ -17,7 +17,7 @@ fn is_served(waiting: &mut AnswerReceiver) -> bool {
     matches!(waiting.try_recv(), Ok(Ok(_)))
 }
 
-/// Serves the front of the queue from so many permits.
+/// Serves the front of the queue from this many permits.
 fn serve(queue: &mut Queue, mut left: u32) {
     let now = queue.now;
     queue.state.serve_front(now, |permits, _| {
@@ -28,7 +28,7 @@ fn serve(queue: &mut Queue, mut left: u32) {
 }
 
 #[test]
-fn the_front_of_the_queue_gets_what_is_at_hand_and_nobody_overtakes() {
+fn local_permits_go_to_the_front_of_the_queue_and_nobody_overtakes() {
     let mut queue = Queue::new();
     let [mut first, mut second, mut third] =
         [(1, 2), (2, 5), (3, 1)].map(|(i, permits)| queue.join(i, permits, None));
@@ -43,7 +43,7 @@ fn the_front_of_the_queue_gets_what_is_at_hand_and_nobody_overtakes() {
 }
 
 #[test]
-fn what_is_at_hand_waits_for_a_first_try() {
+fn local_permits_are_granted_after_a_first_try_has_ended() {
     let mut queue = Queue::new();
     assert!(queue.state.start_first_try(1, queue.now));
     let mut second = queue.join(2, 1, None);
@@ -84,7 +84,7 @@ fn what_a_failed_call_is_granted_later_is_given_back() {
 }
 
 #[test]
-fn a_failure_puts_nothing_off() {
+fn a_failure_does_not_put_off_the_next_call() {
     let mut queue = Queue::new();
     let denied = queue.join(1, 5, None);
     let call = queue.call();
@@ -100,7 +100,7 @@ fn a_failure_puts_nothing_off() {
 }
 
 #[test]
-fn a_failure_is_for_those_whom_its_call_carried() {
+fn a_failure_goes_to_the_waiters_that_its_call_carried() {
     let mut queue = Queue::new();
     let _first = queue.join(1, 1, None);
     let answered = queue.call();
@@ -117,7 +117,7 @@ fn a_failure_is_for_those_whom_its_call_carried() {
 }
 
 #[test]
-fn one_above_the_rate_fails_and_those_behind_it_are_served() {
+fn a_waiter_above_the_rate_fails_and_those_behind_it_are_served() {
     let mut queue = Queue::new();
     let mut large = queue.join(1, RATE as u32 + 1, None);
     let mut small = queue.join(2, 1, None);
@@ -148,7 +148,7 @@ fn an_answer_about_an_earlier_attempts_grant_puts_nothing_off() {
 }
 
 #[test]
-fn a_call_has_as_much_less_time_as_a_failed_one_held_up_its_waiters() {
+fn a_call_has_less_time_after_a_failed_one_held_up_its_waiters() {
     let ms = Duration::from_millis;
     let mut queue = Queue::new();
     let start = queue.now;
@@ -178,7 +178,7 @@ fn a_call_has_as_much_less_time_as_a_failed_one_held_up_its_waiters() {
 }
 
 #[test]
-fn a_failure_from_before_takes_no_time_from_who_joins_later() {
+fn an_earlier_failure_takes_no_time_from_a_waiter_that_joins_later() {
     let ms = Duration::from_millis;
     let mut queue = Queue::new();
     let _fails = queue.join(1, 1, None);

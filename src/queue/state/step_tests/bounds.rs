@@ -15,7 +15,7 @@ fn wait(queue: &Queue, permits: u32, until: Option<Instant>) -> Option<Duration>
 }
 
 #[test]
-fn no_more_are_admitted_than_may_wait_and_one_that_leaves_makes_room() {
+fn no_more_waiters_are_admitted_than_may_wait_and_leaving_makes_room() {
     let mut queue = Queue::new();
     assert_eq!(queue.state.admit(2), Ok(()));
     assert_eq!(queue.state.admit(2), Ok(()));
@@ -42,7 +42,7 @@ fn the_wait_is_until_the_first_are_back_and_an_interval_per_used_up_rate() {
         Some(2 * MINUTE - Duration::from_secs(1))
     );
     queue.now += Duration::from_secs(1);
-    assert_eq!(wait(&queue, 10, None), None); // a second's answer at most
+    assert_eq!(wait(&queue, 10, None), None); // the answer is older than 1.003 s
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn waiters_whose_permits_an_answer_may_count_are_not_counted_again() {
 }
 
 #[test]
-fn while_a_waiter_has_left_a_call_in_flight_nothing_is_known() {
+fn no_wait_is_known_while_a_call_that_a_waiter_left_is_in_flight() {
     let mut queue = Queue::new();
     let answers = [queue.join(1, 4, None), queue.join(2, 6, None)];
     let call = queue.call();
@@ -76,7 +76,7 @@ fn while_a_waiter_has_left_a_call_in_flight_nothing_is_known() {
     drop(first);
     assert!(matches!(queue.leave(1), Left::Unwatched));
     queue.denials.drop_last();
-    // What a plain request finds taken may be taken for the first one.
+    // The permits that a plain request finds taken may be those of the first waiter's call.
     let (sent, answer) = (queue.sent(), Acquired::new(0, RATE, 0, 60_000, 60_000));
     queue.note(&answer, &Requests::one(1), sent);
     assert_eq!(wait(&queue, 1, None), None);

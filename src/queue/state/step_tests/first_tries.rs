@@ -71,14 +71,20 @@ fn denials_of_other_waiters_and_of_ones_that_join_behind_put_nothing_off() {
 }
 
 #[test]
-fn a_first_try_is_for_who_finds_nobody_before_it() {
+fn only_a_waiter_with_nobody_before_it_makes_a_first_try() {
     let mut queue = Queue::new();
     assert!(queue.state.start_first_try(1, queue.now));
-    assert!(!queue.state.start_first_try(2, queue.now), "another one's");
+    assert!(
+        !queue.state.start_first_try(2, queue.now),
+        "another first try is under way"
+    );
     queue.state.end_first_try(1);
 
     let waiting = queue.join(3, 1, None);
-    assert!(!queue.state.start_first_try(4, queue.now), "one waits");
+    assert!(
+        !queue.state.start_first_try(4, queue.now),
+        "another waiter is queued"
+    );
     let call = queue.call();
     assert!(
         !queue.state.start_first_try(5, queue.now),
@@ -88,7 +94,7 @@ fn a_first_try_is_for_who_finds_nobody_before_it() {
     drop(waiting);
     assert!(
         queue.state.start_first_try(6, queue.now),
-        "who waited has left"
+        "the other waiter has left"
     );
 }
 
@@ -100,7 +106,7 @@ fn a_first_try_that_takes_long_is_no_reason_for_another_one() {
     assert!(!queue.state.start_first_try(2, queue.now));
     queue.state.end_first_try(1);
     assert!(queue.state.start_first_try(3, queue.now));
-    queue.state.end_first_try(1); // again
+    queue.state.end_first_try(1); // has ended already
     assert!(!queue.state.start_first_try(4, queue.now));
 }
 

@@ -1,10 +1,10 @@
-//! What the queue makes of messages that other clients have freed permits.
+//! What the queue does about messages that other clients have freed permits.
 
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A waiter for so many permits whose call was denied.
+/// A waiter for this many permits whose call was denied.
 fn denied(queue: &mut Queue, permits: u32) -> AnswerReceiver {
     let waiting = queue.join(1, permits, None);
     let call = queue.call();
@@ -72,7 +72,7 @@ fn a_call_that_was_granted_ends_the_pause() {
 }
 
 #[test]
-fn a_message_while_a_call_is_in_flight_is_heeded_after_its_answer() {
+fn a_message_during_a_call_takes_effect_after_its_answer() {
     let mut queue = Queue::new();
     let _waiting = queue.join(1, 1, None);
     let call = queue.call();
@@ -84,7 +84,7 @@ fn a_message_while_a_call_is_in_flight_is_heeded_after_its_answer() {
 }
 
 #[test]
-fn what_was_said_before_a_waiter_joined_an_empty_queue_is_not_heeded() {
+fn a_message_from_before_a_waiter_joined_an_empty_queue_is_ignored() {
     let mut queue = Queue::new();
     let waiting = denied(&mut queue, 1);
     drop(waiting);
@@ -137,5 +137,5 @@ fn a_message_of_too_few_permits_does_not_undo_the_one_before() {
     assert!(calls(&mut queue));
     queue.state.freed_elsewhere(0);
     queue.now += 10 * MS;
-    assert!(!calls(&mut queue)); // the call found what was told before it
+    assert!(!calls(&mut queue)); // the last message tells of nothing new
 }

@@ -29,7 +29,7 @@ fn a_call_is_abandoned_when_the_last_of_its_waiters_leaves() {
         &left,
         [Left::Unwatched, Left::Watched, Left::Abandoned(abandoned)] if Arc::ptr_eq(abandoned, &call)
     ));
-    // It was executed nevertheless.
+    // The call was executed anyway.
     assert_eq!(queue.answer(&call, 0, 5), rest(3));
 }
 
@@ -79,7 +79,7 @@ fn a_grant_too_small_for_the_head_is_given_back_and_not_handed_past_it() {
 }
 
 #[test]
-fn an_answer_from_before_says_nothing_to_who_waits_after_all_others_left() {
+fn an_old_answer_does_not_apply_to_a_waiter_after_all_others_left() {
     let mut queue = Queue::new();
     let denied = queue.join(1, 1, None);
     let call = queue.call();

@@ -99,7 +99,7 @@ fn after_a_denial_the_head_is_asked_for_if_it_fits_and_else_put_off() {
 }
 
 #[test]
-fn nothing_is_asked_for_again_as_one_joins_but_it_is_as_permits_come_free() {
+fn a_waiter_that_joins_causes_no_call_and_permits_that_come_free_do() {
     let mut queue = Queue::new();
     let _denied = queue.join(1, 1, None);
     let call = queue.call();
@@ -110,7 +110,7 @@ fn nothing_is_asked_for_again_as_one_joins_but_it_is_as_permits_come_free() {
     queue.call();
 }
 
-/// Permits come back after a minute, says an answer that is read 4 s after its call was sent.
+/// Answers the call 4 s after it was sent: permits come back in a minute.
 fn answer_late(queue: &mut Queue, call: &Arc<AcquireCall>) {
     let sent_at = queue.now;
     queue.now += Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! Waiters that a substitute serves while the store is away.
+//! Waiters that a substitute serves while the store is unavailable.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,7 +6,7 @@ use super::super::super::substitute::{Substitute, Substituted, WhileAway};
 use super::*;
 use crate::store::acquire_call::Attempt;
 
-/// Grants all that it may: nothing if that is 0.
+/// Grants requests for at most `most` permits.
 #[derive(Default)]
 struct Grants {
     most: u32,
@@ -111,7 +111,7 @@ fn a_failed_call_that_may_have_run_is_reclaimed() {
 }
 
 #[test]
-fn a_waiter_that_a_substitute_cannot_serve_has_it_asked_for_nobody() {
+fn behind_a_waiter_that_it_cannot_serve_a_substitute_is_not_asked() {
     let mut queue = Queue::new();
     let substitute = Arc::new(Grants::default());
     let mut waiting = vec![queue.join_with(&substitute, 0, 1, 1)];

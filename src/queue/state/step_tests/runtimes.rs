@@ -26,7 +26,7 @@ fn a_call_whose_runtime_shuts_down_is_taken_over_at_once() {
 }
 
 #[test]
-fn a_call_whose_runtime_shuts_down_is_abandoned_where_there_is_no_other() {
+fn a_call_whose_runtime_shuts_down_is_abandoned_if_there_is_no_other() {
     let mut queue = Queue::new();
     let mut waiting = queue.join(1, 1, None);
     let call = queue.call();
@@ -132,7 +132,7 @@ fn a_driver_is_notified_when_the_head_changes_and_when_it_may_ask() {
 }
 
 #[test]
-fn a_call_that_some_have_left_is_withdrawn_once_no_driver_can_be_at_it() {
+fn a_call_that_some_left_is_withdrawn_once_no_driver_can_be_making_it() {
     let mut queue = Queue::new();
     let left = queue.join(1, 2, None);
     let mut stays = queue.join(2, 1, None);

@@ -17,14 +17,14 @@ pub(crate) struct Network {
     loss: Lock<Loss>,
 }
 
-/// What becomes of a call that arrives. Each of them but `None` takes all of its time.
+/// What is lost of a call. A call that is lost or refused uses up all of its time.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Loss {
     #[default]
     None,
-    /// It is lost on its way.
+    /// The call is lost on its way.
     OfCalls,
-    /// It is executed, and its answer is lost.
+    /// The call is executed, and its answer is lost.
     OfAnswers,
     Refused(Refused),
 }

@@ -23,7 +23,7 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
-/// When a request is worth another try that was denied without the store.
+/// When a request that was denied without the store is worth another try.
 const RETRY_AFTER: Duration = Duration::from_millis(400);
 
 /// How a service asks.
@@ -128,7 +128,7 @@ impl Service {
         }
     }
 
-    /// How much is charged to what these requests ask.
+    /// The permits that requests of this kind have in use.
     async fn charged(&self, way: Way) -> u64 {
         let remaining = match way {
             Way::Acquire => self.orders.available_permits().await.unwrap(),
@@ -264,7 +264,7 @@ async fn a_stalled_request_that_is_dropped_keeps_no_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn denied_requests_are_told_when_to_come_again_and_are_charged_nowhere() {
+async fn denied_requests_learn_when_to_retry_and_are_charged_nowhere() {
     for way in WAYS {
         let faults = Faults::new();
         // The failure policy has no part in it.
@@ -283,7 +283,7 @@ async fn denied_requests_are_told_when_to_come_again_and_are_charged_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_joint_decision_is_denied_by_those_of_its_limiters_that_are() {
+async fn a_joint_decision_is_denied_if_one_of_its_limiters_denies() {
     let faults = Faults::new();
     let service = Service::new(&faults, FailurePolicy::Error);
     let charges = || {
@@ -327,7 +327,7 @@ async fn a_waiter_that_was_denied_is_served_when_that_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_limiter_grants_stays_an_error_while_all_is_denied() {
+async fn a_request_that_cannot_be_granted_fails_even_while_all_are_denied() {
     let faults = Faults::new();
     let service = Service::new(&faults, FailurePolicy::Error);
     faults.deny(SECOND, |_| true);
@@ -354,7 +354,7 @@ async fn the_application_is_told_of_a_lost_store_and_of_its_return() {
     let faults = Faults::new();
     let service = Service::of(builder.in_memory_with_faults(&MemoryStore::new(), &faults));
     faults.lose_store();
-    faults.lose_store(); // again is nothing new
+    faults.lose_store(); // the second time changes nothing
     let mut servers = service.client.health().servers;
     let open = servers.remove(0);
     assert_eq!(open.breaker, BreakerState::Open);
@@ -375,7 +375,7 @@ async fn the_application_is_told_of_a_lost_store_and_of_its_return() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_made_while_the_store_is_lost_has_none() {
+async fn a_client_that_is_made_while_the_store_is_lost_is_unhealthy() {
     let faults = Faults::new();
     faults.lose_store();
     let service = Service::new(&faults, FailurePolicy::Allow);
@@ -481,7 +481,7 @@ async fn a_client_is_closed_once_its_leases_are_given_back() {
     assert_eq!(1_000 - other.available_permits().await.unwrap(), used);
 }
 
-/// Whether each of 13 requests is granted that are made at the same time.
+/// Whether each of 13 requests made at the same time is granted.
 async fn granted_at_the_same_time(service: &Arc<Service>, way: Way) -> Vec<bool> {
     let mut asked = Vec::new();
     for _ in 0..13 {
@@ -513,7 +513,7 @@ async fn requests_of_the_same_time_are_decided_in_order_also_with_faults() {
             let service = Arc::new(Service::new(&faults, FailurePolicy::Error));
             fault(&faults);
             let end = async {
-                sleep(Duration::from_millis(700)).await; // when no call looks at its own time
+                sleep(Duration::from_millis(700)).await; // no call checks its deadline then
                 faults.end();
             };
             let asking = granted_at_the_same_time(&service, way);

@@ -1,4 +1,4 @@
-//! When the fast path opens, and what is written down of it.
+//! When the fast path opens, and what is recorded of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ async fn a_request_above_the_rate_is_an_error_and_opens_no_fast_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_clock_of_the_callers_decides_is_scored_by_it_and_by_no_other() {
+async fn a_grant_is_scored_by_the_clock_of_its_own_client() {
     let store = MemoryStore::new();
     let now = store.0.clock.now();
     let own = [700, -700].map(|off| Clock::from_fn(move || now + off));
@@ -183,7 +183,7 @@ async fn a_clients_own_permits_are_not_reserved_for_others() {
     }
 }
 
-/// With one permit each, so that they are more grants than a call sums.
+/// The grants have one permit each, so that there are more than a call sums.
 #[tokio::test(start_paused = true)]
 async fn a_lowered_rate_per_client_holds_for_what_the_others_have_in_use() {
     let store = MemoryStore::new();
@@ -210,7 +210,7 @@ async fn a_lowered_rate_per_client_holds_for_what_the_others_have_in_use() {
 }
 
 #[tokio::test]
-async fn what_a_client_and_its_limiters_show_has_no_users_keys() {
+async fn the_debug_text_of_a_client_and_its_limiters_has_no_users_keys() {
     let client = RedissonClient::in_memory();
     let window = FixedWindow::new(5, Duration::from_secs(60));
     let per_user = client.policy_limiter(window).unwrap();

@@ -59,8 +59,8 @@ pub(super) fn of_model(window: &Window) -> Keyspace {
 }
 
 impl Keyspace {
-    /// The permits left and those of all grants, and the rate: of the pool of all clients, if the
-    /// limiter has it.
+    /// The permits left plus those of all grants, and the rate. `None` unless the limiter has one
+    /// pool for all clients.
     pub(super) fn balance(&self) -> Option<(i64, i64)> {
         let number = |field: &str| Some(self.hash.as_ref()?.0[field].parse().unwrap());
         let ((left, _), rate) = (self.overall.0.as_ref()?, number("rate")?);

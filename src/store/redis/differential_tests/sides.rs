@@ -269,11 +269,11 @@ impl Sides {
         Some(set_up)
     }
 
-    /// Whether the length of a lease does not depend, by the ms, on how much is left of a time to
-    /// live.
+    /// Whether the length of a lease is the same on both sides: it must not depend on the ms left
+    /// of a time to live.
     fn is_exact(&self, ahead: Option<Ahead>, set_up: Option<SetUp>) -> bool {
         let hash = &self.model.settings;
-        // Either may be in force for the call: one may leave what is stored.
+        // A call is decided by one of the two: it may leave the stored settings as they are.
         let stored = hash.get().copied();
         let both = [stored, set_up.map(|set_up| set_up.settings)];
         let longest = both.iter().flatten().map(|it| it.interval).max();

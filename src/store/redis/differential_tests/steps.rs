@@ -19,7 +19,7 @@ pub(super) enum Step {
     /// Gives back what the last acquire took.
     Reclaim(Before),
     Release(u32, Option<i64>),
-    /// For so many ms.
+    /// For this many ms.
     Hold(i64, Option<i64>),
     /// The grant of one of the last acquires, all of it or less.
     Refund(usize, u32, Option<i64>),
@@ -189,7 +189,7 @@ fn a_request() -> impl Strategy<Value = Request> {
         )
 }
 
-/// Of a lease, in ms. The longest are longer than a limiter lives that has a time to live.
+/// The length of a lease, in ms. The longest exceed the time to live of a limiter that has one.
 fn ahead() -> impl Strategy<Value = Option<Ahead>> {
     let millis = prop_oneof![8 => 1..1_500_i64, 1 => Just(100 * TTL_UNIT)];
     let within = prop_oneof![1 => Just(0), 4 => 0..3_000_i64, 1 => Just(100 * TTL_UNIT)];
@@ -316,8 +316,8 @@ pub(super) fn a_step_among_many_grants() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A few calls that are sent again and again, and shrink in between: a copy that finds a part of
-/// its grant only is granted another, of the same id.
+/// A few calls that are sent again and again, and whose grants shrink in between: a copy that finds
+/// only a part of its grant is granted another one of the same id.
 pub(super) fn a_step_among_copies() -> impl Strategy<Value = Step> {
     let request = (a_request(), 2..5_u32).prop_map(|(request, permits)| Request {
         runs: vec![(permits, 1)],

@@ -1,6 +1,6 @@
-//! Random steps of clients during an audit, on a server. Whatever they do in between, after the
-//! audit permits left + permits of all grants = rate; and if it was so before, it is so all the
-//! time.
+//! Random steps of clients during an audit, on a server. Whatever they do, the permits left and
+//! those of all grants add up to the rate after the audit. If they did so before it, they do so
+//! throughout.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -25,7 +25,7 @@ const AUDIT: &str = "{n}:audit";
 const INTERVAL: i64 = 1_000;
 const STEPS_PER_CASE: usize = 60;
 
-/// What a client does, or time.
+/// What a client does, or that time passes.
 #[derive(Debug, Clone)]
 enum Other {
     Pass(i64),
@@ -35,7 +35,7 @@ enum Other {
     Refund(usize, u32),
     /// The permits in use are kept.
     UpdateRate(i64),
-    /// A grant by a clock that is so many ms behind.
+    /// A grant by a clock that is this many ms behind.
     PeersGrant(i64, u32),
 }
 
@@ -54,9 +54,9 @@ fn an_other() -> impl Strategy<Value = Other> {
 struct Case {
     rate: i64,
     before: Vec<Other>,
-    /// What peers did to the permits left.
+    /// By how much peers have changed the permits left.
     drift: i64,
-    /// During each step of the audit.
+    /// What is done during each step of the audit.
     during: Vec<Vec<Other>>,
 }
 
@@ -223,7 +223,7 @@ impl Clients {
 
     async fn acquire(&mut self, permits: u32) {
         self.calls += 1;
-        // The same in each run, as it orders grants of one time.
+        // The id is the same in each run, because grants of the same time are ordered by it.
         let id = (u128::from(self.calls) * 0x9e37_79b9).to_be_bytes();
         let call = AcquireCall::new(Requests::one(permits)).with_id(id);
         let deadline = self.limiter.call_deadline();
@@ -246,12 +246,13 @@ impl Clients {
         self.query(&["SET", VALUE, &left.to_string()]).await
     }
 
-    /// As when the client of an audit is gone, and its lease over.
+    /// Ends the audit as if its client were gone and its lease were over.
     async fn end_audit(&mut self) {
         self.query(&["DEL", AUDIT]).await
     }
 
-    /// Those left, and those of all grants. Without a grant nothing is in use, whatever the value.
+    /// The permits left and those of all grants. Without a grant nothing is in use, whatever the
+    /// value.
     async fn all_permits(&mut self) -> i64 {
         let grants: Vec<Vec<u8>> = self.query(&["ZRANGE", PERMITS, "0", "-1"]).await;
         if grants.is_empty() {
