@@ -1,5 +1,5 @@
-//! In no folder with more than a few files do two modules import each other, not by way of others
-//! either: an object is in one place, and what it needs is below it.
+//! In a folder with more than a few files, no two modules import each other, directly or through
+//! other modules: an object is in one place, and what it needs is below it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,8 +14,8 @@ use imports::{Crate, ITSELF, Imports};
 /// The sources of the crates.
 const CRATES: [&str; 5] = ["src", "cli/src", "metrics/src", "serve/src", "tower/src"];
 
-/// The modules that are on a circle: what is left when those that import nothing of the rest go,
-/// and those that nothing of the rest imports.
+/// The modules that are on a circle: those that are left when each module that imports none of the
+/// others left, and each that none of them imports, is removed again and again.
 fn on_circles(imports: &Imports) -> Vec<String> {
     let mut left: BTreeSet<&String> = imports.keys().collect();
     loop {

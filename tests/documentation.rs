@@ -45,7 +45,7 @@ fn each_fault_has_a_test_that_exists() {
     assert!(faults > 30, "{faults} faults");
 }
 
-/// What scripts/test has for each server that the guide says the tests run on.
+/// The line of scripts/test for each server that the guide says the tests run on.
 const RUNS: [(&str, &str); 5] = [
     ("Redis 5", "REDISRS_SERVER_BIN=$redis_5 cargo test"),
     ("Redis 7", "\ncargo test"),
@@ -178,7 +178,7 @@ fn labels(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A registry shows the README of a crate by itself: what rustdoc would find is no link there.
+/// A registry shows the README of a crate by itself: there, only labels that it defines are links.
 #[test]
 fn each_label_in_the_readme_of_a_crate_is_defined_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

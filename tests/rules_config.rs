@@ -68,7 +68,7 @@ fn in_yaml(line: &str) -> String {
     }
 }
 
-/// A line instead of another one.
+/// The text with one line replaced by another.
 fn replaced(text: &str, right: &str, wrong: &str) -> String {
     let of = |line: &str| match text.starts_with("rules:") {
         true => in_yaml(line),
@@ -390,7 +390,7 @@ fn a_network_of_mapped_addresses_has_at_least_their_96_bits() {
 }
 
 #[tokio::test]
-async fn what_is_behind_a_path_evades_no_rule() {
+async fn a_query_behind_a_path_evades_no_rule() {
     let text = "[[rules]]\nname = \"logins\"\nwhen = { path = \"/login\" }\nlimit = \"block\"\n";
     let rules = RedissonClient::in_memory().rules_from(&RulesConfig::from_toml(text).unwrap());
     let rules = rules.unwrap();
@@ -746,7 +746,7 @@ fn a_mistake_is_refused_with_its_line_and_field() {
     assert!(others.is_empty(), "{}", others.join("\n"));
 }
 
-/// They apply to each request that one of them applies to, and none could be decided.
+/// All rules apply to the same requests, and none of these could be decided.
 #[test]
 fn more_rules_than_decide_together_are_refused() {
     let read = |rules: &[(usize, &str)], limit: &str| {
@@ -780,7 +780,7 @@ fn more_rules_than_decide_together_are_refused() {
     let (wide, narrow) = ("", "by = [\"user\"]\nwhen = { path = \"/a*\" }");
     read(&[(10, wide), (10, user), (12, narrow)], FIXED).unwrap();
     assert!(read(&[(10, wide), (11, user), (12, narrow)], FIXED).is_err());
-    // Those in shadow mode decide by themselves, and one that is replaced does not.
+    // Rules in shadow mode decide separately, and a rule that is replaced does not decide.
     let shadow = "by = [\"user\"]\nshadow = true";
     read(&[(32, user), (32, shadow)], FIXED).unwrap();
     let other = "by = [\"user\"]\ninstead_of = [\"0-0\"]";

@@ -81,7 +81,7 @@ fn ended() -> Vec<String> {
     ENDED.take()
 }
 
-/// A request that has ended so.
+/// The span of a request that ended in this way.
 fn request(ended: &str) -> String {
     format!("rate_limiter.request otel.kind=internal {ended}")
 }

@@ -6,7 +6,7 @@ use redisson_rate_limiter::{Decision, FixedWindow, LeakyBucket, Limiter, Rate, R
 
 use crate::fixture::{Fixture, SECOND};
 
-pub async fn what_is_in_memory_decides_at_once_and_redis_is_not_asked(fixture: Fixture) {
+pub async fn limiters_in_memory_decide_at_once_and_redis_is_not_asked(fixture: Fixture) {
     let client = fixture.client("a").await;
     let rate = Rate::overall(2, SECOND);
     let policy = client.policy_limiter(FixedWindow::new(2, SECOND)).unwrap();
@@ -28,7 +28,7 @@ pub async fn what_is_in_memory_decides_at_once_and_redis_is_not_asked(fixture: F
     }
 }
 
-pub async fn rules_in_memory_decide_at_once_where_none_gives_turns(fixture: Fixture) {
+pub async fn rules_in_memory_decide_at_once_if_none_gives_turns(fixture: Fixture) {
     let client = fixture.client("a").await;
     let window = client
         .policy_limiter(FixedWindow::new(2, 60 * SECOND))
@@ -49,7 +49,7 @@ pub async fn rules_in_memory_decide_at_once_where_none_gives_turns(fixture: Fixt
             assert_eq!(matches!(verdict.unwrap(), Verdict::Granted(_)), expected);
         }
     }
-    // Nothing is charged where it may have to wait for its turn.
+    // Nothing is charged if the request may have to wait for its turn.
     let mut both = alone();
     let waits = Rule::new(bucket.clone()).by(["user"]);
     both.push(waits.clone());

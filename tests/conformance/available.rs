@@ -42,7 +42,8 @@ async fn ask<P: Policy>(limiter: &PolicyLimiter<P>, key: &str, cost: u32) -> Dec
     limiter.check_without_waiting(key, cost).await.unwrap()
 }
 
-/// A fixed window ends by the server's clock, which does not pass here: it has a test of its own.
+/// Without the fixed window, which ends by the server's clock. That clock is not moved here, so it
+/// has a test of its own.
 pub async fn each_policy_has_more_when_it_says_and_not_before(fixture: Fixture) {
     let client = fixture.client("client").await;
     for (policy, unit) in every_policy(4) {
@@ -107,7 +108,7 @@ pub async fn a_fixed_window_has_more_when_it_ends(fixture: Fixture) {
     assert_eq!(Some(denied.available_in()), denied.retry_after());
 }
 
-pub async fn a_target_that_is_locked_out_has_nothing_until_it_is_over(fixture: Fixture) {
+pub async fn a_target_that_is_locked_out_has_nothing_until_the_lock_ends(fixture: Fixture) {
     let client = fixture.client("client").await;
     let limiter = client
         .policy_limiter(TokenBucket::per_second(1).with_capacity(10))
@@ -151,7 +152,7 @@ pub async fn limiters_that_decide_together_say_what_each_would_alone(fixture: Fi
         let expected = if left == 0 { HOUR - SECOND } else { ms(0) };
         assert_eq!(second.available_in(), expected, "{left}");
 
-        // One that another limiter spares answers for what it has.
+        // A limiter that is not charged because another one denies answers with what it has.
         let charges = || {
             [
                 limiter.charge(&key("spared"), unit).unwrap(),

@@ -27,7 +27,7 @@ fn is_full(refused: &Result<bool>, expected: usize) -> bool {
     matches!(refused, Err(Error::QueueFull { waiters, .. }) if *waiters == expected)
 }
 
-pub async fn where_as_many_wait_as_may_the_next_one_is_refused_at_once(fixture: Fixture) {
+pub async fn once_as_many_wait_as_may_the_next_one_is_refused_at_once(fixture: Fixture) {
     let limiter = used_up(&fixture)
         .await
         .with_options(LimiterOptions::new().max_waiters(2));
@@ -50,7 +50,9 @@ pub async fn where_as_many_wait_as_may_the_next_one_is_refused_at_once(fixture: 
     }
 }
 
-pub async fn who_leaves_makes_room_at_once_and_who_was_refused_took_none(fixture: Fixture) {
+pub async fn a_waiter_that_leaves_makes_room_at_once_and_a_refused_one_takes_none(
+    fixture: Fixture,
+) {
     let limiter = used_up(&fixture)
         .await
         .with_options(LimiterOptions::new().max_waiters(1));
@@ -70,7 +72,7 @@ pub async fn who_leaves_makes_room_at_once_and_who_was_refused_took_none(fixture
     second.abort();
 }
 
-pub async fn a_timed_wait_is_refused_at_once_where_its_permits_come_later(fixture: Fixture) {
+pub async fn a_timed_wait_is_refused_at_once_if_its_permits_come_later(fixture: Fixture) {
     let limiter = used_up(&fixture)
         .await
         .with_options(LimiterOptions::new().fail_fast(true));
@@ -112,7 +114,7 @@ pub async fn an_estimate_counts_those_in_front_but_not_those_who_give_up_first(f
     stays.abort();
 }
 
-/// The limiter, used up, whose last answer refuses a wait of a second at once.
+/// The used-up limiter, whose last answer refuses a wait of a second at once.
 async fn refusing(fixture: &Fixture) -> RateLimiter {
     let limiter = used_up(fixture)
         .await
@@ -142,7 +144,7 @@ pub async fn more_permits_than_the_rate_are_an_error_whatever_the_last_answer(fi
     waiter.abort();
 }
 
-pub async fn a_timed_wait_with_a_rate_of_its_own_is_refused_by_the_limiters(fixture: Fixture) {
+pub async fn a_timed_wait_with_a_rate_of_its_own_is_refused_by_the_stored_rate(fixture: Fixture) {
     let _stopped = fixture.stop_time();
     let limiter = refusing(&fixture).await;
     let raised = limiter.clone().with_rate(Rate::overall(2, HOUR)).unwrap();

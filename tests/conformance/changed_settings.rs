@@ -1,6 +1,7 @@
-//! Settings that change while requests come in: what was granted counts on, also where a key would
-//! have expired by the earlier settings. In memory, where paused time makes it exact; the scripts
-//! write the same times to live, which the comparison with the models shows.
+//! Settings that change while requests come in: what was granted still counts, even if its key
+//! would have expired under the earlier settings. These tests run in memory, where paused time
+//! makes them exact; the comparison with the models shows that the scripts write the same times to
+//! live.
 
 use std::time::Duration;
 
@@ -115,7 +116,7 @@ async fn a_penalty_token_bucket_with_other_settings_keeps_what_was_taken() {
         let limiter = Versions::new().with(second.clone());
         assert_eq!(granted(&limiter, 1).await, 1);
         limiter.set_policy(later.clone()).unwrap();
-        // What the smaller bucket had not is taken: tokens are counted, not what is missing.
+        // The larger bucket does not start full: the tokens left are stored, not the tokens taken.
         assert_eq!(granted(&limiter, 200).await, 0);
         advance(ms(3_700)).await;
         let arrived = if later.period() == SECOND { 3 } else { 0 };
@@ -146,7 +147,7 @@ async fn a_denied_request_too_extends_a_log_to_a_window_that_became_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_lives_until_it_is_full_at_the_pace_of_who_is_denied() {
+async fn a_denial_keeps_a_bucket_until_it_is_full_at_the_pace_of_its_limiter() {
     let versions = Versions::new();
     let earlier = versions.with(TokenBucket::per_second(10).with_capacity(10));
     let later = versions.with(TokenBucket::per_second(1).with_capacity(10));
@@ -187,7 +188,7 @@ async fn counters_with_another_default_period_count_while_a_window_needs_them() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_with_one_long_period_forgets_no_length_that_another_counts() {
+async fn a_version_with_one_long_period_keeps_the_lengths_that_others_count() {
     let versions = Versions::new();
     let of = |limit, window, period| {
         versions.with(SlidingWindowCounter::new(limit, window).with_period(period))
@@ -205,7 +206,7 @@ async fn a_version_with_one_long_period_forgets_no_length_that_another_counts() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_keep_alive_does_not_shorten_the_life_of_what_others_without_count() {
+async fn a_keep_alive_does_not_shorten_the_life_that_others_without_one_need() {
     let versions = Versions::new();
     let minute = versions.client().rate_limiter("k");
     let minute = minute.with_rate(Rate::overall(5, MINUTE)).unwrap();

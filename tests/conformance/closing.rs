@@ -1,4 +1,4 @@
-//! A client that is closed: who is refused, who no longer waits, and what still works.
+//! A closed client: what it refuses, which waits end, and what still works.
 
 use redisson_rate_limiter::{Error, FixedWindow, Rate, Result, Rule, Verdict};
 
@@ -76,7 +76,7 @@ pub async fn a_closed_client_refuses_all_requests_of_all_handles_and_ends_all_wa
     assert!(is_closed(&rules.peek_all(&[()]).await));
     assert!(is_closed(&rules.check(&()).await));
 
-    // What a handler does at its end still works, and those who waited took nothing.
+    // The calls that a handler makes at its end still work, and the waiters took nothing.
     assert_eq!(limiter.available_permits().await.unwrap(), 0);
     assert_eq!(limiter.refund(grant).await.unwrap(), 2);
     assert_eq!(limiter.available_permits().await.unwrap(), 2);

@@ -26,9 +26,7 @@ pub async fn a_grant_states_its_permits_the_limit_and_what_remains(fixture: Fixt
     }
 }
 
-pub async fn a_denial_states_the_limit_the_rest_and_to_ask_when_the_oldest_is_back(
-    fixture: Fixture,
-) {
+pub async fn a_denial_states_the_limit_what_remains_and_when_the_oldest_is_back(fixture: Fixture) {
     let limiter = fixture.limiter().await;
     limiter
         .try_set_rate(Rate::overall(10, SECOND))
@@ -90,7 +88,7 @@ pub async fn more_permits_than_the_rate_are_an_error_and_take_nothing(fixture: F
     assert_eq!((name.as_str(), *requested, *limit), (fixture.name(), 6, 5));
     assert_eq!(limiter.available_permits().await.unwrap(), 5);
     assert!(limiter.try_acquire(5).await.unwrap());
-    // Also if nothing is left: that it can never be granted is another answer than a denial.
+    // Also if nothing is left: a request that can never be granted is an error and not a denial.
     assert!(matches!(
         limiter.try_acquire(6).await,
         Err(Error::ExceedsLimit { .. })

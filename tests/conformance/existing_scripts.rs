@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use crate::fixture::{Fixture, HOUR, denied, ms, passed};
 use crate::peer::Peer;
 
-/// A peer's sliding log: forgets what is over, counts the members, adds its own where they are
+/// A peer's sliding log: removes expired members, counts the others, and adds its own if they are
 /// fewer than the limit. It sets no time to live.
 const LOG: &str = "
 local log, limit, window, now, id = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
@@ -17,8 +17,8 @@ end
 redis.call('ZADD', log, now, id)
 return 1";
 
-/// A peer's bucket of a quota: 1 where it is limited, the capacity, what remains. It sets no time
-/// to live.
+/// A peer's bucket of a quota: returns 1 if the request is limited, the capacity, and what remains.
+/// It sets no time to live.
 const QUOTA: &str = "
 local bucket, capacity, quota, period = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local quantity, now = tonumber(ARGV[4] or '1'), tonumber(redis.call('TIME')[1])
@@ -63,7 +63,7 @@ impl SharedKey {
             .unwrap()
     }
 
-    /// How many of so many requests at a time the peer's log grants.
+    /// How many of `requests` requests at this time the peer's log grants.
     async fn log_grants(&mut self, limit: u32, now: i64, requests: u32) -> u32 {
         let mut granted = 0;
         for request in 0..requests {
@@ -168,7 +168,7 @@ pub async fn a_log_that_a_script_goes_on_using_lives_for_two_windows(fixture: Fi
     assert!(shared.peer.ask::<i64>(&["PTTL", &key]).await > 3_600_000);
 }
 
-pub async fn the_script_of_a_quota_answers_as_it_is_described(fixture: Fixture) {
+pub async fn the_script_of_a_quota_answers_as_described(fixture: Fixture) {
     let mut shared = SharedKey::on(fixture).await;
     assert_eq!(shared.peers_quota(&[100, 1, 3_600]).await, [0, 100, 99]);
     shared.peer.tell(&["DEL", &shared.key]).await;

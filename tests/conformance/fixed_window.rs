@@ -17,7 +17,7 @@ async fn limiter(fixture: &Fixture, policy: FixedWindow) -> PolicyLimiter<FixedW
         .unwrap()
 }
 
-/// Of a time that was set after `since` this is what is left.
+/// Asserts that `left` is left of a time that was set after `since`.
 fn assert_left_of(time: Duration, left: Duration, since: Instant) {
     assert!(left <= time, "{left:?} of {time:?}");
     // The store counts whole milliseconds.
@@ -45,7 +45,7 @@ pub async fn of_101_requests_in_a_minute_the_last_is_denied_for_the_rest_of_it(f
     assert_left_of(MINUTE, retry_after, since);
 }
 
-pub async fn the_next_window_is_there_when_the_denial_said(fixture: Fixture) {
+pub async fn the_next_window_begins_when_the_denial_said(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(2, ms(100))).await;
     for _ in 0..2 {
         // On a slow machine the request may come after the end of the window, and belong to the
@@ -103,7 +103,7 @@ pub async fn an_aligned_window_ends_with_the_largest_unit_that_divides_it(fixtur
     }
 }
 
-pub async fn a_window_that_runs_ends_as_it_would_and_the_next_has_the_new_length(fixture: Fixture) {
+pub async fn the_current_window_ends_as_before_and_the_next_has_the_new_length(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(2, ms(150))).await;
     let began = Instant::now();
     assert!(passed(&limiter, fixture.name(), 2).await);
@@ -122,7 +122,7 @@ pub async fn a_window_that_runs_ends_as_it_would_and_the_next_has_the_new_length
     assert_left_of(MINUTE, retry_after, since);
 }
 
-/// One process changes the length while it runs, another one begins with the new length.
+/// One process changes the length while it runs, another one starts with the new length.
 pub async fn processes_that_learn_a_new_length_in_their_own_way_keep_the_limit(fixture: Fixture) {
     let minutes = |n| FixedWindow::new(5, n * MINUTE);
     let changed = limiter(&fixture, minutes(60)).await;
@@ -196,12 +196,12 @@ pub async fn a_plan_that_changes_in_the_middle_of_a_month_keeps_what_was_used(fi
         .unwrap();
     let decision = limiter.check(fixture.name(), 1).await.unwrap();
     assert_eq!(decision.remaining(), 91);
-    // By another unit too, until the month that runs is over.
+    // Also with another unit, until the current month is over.
     limiter.set_policy(FixedWindow::calendar_day(9)).unwrap();
     assert_eq!(denied(&limiter, fixture.name(), 1).await.0, 0);
 }
 
-pub async fn a_changed_limit_counts_what_the_window_has_had(fixture: Fixture) {
+pub async fn a_changed_limit_applies_to_what_the_window_has_counted(fixture: Fixture) {
     let limiter = limiter(&fixture, FixedWindow::new(2, MINUTE)).await;
     assert!(passed(&limiter, fixture.name(), 2).await);
     limiter.set_policy(FixedWindow::new(5, MINUTE)).unwrap();

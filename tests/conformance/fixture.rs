@@ -16,7 +16,7 @@ use crate::peer::Peer;
 use crate::stopped_time::{StoppedTime, at_once, run_until_stalled, until};
 use crate::support::{Server, has_channels};
 
-/// What a behaviour is shown on. Its clients score grants by its own clock, which starts at 1000
+/// What a behaviour is tested on. Its clients score grants by its own clock, which starts at 1000
 /// ms.
 pub struct Fixture {
     store: Store,
@@ -27,7 +27,7 @@ pub struct Fixture {
 enum Store {
     Memory(MemoryStore),
     Redis(Server),
-    /// The nodes' URLs. Others use it too, each with names of its own.
+    /// The nodes' URLs. Other tests use the cluster too, each with names of its own.
     Cluster(String),
 }
 
@@ -98,8 +98,8 @@ impl Fixture {
         self.connect(builder.clock(clock)).await
     }
 
-    /// A client with settings of the behaviour's own, and the store's clock where these say nothing
-    /// else.
+    /// A client with settings of the behaviour's own, and the store's clock unless the settings
+    /// name another.
     pub async fn connect(&self, builder: RedissonClientBuilder) -> RedissonClient {
         match &self.store {
             Store::Memory(store) => builder.in_memory(store),
@@ -112,8 +112,8 @@ impl Fixture {
         matches!(self.store, Store::Memory(_))
     }
 
-    /// From here on tokio's time moves only with [`let_pass`](Self::let_pass), as long as the
-    /// result lives. So what happens without it needs no time, however busy the machine is.
+    /// While the result lives, tokio's time moves only with [`let_pass`](Self::let_pass). So what
+    /// happens without it needs no time, however busy the machine is.
     pub fn stop_time(&self) -> StoppedTime {
         if !self.is_in_memory() {
             tokio::time::pause();
@@ -128,8 +128,8 @@ impl Fixture {
         tokio::time::advance(time + ms(1)).await;
     }
 
-    /// Lets those who wait on `other`'s limiter be told what it frees from here on: a message
-    /// before that is lost to them.
+    /// Waits until waiters on `other`'s limiter are subscribed to messages about what it frees.
+    /// Earlier messages are lost to them.
     pub async fn until_told(&self, other: &RateLimiter) {
         let urls = match &self.store {
             Store::Redis(server) if has_channels() => server.url(),
@@ -165,9 +165,9 @@ impl Fixture {
         run_until_stalled(other).await;
     }
 
-    /// The answer of one who waits for what another client has just freed: at once, or after pauses
-    /// if older messages made it ask in vain, or when it asks again where the server has no
-    /// channels. Time stands still, but for that.
+    /// The answer of a waiter for permits that another client has just freed. It comes at once, or
+    /// after pauses if older messages made the waiter ask in vain, or, on a server without
+    /// channels, when the waiter asks again. Otherwise time stands still.
     pub async fn served<T>(&self, waiting: JoinHandle<T>, other: &RateLimiter) -> T {
         if !self.is_in_memory() {
             let longest = if has_channels() { ms(400) } else { SECOND };
@@ -198,13 +198,13 @@ impl Fixture {
         self.client(id).await.rate_limiter(&self.name)
     }
 
-    /// The limiter, where it does not matter which client's.
+    /// The limiter, as any client sees it.
     pub async fn limiter(&self) -> RateLimiter {
         self.limiter_of("client").await
     }
 }
 
-/// Asks `times` times for one permit, and tells how often it was granted.
+/// Asks `times` times for one permit, and returns how often it was granted.
 pub async fn granted(limiter: &RateLimiter, times: usize) -> usize {
     let mut granted = 0;
     for _ in 0..times {
@@ -234,7 +234,7 @@ pub fn fields(decision: &Decision) -> (bool, u64, Option<u128>, u128) {
     }
 }
 
-/// The limiter's time to live was set to `time` after `since`, and not longer.
+/// Asserts that the limiter's time to live was set to `time` after `since`, and to no more.
 pub async fn assert_lives_for(limiter: &RateLimiter, time: Duration, since: Instant) {
     let TimeToLive::Remaining(left) = limiter.remain_time_to_live().await.unwrap() else {
         panic!("it has no time to live");
@@ -244,7 +244,7 @@ pub async fn assert_lives_for(limiter: &RateLimiter, time: Duration, since: Inst
     assert!(left + since.elapsed() + ms(1) >= time, "{left:?}");
 }
 
-/// Asks a limiter by a policy, and tells whether it granted.
+/// Asks a limiter with a policy, and returns whether it granted.
 pub async fn passed(limiter: &impl Limiter, key: &str, cost: u32) -> bool {
     limiter.check(key, cost).await.unwrap().is_granted()
 }
@@ -267,7 +267,7 @@ pub async fn granted_to_many_clients<P: Policy>(fixture: &Fixture, policy: P) ->
     granted.count()
 }
 
-/// Asks for what has to be denied, and tells what remains and the retry.
+/// Makes a request that has to be denied, and returns what remains and the retry time.
 pub async fn denied(limiter: &impl Limiter, key: &str, cost: u32) -> (u64, Duration) {
     match limiter.check(key, cost).await.unwrap() {
         Decision::Denied(Denied {

@@ -11,8 +11,8 @@ use crate::stopped_time::{StoppedTime, run_until_stalled};
 
 const RATE: u32 = 10;
 
-/// The limiter with all its permits in use as another client sees it, one who waits for so many,
-/// and the stopped time.
+/// The limiter as another client sees it, with all its permits in use; a waiter for this many; and
+/// the stopped time.
 async fn waiting(
     fixture: &Fixture,
     permits: u32,

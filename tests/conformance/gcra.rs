@@ -92,7 +92,7 @@ pub async fn no_more_than_the_rate_comes_back_however_it_divides_the_period(fixt
     }
 }
 
-pub async fn what_was_taken_counts_on_by_other_numbers(fixture: Fixture) {
+pub async fn what_was_taken_still_counts_after_the_numbers_change(fixture: Fixture) {
     let limiter = limiter(&fixture, Gcra::per_second(10).with_burst(50)).await;
     fixture.at(1_000_000);
     assert!(passed(&limiter, fixture.name(), 40).await); // back in 4 s

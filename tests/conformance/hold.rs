@@ -1,4 +1,4 @@
-//! Holding a limiter: no permits for anybody, for some time.
+//! Holding a limiter: no request is granted permits for some time.
 
 use redisson_rate_limiter::{Error, PermitsInUse, Rate, RateLimiter};
 

@@ -96,9 +96,7 @@ pub async fn what_one_denies_is_charged_to_none(fixture: Fixture) {
     assert_eq!(three.left().await, [6, 2, 3]);
 }
 
-pub async fn the_decision_that_counts_is_the_longest_wait_or_the_least_that_is_left(
-    fixture: Fixture,
-) {
+pub async fn the_deciding_limiter_has_the_longest_wait_or_the_least_left(fixture: Fixture) {
     let client = fixture.client("client").await;
     let (slow, fast) = (
         format!("{{{}}}:slow", fixture.name()),
@@ -163,7 +161,7 @@ pub async fn an_error_names_the_first_limiter_that_cannot_decide(fixture: Fixtur
     assert!(left.is_granted(), "none was charged");
 }
 
-pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
+pub async fn an_rratelimiter_in_a_joint_decision_has_its_sliding_window(fixture: Fixture) {
     let client = fixture.client("client").await;
     let limiter = client.rate_limiter(fixture.name());
     let rate = Rate::overall(5, SECOND).keep_alive(HOUR);
@@ -183,7 +181,7 @@ pub async fn an_rratelimiter_in_it_slides_as_always(fixture: Fixture) {
     assert_eq!(limiter.available_permits().await.unwrap(), 4);
 }
 
-pub async fn a_grant_of_an_rratelimiter_in_it_can_be_refunded(fixture: Fixture) {
+pub async fn a_grant_of_an_rratelimiter_in_a_joint_decision_can_be_refunded(fixture: Fixture) {
     let three = Three::on(&fixture).await;
     let mut decisions = three.ask([1, 1, 2]).await.unwrap();
     let Some(Decision::Granted(Granted { grant, .. })) = decisions.pop() else {
@@ -229,7 +227,7 @@ pub async fn a_limiter_without_a_rate_or_a_cost_above_the_limit_charges_nobody(f
     assert_eq!(three.left().await, [10, 3, 5]);
 }
 
-pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
+pub async fn charges_that_cannot_be_decided_together_are_refused(fixture: Fixture) {
     let three = Three::on(&fixture).await;
     let refused = async |charges| match three.client.check_all(charges).await {
         Err(Error::InvalidArgument {
@@ -255,7 +253,7 @@ pub async fn shares_that_cannot_decide_together_are_refused(fixture: Fixture) {
     );
     let name = fixture.name();
     for one in [name.to_owned(), format!("{{{name}}}")] {
-        // The value of one is the hash of the other.
+        // The value key of one limiter is the hash of the other.
         let names = [one.clone(), format!("{{{name}}}:value")];
         let charges = names.map(|it| three.client.rate_limiter(&it).charge(1).unwrap());
         let reason = refused(charges.to_vec()).await;
@@ -343,14 +341,14 @@ pub async fn every_grant_of_a_joint_decision_is_given_back(fixture: Fixture) {
             5
         );
     }
-    assert_eq!(window.peek("a", 1).await.unwrap().remaining(), 4); // and the peek
+    assert_eq!(window.peek("a", 1).await.unwrap().remaining(), 4); // the peek counts 1
     let peeked = client.peek_all(charges()).await.unwrap();
     assert!(peeked.is_granted());
     assert_eq!(client.refund_all(peeked).await.unwrap(), 0);
 }
 
-/// On a cluster they are in several slots.
-pub async fn limiters_whose_keys_have_no_common_tag_grant_or_none_is_charged(fixture: Fixture) {
+/// On a cluster the keys are in several slots.
+pub async fn limiters_without_a_common_hash_tag_all_grant_or_none_is_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let name = fixture.name();
     let user = client.policy_limiter(FixedWindow::new(2, HOUR)).unwrap();
@@ -375,7 +373,7 @@ pub async fn limiters_whose_keys_have_no_common_tag_grant_or_none_is_charged(fix
     let ask = async |cost| Ok::<_, Error>(each(&client.check_all(charges(cost)?).await?));
     assert_eq!(ask(1).await.unwrap(), [(true, 1), (true, 2), (true, 2)]);
     assert_eq!(ask(3).await.unwrap(), [(false, 1), (false, 2), (false, 2)]);
-    // Its penalty is as that of a decision in one slot.
+    // The penalty is the same as that of a decision in one slot.
     assert_eq!(ask(1).await.unwrap(), [(false, 1), (false, 0), (false, 2)]);
     assert!(address.reset(&format!("{name}-address")).await.unwrap());
     assert_eq!(ask(1).await.unwrap(), [(true, 0), (true, 2), (true, 0)]);

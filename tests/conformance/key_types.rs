@@ -80,7 +80,7 @@ impl Kind {
     }
 }
 
-/// Each kind.
+/// A limiter of each kind.
 pub fn kinds(client: &RedissonClient) -> Vec<Kind> {
     let mut kinds = Vec::new();
     for (policy, unit) in every_policy(5) {
@@ -99,7 +99,7 @@ pub fn kinds(client: &RedissonClient) -> Vec<Kind> {
     kinds
 }
 
-/// Each kind after each other one on a target of their own, in turns.
+/// Asks each pair of kinds in turns, on a target of the pair's own.
 async fn in_turns(fixture: &Fixture, name: &str) -> Vec<String> {
     let client = fixture.client("client").await;
     let kinds = kinds(&client);
@@ -125,7 +125,7 @@ pub async fn two_kinds_on_one_target_get_the_same_answers_on_every_store(fixture
     assert_eq!(in_turns(&fixture, fixture.name()).await, in_memory);
 }
 
-pub async fn two_shares_of_one_name_are_refused_whatever_their_kinds(fixture: Fixture) {
+pub async fn two_charges_of_one_name_are_refused_whatever_their_kinds(fixture: Fixture) {
     let client = fixture.client("client").await;
     let key = fixture.name();
     let limiter = client.rate_limiter(key);
@@ -202,7 +202,7 @@ pub async fn an_rratelimiter_finds_the_state_of_other_kinds_bad_but_not_of_windo
     }
 }
 
-pub async fn an_rratelimiters_state_is_none_for_the_others(fixture: Fixture) {
+pub async fn a_limiter_of_another_kind_does_not_use_an_rratelimiters_state(fixture: Fixture) {
     let client = fixture.client("client").await;
     for (place, kind) in kinds(&client).iter().enumerate() {
         let key = format!("{}:{place}", fixture.name());

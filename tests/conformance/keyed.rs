@@ -109,7 +109,7 @@ pub async fn each_key_has_a_changed_rate_from_its_next_request_and_keeps_its_use
     assert_eq!((config.permits(), config.interval()), (4, 2 * HOUR));
 }
 
-pub async fn a_changed_interval_gives_back_what_is_over_by_it(fixture: Fixture) {
+pub async fn a_shorter_interval_gives_back_what_has_expired_by_it(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     assert!(granted(&limiter, "k", 3).await);
     fixture.pass(SECOND);
@@ -131,7 +131,7 @@ pub async fn a_change_of_the_type_forgets_what_is_in_use(fixture: Fixture) {
     assert!(granted(&other.unwrap(), "k", 3).await);
 }
 
-pub async fn a_rate_that_cannot_be_is_refused_and_the_old_one_stays(fixture: Fixture) {
+pub async fn an_invalid_rate_is_refused_and_the_old_one_stays(fixture: Fixture) {
     let rate = Rate::overall(3, HOUR);
     let limiter = keyed(&fixture, rate).await;
     let refused = limiter.set_rate(Rate::overall(0, HOUR));
@@ -177,7 +177,7 @@ pub async fn a_key_may_have_a_rate_of_its_own(fixture: Fixture) {
     assert!(!granted(&limiter, "small", 1).await);
 }
 
-pub async fn a_cost_of_0_or_above_the_rate_is_an_error_and_sets_nothing_up(fixture: Fixture) {
+pub async fn a_cost_of_0_or_above_the_rate_is_an_error_and_creates_nothing(fixture: Fixture) {
     let limiter = keyed(&fixture, Rate::overall(3, HOUR)).await;
     let refused = limiter.check("k", 0).await;
     assert!(matches!(
@@ -233,9 +233,7 @@ pub async fn a_keep_alive_that_the_rate_does_not_name_is_left_as_it_is(fixture: 
     assert_eq!(own.available_permits().await.unwrap(), 3);
 }
 
-pub async fn a_rate_chosen_at_run_time_is_the_one_of_the_limiter_with_a_key_s_name(
-    fixture: Fixture,
-) {
+pub async fn a_rate_as_a_policy_decides_by_the_limiter_with_the_keys_name(fixture: Fixture) {
     let client = fixture.client("client").await;
     let prefix = format!("{{{}}}:", fixture.name());
     let rate = AnyPolicy::from(Rate::overall(3, HOUR));
@@ -243,7 +241,7 @@ pub async fn a_rate_chosen_at_run_time_is_the_one_of_the_limiter_with_a_key_s_na
     assert_eq!(limiter.check("alice", 2).await.unwrap().remaining(), 1);
     let alice = client.rate_limiter(&format!("{prefix}alice"));
     assert_eq!(alice.available_permits().await.unwrap(), 1);
-    // Others share the limiter, so a new rate is for one that is missing.
+    // Others share the limiter, so a new rate applies only to a missing one.
     limiter.set_policy(Rate::overall(5, HOUR).into()).unwrap();
     let decision = limiter.check("alice", 1).await.unwrap();
     assert_eq!(decision.remaining(), 0);

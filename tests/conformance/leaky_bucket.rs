@@ -89,7 +89,7 @@ pub async fn with_each_whole_unit_a_quantity_flows_out(fixture: Fixture) {
     );
 }
 
-pub async fn in_the_long_run_the_pace_is_the_quantity_a_unit(fixture: Fixture) {
+pub async fn in_the_long_run_the_pace_is_the_quantity_per_unit(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 6).await.unwrap().is_granted());
@@ -140,7 +140,7 @@ pub async fn with_something_left_after_idle_units_the_capacity_is_checked_too(fi
     assert_eq!(wait(&decision), Some(2_000));
 }
 
-pub async fn aligned_to_the_clock_the_first_unit_is_the_one_that_runs(fixture: Fixture) {
+pub async fn aligned_to_the_clock_the_first_unit_is_the_current_one(fixture: Fixture) {
     let policy = LeakyBucket::new(1, 60 * SECOND)
         .with_capacity(4)
         .aligned_to_clock();
@@ -152,7 +152,7 @@ pub async fn aligned_to_the_clock_the_first_unit_is_the_one_that_runs(fixture: F
     );
 }
 
-pub async fn what_a_changed_rule_finds_in_the_bucket_flows_out_at_the_new_pace(fixture: Fixture) {
+pub async fn what_a_new_policy_finds_in_the_bucket_flows_out_at_the_new_pace(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 6).await.unwrap().is_granted());

@@ -1,4 +1,4 @@
-//! Calls that share none with others, polled on one runtime and then on another one.
+//! Calls that are not shared with others, polled on one runtime and then on another one.
 
 use redisson_rate_limiter::{
     Error, FailurePolicy, LimiterOptions, LocalShare, Rate, RedissonClient,
@@ -18,8 +18,8 @@ enum Ends {
     DecidedByThePolicy,
 }
 
-/// One that may have changed something is not made again.
-pub fn a_call_that_shares_none_ends_when_another_runtime_polls_it(fixture: Fixture) {
+/// A call that may have changed something is not made again.
+pub fn an_unshared_call_ends_when_another_runtime_polls_it(fixture: Fixture) {
     use Ends::{DecidedByThePolicy, Indeterminate, MadeAgain};
     let local = FailurePolicy::Local(LocalShare::one_of(2.try_into().unwrap()));
     let calls = [

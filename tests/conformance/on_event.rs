@@ -15,7 +15,7 @@ use redisson_rate_limiter::{
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::told::Told;
 
-/// Settings of a client that no busy machine fails.
+/// Settings of a client whose calls do not fail on a busy machine.
 fn builder() -> RedissonClientBuilder {
     RedissonClient::builder().response_timeout(60 * SECOND)
 }
@@ -31,7 +31,7 @@ fn poll_once<T>(request: impl Future<Output = T>) {
     let _ = pin!(request).poll(&mut Context::from_waker(Waker::noop()));
 }
 
-pub async fn each_request_of_a_limiter_is_told_once_with_its_result(fixture: Fixture) {
+pub async fn each_request_of_a_limiter_is_reported_once_with_its_result(fixture: Fixture) {
     let (told, client) = told_by(&fixture).await;
     let limiter = client.rate_limiter(fixture.name());
     limiter.try_acquire(1).await.unwrap_err();
@@ -66,7 +66,7 @@ pub async fn each_request_of_a_limiter_is_told_once_with_its_result(fixture: Fix
     assert_eq!(told.take_requests(), expected);
 }
 
-pub async fn requests_by_key_are_told_by_prefix_and_never_by_key(fixture: Fixture) {
+pub async fn requests_by_key_are_reported_by_prefix_and_never_by_key(fixture: Fixture) {
     let (told, client) = told_by(&fixture).await;
     let hour = Rate::overall(3, HOUR);
     let prefix = format!("{}-mail:", fixture.name());
@@ -116,8 +116,8 @@ pub async fn requests_by_key_are_told_by_prefix_and_never_by_key(fixture: Fixtur
     assert_eq!(told.take_requests(), expected);
 }
 
-/// A bucket that gives turns is settled by a request for what is missing, of as much as it has.
-pub async fn a_settled_grant_is_no_further_request_of_its_limiter(fixture: Fixture) {
+/// Settling a bucket that gives turns requests the missing permits, as far as the bucket has them.
+pub async fn settling_a_grant_is_not_reported_as_another_request(fixture: Fixture) {
     let (told, client) = told_by(&fixture).await;
     let prefix = format!("{}-", fixture.name());
     let window = client.policy_limiter(FixedWindow::new(9, HOUR)).unwrap();
@@ -141,7 +141,7 @@ pub async fn a_settled_grant_is_no_further_request_of_its_limiter(fixture: Fixtu
     }
 }
 
-pub async fn a_joint_decision_is_told_once_with_each_of_its_limiters(fixture: Fixture) {
+pub async fn a_joint_decision_is_reported_once_with_each_of_its_limiters(fixture: Fixture) {
     let (told, client) = told_by(&fixture).await;
     let slot = format!("{{{}}}", fixture.name());
     let fixed = |limit, name: &str| {
@@ -218,7 +218,7 @@ fn whole_by_key(client: &RedissonClient, slot: &str) -> redisson_rate_limiter::K
         .unwrap()
 }
 
-pub async fn a_request_whose_future_is_dropped_is_told_as_cancelled(fixture: Fixture) {
+pub async fn a_request_whose_future_is_dropped_is_reported_as_cancelled(fixture: Fixture) {
     let (told, client) = told_by(&fixture).await;
     let limiter = client.rate_limiter(fixture.name());
     limiter.set_rate(Rate::overall(1, HOUR)).await.unwrap();

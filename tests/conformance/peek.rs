@@ -152,7 +152,7 @@ pub async fn several_limiters_are_peeked_at_as_they_decide(fixture: Fixture) {
     }
 }
 
-pub async fn a_reset_target_has_made_no_request(fixture: Fixture) {
+pub async fn a_reset_target_is_like_one_without_requests(fixture: Fixture) {
     let client = fixture.client("client").await;
     for (policy, unit) in every_policy(2) {
         let name = format!("{}:{}", fixture.name(), policy.algorithm());
@@ -172,7 +172,7 @@ pub async fn a_reset_target_has_made_no_request(fixture: Fixture) {
     }
 }
 
-/// Their names follow from their times.
+/// The names of the counters contain their times.
 pub async fn a_reset_leaves_no_counter_of_a_period(fixture: Fixture) {
     let client = fixture.client("client").await;
     fixture.at(7_200_000);

@@ -7,12 +7,13 @@ use redisson_rate_limiter::{AnyPolicy, Decision, Denied, Error, PolicyLimiter, T
 use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, SECOND, fields, ms};
 
-/// A limiter, the key of a target that has had all of it, and what it had.
+/// A limiter, the key of a target that has used it up, and how much the target used.
 struct Used {
     limiter: PolicyLimiter<AnyPolicy>,
     key: String,
     cost: u32,
-    /// A policy by which the target has as much again in two hours of the clock, if not at once.
+    /// A policy under which the target has as much again, after two hours by the clock if not at
+    /// once.
     larger: AnyPolicy,
 }
 
@@ -44,7 +45,7 @@ impl Used {
         decision.await.unwrap()
     }
 
-    /// Has all be there again, but for a lock.
+    /// Makes everything available again, except for a lock.
     fn restore(&self, fixture: &Fixture) {
         self.limiter.set_policy(self.larger.clone()).unwrap();
         fixture.pass(2 * HOUR);

@@ -45,7 +45,7 @@ pub async fn a_bucket_starts_full_and_tokens_come_in_when_a_unit_is_over(fixture
     }
 }
 
-pub async fn in_the_long_run_the_tokens_are_the_quantity_a_unit(fixture: Fixture) {
+pub async fn in_the_long_run_the_tokens_are_the_quantity_per_unit(fixture: Fixture) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 10).await.unwrap().is_granted());
@@ -57,7 +57,7 @@ pub async fn in_the_long_run_the_tokens_are_the_quantity_a_unit(fixture: Fixture
     assert_eq!(granted, 20);
 }
 
-pub async fn aligned_to_the_clock_the_first_unit_is_the_minute_that_runs(fixture: Fixture) {
+pub async fn aligned_to_the_clock_the_first_unit_is_the_current_minute(fixture: Fixture) {
     let policy = PenaltyTokenBucket::new(1, 60 * SECOND)
         .with_capacity(2)
         .aligned_to_clock();
@@ -83,7 +83,7 @@ pub async fn a_cost_above_its_capacity_is_an_error_that_locks_nobody_out(fixture
     assert_eq!(fields(&decision), (true, 0, None, 5_000));
 }
 
-pub async fn a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty(fixture: Fixture) {
+pub async fn a_lock_that_a_peer_set_denies_also_in_a_limiter_without_a_penalty(fixture: Fixture) {
     let strict = two_a_second(&fixture).await.with_penalty(HOUR).unwrap();
     let mild = two_a_second(&fixture).await;
     let bucket = fixture.name();
@@ -111,7 +111,7 @@ pub async fn a_lock_that_a_peer_set_denies_also_where_one_has_no_penalty(fixture
     }
 }
 
-pub async fn a_lock_that_a_peer_set_lets_go_when_its_time_is_over(fixture: Fixture) {
+pub async fn a_lock_that_a_peer_set_ends_when_its_time_is_over(fixture: Fixture) {
     let strict = two_a_second(&fixture).await.with_penalty(ms(60)).unwrap();
     let mild = two_a_second(&fixture).await;
     let bucket = fixture.name();
@@ -123,7 +123,9 @@ pub async fn a_lock_that_a_peer_set_lets_go_when_its_time_is_over(fixture: Fixtu
     assert_eq!(fields(&decision), (true, 1, None, 5_000));
 }
 
-pub async fn a_smaller_capacity_caps_at_once_and_a_new_unit_from_the_last_inflow(fixture: Fixture) {
+pub async fn a_smaller_capacity_caps_at_once_and_a_unit_counts_from_the_last_inflow(
+    fixture: Fixture,
+) {
     let limiter = two_a_second(&fixture).await;
     let bucket = fixture.name();
     assert!(limiter.check(bucket, 1).await.unwrap().is_granted());

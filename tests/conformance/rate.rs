@@ -68,7 +68,7 @@ async fn from_10_to_20(fixture: Fixture, rate: fn(u64, std::time::Duration) -> R
     assert_eq!(limiter.available_permits().await.unwrap(), 19);
 }
 
-pub async fn set_rate_forgets_what_is_in_use_also_where_the_rate_stays_the_same(fixture: Fixture) {
+pub async fn set_rate_forgets_what_is_in_use_even_if_the_rate_stays_the_same(fixture: Fixture) {
     let limiter = fixture.limiter().await;
     let rate = Rate::overall(5, SECOND);
     limiter.set_rate(rate).await.unwrap();
@@ -77,7 +77,7 @@ pub async fn set_rate_forgets_what_is_in_use_also_where_the_rate_stays_the_same(
     assert_eq!(granted(&limiter, 6).await, 5);
 }
 
-pub async fn set_rate_with_makes_the_limiter_where_there_is_none(fixture: Fixture) {
+pub async fn set_rate_with_creates_a_missing_limiter(fixture: Fixture) {
     let client = fixture.client("client").await;
     for (state, name) in [(PermitsInUse::Keep, "keep"), (PermitsInUse::Reset, "reset")] {
         let limiter = client.rate_limiter(&format!("{}:{name}", fixture.name()));

@@ -114,7 +114,7 @@ pub async fn each_tenth_grant_to_eight_clients_is_a_second_after_the_tenth_befor
     assert!(times[199] - times[0] <= 19 * (1_000 + 10 * 13));
 }
 
-/// Eight clients ask in turn, one every 13 ms: when they were granted.
+/// When permits are granted to eight clients that ask in turn, one every 13 ms.
 async fn take_turns(fixture: &Fixture, rate: u64, grants: usize) -> Vec<i64> {
     let mut limiters = Vec::new();
     for id in 0..8 {

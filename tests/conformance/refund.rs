@@ -87,7 +87,7 @@ pub async fn a_grant_that_was_released_as_a_whole_gives_nothing_back(fixture: Fi
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
 }
 
-pub async fn a_grant_of_before_the_state_was_reset_gives_nothing_back(fixture: Fixture) {
+pub async fn a_grant_from_before_a_reset_of_the_state_gives_nothing_back(fixture: Fixture) {
     let limiter = ten(&fixture).await;
     let grant = take(&limiter, 5).await;
     limiter.set_rate(Rate::overall(10, SECOND)).await.unwrap();

@@ -94,7 +94,7 @@ pub async fn released_permits_come_out_of_the_oldest_grants(fixture: Fixture) {
     }
 }
 
-pub async fn a_release_partly_of_what_is_over_gives_back_what_is_over_only_once(fixture: Fixture) {
+pub async fn a_release_partly_of_expired_permits_gives_these_back_only_once(fixture: Fixture) {
     let limiter = ten(&fixture).await;
     fixture.at(1_000);
     assert!(limiter.try_acquire(4).await.unwrap());

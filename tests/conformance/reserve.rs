@@ -11,7 +11,7 @@ use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::stopped_time::{StoppedTime, at_once, until};
 
 /// A limiter of which four permits were taken at 1,000 ms and six at 1,200. The time is 1,300 ms,
-/// and stands.
+/// and stands still.
 async fn used_up(fixture: &Fixture) -> (RateLimiter, StoppedTime) {
     let limiter = fixture.limiter().await;
     let rate = Rate::overall(10, SECOND);
@@ -51,8 +51,8 @@ async fn gives_back(limiter: &RateLimiter, permits: u64) {
     .await;
 }
 
-/// Waits until the store counts what was reserved from its use, which was a millisecond later than
-/// the clock shows.
+/// Waits until the store counts the reserved permits from their use, which was a millisecond later
+/// than the clock shows.
 async fn is_told(limiter: &RateLimiter, rate: u32) {
     until("the use is told", async || {
         let decision = limiter.peek(rate).await.unwrap();
@@ -70,7 +70,7 @@ fn times(reservation: &Reservation) -> (u128, u128) {
     )
 }
 
-pub async fn permits_that_are_there_are_usable_at_once_and_for_an_interval(fixture: Fixture) {
+pub async fn available_permits_are_usable_at_once_and_for_an_interval(fixture: Fixture) {
     let limiter = fixture.limiter().await;
     limiter.set_rate(Rate::overall(10, SECOND)).await.unwrap();
     let _stopped = fixture.stop_time();
@@ -122,7 +122,7 @@ pub async fn reservations_are_usable_in_the_order_in_which_they_were_made(fixtur
     assert_eq!(times(&b), (900, 1_900));
     assert_eq!(times(&c), (2_700, 3_700)); // as the others may be used as late as they can
     assert_eq!(a.cancel().await.unwrap(), 4);
-    // Those who come now get what it leaves.
+    // Later reservations get what it leaves.
     assert_eq!(times(&reserve(&limiter, 3, HOUR).await), (900, 1_900));
 }
 
@@ -137,7 +137,7 @@ pub async fn a_reservation_that_is_not_used_counts_for_an_interval_after_its_end
     .await;
 }
 
-pub async fn one_that_is_shrunk_cancelled_or_dropped_gives_its_permits_back(fixture: Fixture) {
+pub async fn a_reservation_shrunk_cancelled_or_dropped_gives_its_permits_back(fixture: Fixture) {
     let (limiter, _stopped) = used_up(&fixture).await;
     let mut reservation = reserve(&limiter, 9, HOUR).await;
     assert_eq!(reservation.shrink(9).await.unwrap(), 0);
@@ -155,7 +155,7 @@ pub async fn one_that_is_shrunk_cancelled_or_dropped_gives_its_permits_back(fixt
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
 }
 
-pub async fn who_no_longer_waits_for_a_reservation_gives_it_back(fixture: Fixture) {
+pub async fn a_reservation_goes_back_when_its_caller_stops_waiting(fixture: Fixture) {
     let (limiter, _stopped) = used_up(&fixture).await;
     let reservation = reserve(&limiter, 5, HOUR).await;
     let waiting = tokio::spawn(reservation.ready());
@@ -280,7 +280,7 @@ pub async fn a_handle_with_a_rate_creates_the_limiter_for_a_reservation(fixture:
     let limiter = limiter.with_rate(Rate::overall(3, SECOND)).unwrap();
     let reservation = reserve(&limiter, 2, Duration::ZERO).await;
     assert_eq!(limiter.available_permits().await.unwrap(), 1);
-    // Nothing in it outlives the limiter.
+    // The permits of a reservation do not outlive the limiter.
     assert!(limiter.delete().await.unwrap());
     assert_eq!(reservation.cancel().await.unwrap(), 0);
     assert!(!limiter.exists().await.unwrap());
@@ -313,7 +313,7 @@ pub async fn a_waiter_waits_for_what_a_reservation_leaves(fixture: Fixture) {
         fixture.let_pass(ms(100)).await;
         let _ = limiter.available_permits().await.unwrap();
     }
-    assert!(!waiting.is_finished()); // three are there
+    assert!(!waiting.is_finished()); // three are available
     assert_eq!(reservation.cancel().await.unwrap(), 7);
     at_once(waiting).await.unwrap().unwrap();
 }

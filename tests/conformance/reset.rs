@@ -54,7 +54,7 @@ pub async fn grants_that_a_clock_ahead_scored_count_as_made_now(fixture: Fixture
     assert_eq!(reset(&decision), (true, 1_000));
 }
 
-pub async fn a_rate_limiter_of_a_client_has_its_clients_reset(fixture: Fixture) {
+pub async fn a_rate_per_client_states_the_reset_of_its_own_client(fixture: Fixture) {
     let rate = Rate::per_client(2, SECOND);
     let [one, other] = [
         fixture.limiter_of("one").await,
@@ -99,8 +99,8 @@ async fn ask<P: Policy>(limiter: &PolicyLimiter<P>, key: &str, cost: u32) -> Dec
     limiter.check_without_waiting(key, cost).await.unwrap()
 }
 
-/// The time that a key lives by is the server's, which does not pass here: a fixed window, which
-/// ends by it alone, has a test of its own.
+/// Keys live by the server's clock, which is not moved here. A fixed window, which ends by that
+/// clock alone, has a test of its own.
 pub async fn each_policy_has_its_whole_limit_again_after_the_reset_and_not_before(
     fixture: Fixture,
 ) {
@@ -170,9 +170,7 @@ pub async fn a_fixed_window_is_reset_when_it_ends(fixture: Fixture) {
     assert_eq!(Some(denied.reset()), denied.retry_after());
 }
 
-pub async fn a_limiter_that_another_one_spared_is_reset_as_if_it_had_not_been_asked(
-    fixture: Fixture,
-) {
+pub async fn a_limiter_not_charged_because_another_denies_keeps_its_reset(fixture: Fixture) {
     let client = fixture.client("client").await;
     let tag = format!("{{{}}}", fixture.name());
     let full = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();

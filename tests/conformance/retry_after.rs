@@ -8,7 +8,8 @@ use redisson_rate_limiter::{
 
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 
-/// Ten a second, of which so many permits each were taken 100 ms apart. The last of them now.
+/// A limiter of ten a second, of which these numbers of permits were taken 100 ms apart, the last
+/// of them now.
 async fn ten(fixture: &Fixture, taken: &[u32]) -> (RedissonClient, RateLimiter) {
     let client = fixture.client("client").await;
     let limiter = client.rate_limiter(fixture.name());
@@ -42,7 +43,7 @@ async fn decided(
     decided.into_decisions().swap_remove(1)
 }
 
-/// Asserts that so many permits are denied for this time, and then granted.
+/// Asserts that this many permits are denied for this time, and then granted.
 async fn assert_fits_after(
     fixture: &Fixture,
     limiter: &(RedissonClient, RateLimiter),
@@ -124,7 +125,7 @@ pub async fn beside_a_hold_a_request_fits_when_it_has_ended(fixture: Fixture) {
     }
 }
 
-pub async fn each_request_of_a_shared_call_is_told_its_own_time(fixture: Fixture) {
+pub async fn each_request_of_a_shared_call_gets_its_own_time(fixture: Fixture) {
     let limiter = ten(&fixture, &[1, 2, 3, 4]).await;
     let waits = waits_at_once(&limiter.1, [1, 10, 3, 6, 1, 7]).await;
     assert_eq!(waits, [700, 1_000, 800, 900, 700, 1_000].map(Some));

@@ -56,7 +56,7 @@ fn limiter(
     limiter.with_prefix(prefix).with_name(name)
 }
 
-/// So much an hour for each value of the attribute of this name, which is the rule's name too.
+/// A rule that allows `limit` an hour for each value of an attribute, whose name the rule has too.
 fn by(fixture: &Fixture, client: &RedissonClient, name: &'static str, limit: u32) -> Rule {
     Rule::new(limiter(
         fixture,
@@ -67,7 +67,7 @@ fn by(fixture: &Fixture, client: &RedissonClient, name: &'static str, limit: u32
     .by([name])
 }
 
-/// So much an hour for each user.
+/// A rule that allows `limit` an hour for each user.
 fn of_users(fixture: &Fixture, client: &RedissonClient, name: &str, limit: u32) -> Rule {
     Rule::new(limiter(
         fixture,
@@ -133,7 +133,7 @@ pub async fn a_request_that_no_rule_applies_to_is_granted(fixture: Fixture) {
     }
 }
 
-pub async fn targets_together_are_one_target_and_no_two_of_them_meet(fixture: Fixture) {
+pub async fn each_combination_of_values_is_a_target_of_its_own(fixture: Fixture) {
     let client = fixture.client("client").await;
     let both = limiter(&fixture, &client, "both", FixedWindow::new(1, HOUR));
     let rules = client
@@ -349,7 +349,7 @@ pub async fn rules_that_cannot_decide_together_are_refused_when_made(fixture: Fi
     assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("one"));
 }
 
-pub async fn a_rule_in_shadow_mode_is_charged_and_told_and_not_enforced(fixture: Fixture) {
+pub async fn a_rule_in_shadow_mode_is_charged_and_reported_and_not_enforced(fixture: Fixture) {
     let told = Told::default();
     let builder = RedissonClient::builder().response_timeout(60 * SECOND);
     let client = fixture.build(told.by(builder)).await;
@@ -560,12 +560,12 @@ pub async fn rules_that_swap_their_prefixes_go_on_deciding(fixture: Fixture) {
     assert_eq!(denies(&rules, &ALICE).await, None);
     let change = rules.replace([rule("one", "b:", 9), rule("other", "a:", 2)]);
     assert_eq!(change.unwrap().started_anew, ["one", "other"]);
-    assert_eq!(denies(&rules, &ALICE).await, None); // the second of the targets of both
+    assert_eq!(denies(&rules, &ALICE).await, None); // the second request on the targets of both
     assert_eq!(denies(&rules, &ALICE).await.as_deref(), Some("other"));
 }
 
-/// Each of them would be asked too, if a limiter decided because a rule had it once: more than one
-/// call may ask.
+/// A limiter of an earlier rule is not asked any more. If it were, a request would soon ask more
+/// limiters than one call may.
 pub async fn rules_may_be_replaced_as_often_as_one_likes(fixture: Fixture) {
     let client = fixture.client("client").await;
     let tag = format!("{{{}}}", fixture.name());
@@ -651,7 +651,7 @@ pub async fn what_rules_have_charged_is_settled_or_given_back_once(fixture: Fixt
     drop(stopped);
 }
 
-/// An RRateLimiter's permits and those of a policy, by whether the rule in shadow mode would deny.
+/// With an enforced rule and without, and if the rule in shadow mode would deny.
 pub async fn shadow_rules_are_charged_settled_and_given_back_as_others(fixture: Fixture) {
     let client = fixture.client("client").await;
     let stopped = fixture.stop_time();
@@ -678,7 +678,8 @@ pub async fn shadow_rules_are_charged_settled_and_given_back_as_others(fixture: 
             Verdict::Granted(granted) => granted,
             other => panic!("{other:?}"),
         };
-        // What a request has is kept while rules in shadow mode are asked, and after it.
+        // The charges of a request can be settled while rules in shadow mode are asked, and
+        // afterwards.
         let first = charged().await;
         assert_eq!(first.decision().is_some(), enforced);
         let names = first.rules().collect::<Vec<_>>();
@@ -780,7 +781,7 @@ pub async fn events_name_the_rules_that_refuse_a_request(fixture: Fixture) {
     assert!(matches!(too_many, Error::InvalidRule { rule, .. } if rule == "4"));
 }
 
-pub async fn the_plan_of_a_key_is_before_that_of_a_request(fixture: Fixture) {
+pub async fn the_plan_of_a_key_takes_precedence_over_that_of_a_request(fixture: Fixture) {
     let client = fixture.client("client").await;
     let rule = by(&fixture, &client, "user", 1)
         .with_plan("free", Plan::Allow)
@@ -793,7 +794,7 @@ pub async fn the_plan_of_a_key_is_before_that_of_a_request(fixture: Fixture) {
     }
     let denied = denies(&rules, &on("bob", "blocked")).await;
     assert_eq!(denied.as_deref(), Some("user"));
-    // A plan that the rule does not have leaves its own limiter.
+    // If the rule does not have the plan, its own limiter decides.
     for expected in [None, Some("user")] {
         let denied = denies(&rules, &on("bob", "no such")).await;
         assert_eq!(denied.as_deref(), expected);
@@ -826,7 +827,7 @@ pub async fn a_rule_applies_where_all_of_its_conditions_match(fixture: Fixture) 
     assert!(is_free(rules.check(&[("path", "/login")]).await.unwrap()));
 }
 
-pub async fn where_a_rule_applies_instead_of_another_that_one_does_not(fixture: Fixture) {
+pub async fn if_a_rule_applies_instead_of_another_the_other_does_not(fixture: Fixture) {
     let told = Told::default();
     let builder = RedissonClient::builder().response_timeout(60 * SECOND);
     let client = fixture.build(told.by(builder)).await;
@@ -864,17 +865,17 @@ pub async fn where_a_rule_applies_instead_of_another_that_one_does_not(fixture: 
             "*banned 1 denied: denied by rule",
         ]
     );
-    // One in shadow mode replaces none that is enforced.
+    // A rule in shadow mode replaces no enforced one.
     made.replace(rules(true)).unwrap();
     let denied = denies(&made, &at("alice", "192.0.2.7")).await;
     assert_eq!(denied.as_deref(), Some("user"));
-    // But it replaces one that is in shadow mode, too.
+    // But it replaces one that is also in shadow mode.
     let [user, office, _] = rules(true);
     made.replace([user.in_shadow(), office]).unwrap();
     told.take_requests();
     assert_eq!(denies(&made, &at("alice", "192.0.2.7")).await, None);
     assert_eq!(told.take_requests(), ["shadow *office 1: granted by rule"]);
-    // What replaces another one does so also where it is replaced itself, in whatever order.
+    // A rule replaces another one even if it is replaced itself, in whatever order.
     let mut all = [
         by(&fixture, &client, "user", 1),
         by(&fixture, &client, "address", 9).instead_of(["user"]),
@@ -901,7 +902,7 @@ pub async fn a_rule_that_does_not_count_a_request_replaces_no_other(fixture: Fix
     );
 }
 
-/// On a cluster they are in two slots, and asked one after another.
+/// On a cluster the limits are in two slots, and are asked one after the other.
 pub async fn requests_that_one_limit_denies_are_not_charged_to_another(fixture: Fixture) {
     let client = Arc::new(fixture.client("client").await);
     let stopped = fixture.stop_time();
@@ -971,7 +972,7 @@ pub async fn rules_per_user_and_per_address_need_no_common_hash_tag(fixture: Fix
     assert_eq!(denies(&rules, &elsewhere).await.as_deref(), Some("user"));
 }
 
-/// A rule for each user that counts only requests that end so, of two units.
+/// A rule of two units for each user that counts only requests with this ending.
 fn counting_only(
     fixture: &Fixture,
     client: &RedissonClient,
@@ -1005,7 +1006,7 @@ pub async fn a_rule_counts_only_requests_that_end_as_it_says(fixture: Fixture) {
                 assert_eq!(charged.counts(limiter.name(), ending), ending == counted);
                 let clone = charged.clone();
                 rules.end(charged, ending).await.unwrap();
-                // What has gone back does so once.
+                // A charge is given back only once.
                 rules.end(clone, ending).await.unwrap();
             }
             assert_eq!(granted, 6, "{limiter:?}");
@@ -1069,14 +1070,14 @@ pub async fn a_rule_that_gives_nothing_back_counts_all(fixture: Fixture) {
     }
 }
 
-/// An RRateLimiter of so many permits an hour for each key.
+/// An RRateLimiter of this many permits an hour for each key.
 fn keyed(fixture: &Fixture, client: &RedissonClient, name: &str, rate: u64) -> KeyedRateLimiter {
     let prefix = format!("{{{}}}{name}:", fixture.name());
     let limiter = client.keyed_rate_limiter(&prefix, Rate::overall(rate, HOUR));
     limiter.unwrap().with_name(name)
 }
 
-/// Also that of a plan, and in shadow mode.
+/// The limiter of a plan too, and one in shadow mode.
 pub async fn each_limiter_of_a_rule_counts_only_what_the_rule_does(fixture: Fixture) {
     let client = fixture.client("client").await;
     let [own, paid] = ["own", "paid"].map(|name| keyed(&fixture, &client, name, 9));
@@ -1167,7 +1168,7 @@ pub async fn a_replacement_names_each_rule_that_has_changed(fixture: Fixture) {
     }
 }
 
-pub async fn an_empty_cost_is_one_and_what_is_no_number_is_refused(fixture: Fixture) {
+pub async fn an_empty_cost_is_1_and_one_that_is_no_number_is_refused(fixture: Fixture) {
     let client = fixture.client("client").await;
     let rules = client.rules([by(&fixture, &client, "user", 3).cost_from("size")]);
     let rules = rules.unwrap();

@@ -47,7 +47,7 @@ struct Ruled {
     limit: Limit,
     /// The plan of the second user.
     plan: Option<Planned>,
-    /// The method of the requests that it is for; all without one.
+    /// The method of the requests that it applies to; `None` for all.
     when: Option<&'static str>,
     /// The rule that does not apply where this one does.
     instead_of: Option<&'static str>,
@@ -86,7 +86,7 @@ struct History<'a> {
     random: Seeded,
     client: RedissonClient,
     rules: Arc<Rules>,
-    /// Begins the names of all targets.
+    /// The beginning of the names of all targets.
     start: &'a str,
     ruled: Vec<Ruled>,
     all_in_shadow: bool,
@@ -94,13 +94,13 @@ struct History<'a> {
     /// The algorithms that prefixes have had.
     algorithms: BTreeMap<String, Algorithm>,
     kept: Vec<(RulesGrant, Vec<Charge>)>,
-    /// Whether time passes. A fixed window ends by the server's clock, which it does not move.
+    /// Whether time passes. A fixed window ends by the server's clock, which the tests do not move.
     has_time: bool,
     /// How many minutes have passed since all that was in use had expired, less than an hour.
     minutes: u32,
 }
 
-/// The permits of all RRateLimiters: their rate is not what a replacement changes.
+/// The permits of all RRateLimiters: a replacement does not change their rate.
 const SHARED: u32 = 6;
 
 const USERS: [&str; 2] = ["alice", "bob"];
@@ -138,7 +138,7 @@ impl History<'_> {
             false => &[Algorithm::Window, Algorithm::Log, Algorithm::Shared],
         };
         let algorithm = algorithms[self.below(algorithms.len())];
-        // With some of them another algorithm may follow.
+        // Some of these prefixes may get another algorithm later.
         let prefix = match self.below(5) {
             0 => format!("{}{name}:", self.start),
             1 => format!("{}{algorithm:?}:other:{name}:", self.start),
@@ -363,8 +363,8 @@ impl History<'_> {
         }
     }
 
-    /// Asks and is dropped, before or while the rules are asked: each mode's rules are charged
-    /// together or not at all.
+    /// Makes a check and drops it, before or while the rules are asked: each mode's rules are
+    /// charged together or not at all.
     async fn drop_a_check(&mut self) {
         let request = self.request();
         let polls = self.below(4);

@@ -71,7 +71,7 @@ fn granted(verdict: Verdict) -> JointDecision {
     }
 }
 
-/// What the part counts for that is denied.
+/// What the denied part counts for.
 async fn denies(rules: &Rules, parts: &[Part]) -> Option<&'static str> {
     let Verdict::Denied(joint) = rules.check_all(parts).await.unwrap() else {
         return None;
@@ -112,7 +112,7 @@ pub async fn limiters_say_which_part_of_a_request_they_decided_on(fixture: Fixtu
     assert_eq!(of_part(&joint, 0), []);
     assert_eq!(of_part(&joint, 1), [("paths".to_owned(), 2, true)]);
     assert_eq!(of_part(&joint, 2), [("users".to_owned(), 0, true)]);
-    // Also where there is one only.
+    // Also if there is only one part.
     let one = [Part("other", 1), Part("path-a", 1)];
     let joint = granted(rules.check_all(&one).await.unwrap());
     assert_eq!(of_part(&joint, 0), []);
@@ -208,7 +208,7 @@ pub async fn parts_that_count_for_one_target_are_charged_together(fixture: Fixtu
     }
     assert_eq!(denies(&rules, &parts).await, Some("path-a"));
     assert_eq!(denies(&rules, &parts[1..]).await, None);
-    // Alone too, and never for less than they cost.
+    // They are charged together also if they are alone, and never for less than they cost.
     assert_eq!(
         denies(&rules, &[Part("user-b", 1), Part("user-b", 1)]).await,
         None
@@ -238,7 +238,7 @@ pub async fn parts_of_several_plans_are_charged_to_the_limiters_of_these(fixture
     }
 }
 
-pub async fn a_rule_without_a_limit_tells_once_of_a_request(fixture: Fixture) {
+pub async fn a_rule_without_a_limit_reports_a_request_once(fixture: Fixture) {
     let told = Told::default();
     let builder = RedissonClient::builder().response_timeout(60 * SECOND);
     let client = fixture.build(told.by(builder)).await;
@@ -250,7 +250,7 @@ pub async fn a_rule_without_a_limit_tells_once_of_a_request(fixture: Fixture) {
     let parts = [Part("user-free", 1), Part("user-free", 1)];
     assert_eq!(denies(&rules, &parts).await, None);
     assert_eq!(told.take_requests(), ["*all 1: granted by rule"]);
-    // Of two in shadow mode that block the same user, the first tells of its own cost.
+    // Of two rules in shadow mode that block the same user, the first one reports its own cost.
     let blocks = ["one", "other"].map(|name| Rule::block(name).by(["user"]).in_shadow());
     rules.replace(blocks).unwrap();
     assert_eq!(denies(&rules, &parts[..1]).await, None);
@@ -276,7 +276,7 @@ pub async fn a_request_whose_turn_would_be_too_late_is_not_charged(fixture: Fixt
             panic!("{peeked:?}");
         };
         assert_eq!(joint.deciding().1.retry_after(), Some(SECOND));
-        // It would be the next one: none of those before has a place.
+        // It would have the next turn, because the denied requests took none.
         let peeked = rules.peek_all(&long).await.unwrap();
         let decision = granted(peeked).into_decision();
         assert!(
@@ -291,7 +291,7 @@ pub async fn a_request_whose_turn_would_be_too_late_is_not_charged(fixture: Fixt
     );
 }
 
-/// No rule is to blame for that.
+/// The error names no rule.
 pub async fn more_parts_than_are_decided_together_are_refused(fixture: Fixture) {
     let rules = rules(&fixture).await;
     let users = (0..33).map(|it| Part(&*format!("user-{it}").leak(), 1));
@@ -338,8 +338,8 @@ pub async fn a_release_gives_back_to_each_rratelimiter_that_applies(fixture: Fix
     assert_eq!(rules.release(&Part("user-bob", 1)).await.unwrap(), 0);
 }
 
-/// One of the limiters has a key of another kind, and nobody has asked another one; the others,
-/// before and after them, take their permits back.
+/// One of the limiters has a key of another kind, and one was never asked; the others, before and
+/// after them, take their permits back.
 pub async fn a_release_that_one_limiter_refuses_reaches_the_others(fixture: Fixture) {
     let client = fixture.client("client").await;
     let limiter = |name: &str| client.rate_limiter(&format!("{{{}}}{name}", fixture.name()));
@@ -395,7 +395,7 @@ pub async fn a_release_with_a_wrong_cost_of_one_rule_reaches_the_others(fixture:
 }
 
 /// The key of one of two limiters is of another kind by then.
-pub async fn a_settle_that_one_limiter_refuses_is_told_and_reaches_the_other(fixture: Fixture) {
+pub async fn a_settle_that_one_limiter_refuses_is_an_error_and_reaches_the_other(fixture: Fixture) {
     let client = fixture.client("client").await;
     for (spoilt, other, is_in_shadow) in [
         ("first", "last", false),

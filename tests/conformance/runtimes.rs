@@ -31,7 +31,7 @@ where
     receiver
 }
 
-/// All that a caller on another runtime can do works.
+/// Asserts that all that a caller on another runtime can do works.
 fn others_proceed(limiter: &RateLimiter, free: u64) {
     let others: Vec<_> = (0..3)
         .map(|_| {
@@ -65,7 +65,7 @@ fn connected<T>(fixture: &Fixture, connect: impl AsyncFnOnce(RedissonClient) -> 
     (first, connected)
 }
 
-/// A limiter of so many permits an hour, of which one is taken.
+/// A limiter of this many permits an hour, of which one is taken.
 fn limiter(fixture: &Fixture, rate: u64) -> (Runtime, RateLimiter) {
     let name = fixture.name();
     connected(fixture, async |client| {

@@ -44,7 +44,7 @@ pub async fn what_was_not_used_goes_back_and_the_rest_stays_in_use(fixture: Fixt
     available(&fixture, &limiter, &[(1_400, 5), (1_999, 5), (2_000, 10)]).await;
 }
 
-pub async fn what_was_used_beyond_it_is_taken_and_those_after_wait_for_it(fixture: Fixture) {
+pub async fn what_was_used_beyond_a_grant_is_taken_and_later_requests_wait(fixture: Fixture) {
     let limiter = ten(&fixture).await;
     fixture.at(1_000);
     let estimate = take(&limiter, "", 6).await;
@@ -135,7 +135,7 @@ pub async fn an_estimate_whose_window_has_passed_can_be_settled(fixture: Fixture
     available(&fixture, &limiter, &[(2_100, 7), (3_100, 10)]).await;
 }
 
-pub async fn a_missing_limiter_is_created_to_owe_by_a_handle_that_knows_its_rate(fixture: Fixture) {
+pub async fn settling_by_a_handle_with_a_rate_creates_a_missing_limiter(fixture: Fixture) {
     let limiter = ten(&fixture).await;
     let estimates = [take(&limiter, "", 5).await, take(&limiter, "", 5).await];
     assert!(limiter.delete().await.unwrap());
@@ -198,9 +198,7 @@ pub async fn what_those_who_wait_are_granted_can_be_settled(fixture: Fixture) {
     assert_eq!(limiter.available_permits().await.unwrap(), 1);
 }
 
-pub async fn of_a_key_that_has_expired_nothing_is_in_use_but_what_was_used_beyond(
-    fixture: Fixture,
-) {
+pub async fn only_what_was_used_beyond_a_grant_counts_for_an_expired_key(fixture: Fixture) {
     let client = fixture.client("client").await;
     let prefix = format!("{}:", fixture.name());
     let keyed = client.keyed_rate_limiter(&prefix, Rate::overall(10, HOUR));
@@ -229,7 +227,7 @@ pub async fn settling_for_more_than_is_left_locks_nobody_out(fixture: Fixture) {
     assert_eq!(bucket.peek("key", 1).await.unwrap().remaining(), 0);
     fixture.at(2_000);
     assert!(bucket.check("key", 1).await.unwrap().is_granted());
-    // One who asks for more is.
+    // A request for more than is left locks the target out.
     let denied = bucket.check("key", 1).await.unwrap();
     assert_eq!(denied.retry_after(), Some(HOUR));
 }
@@ -269,7 +267,8 @@ pub async fn a_limiter_of_any_kind_gives_back_and_takes_what_it_has(fixture: Fix
     }
 }
 
-/// Of each policy: one that is full of requests is as new once each of them is given back.
+/// A limiter of each policy that is used up is like a new one once each of its grants is given
+/// back.
 pub async fn each_policy_gives_back_once_what_a_grant_has_charged(fixture: Fixture) {
     let client = fixture.client("client").await;
     let _stopped = fixture.stop_time();
@@ -325,7 +324,7 @@ pub async fn a_bucket_gives_back_what_has_not_flowed_in_since(fixture: Fixture) 
                 given_back,
                 "{bucket}"
             );
-            // All that has flowed in is there besides.
+            // What has flowed in is there besides.
             let left = (pause as u64 + u64::from(given_back)).min(10);
             let peeked = limiter.peek(key, 1).await.unwrap();
             assert_eq!(
@@ -340,7 +339,7 @@ pub async fn a_bucket_gives_back_what_has_not_flowed_in_since(fixture: Fixture) 
 
 pub async fn a_window_gives_back_what_it_counts_while_it_lasts(fixture: Fixture) {
     let client = fixture.client("client").await;
-    // Those whose keys tell the time; of others it is that of the server.
+    // The windows that end by the client's clock; the others end by the server's.
     let windows: [AnyPolicy; 2] = [
         SlidingWindowLog::new(10, 60 * SECOND).into(),
         SlidingWindowCounter::new(10, 60 * SECOND)
@@ -356,7 +355,7 @@ pub async fn a_window_gives_back_what_it_counts_while_it_lasts(fixture: Fixture)
         let other = take(&limiter, &key, 6).await;
         assert_eq!(limiter.refund(&key, grant).await.unwrap(), 4, "{window}");
         let grant = take(&limiter, &key, 4).await;
-        // Then another window counts, or it is over.
+        // Later another window counts, or the window is over.
         fixture.at(2 * 86_400_000);
         let next = take(&limiter, &key, 10).await;
         for late in [grant, other] {
@@ -376,7 +375,7 @@ pub async fn what_was_used_beyond_one_calls_largest_cost_is_taken_in_parts(fixtu
     let estimate = take(&log, "key", 2).await;
     log.settle("key", estimate.clone(), 1_203).await.unwrap(); // 500, 500 and 201 more
     assert_eq!(log.peek("key", 1).await.unwrap().remaining(), 796);
-    log.settle("key", estimate, 2_000).await.unwrap(); // it is settled
+    log.settle("key", estimate, 2_000).await.unwrap(); // no effect: it is settled
     let estimate = take(&log, "key", 1).await;
     log.settle("key", estimate, 1_000).await.unwrap(); // as many as there are
     assert!(!log.check("key", 1).await.unwrap().is_granted());

@@ -144,7 +144,7 @@ pub async fn of_many_clients_at_once_no_more_pass_than_the_limit(fixture: Fixtur
     assert_eq!(granted_to_many_clients(&fixture, policy).await, 20);
 }
 
-pub async fn a_changed_window_of_the_same_periods_holds_at_once(fixture: Fixture) {
+pub async fn a_changed_window_of_the_same_periods_applies_at_once(fixture: Fixture) {
     let limiter = limiter(
         &fixture,
         SlidingWindowCounter::new(2, MINUTE).with_period(TEN_SECONDS),
@@ -163,7 +163,7 @@ pub async fn a_changed_window_of_the_same_periods_holds_at_once(fixture: Fixture
     assert!(passed(&limiter, fixture.name(), 2).await);
 }
 
-pub async fn after_a_change_of_the_periods_what_was_counted_counts_on(fixture: Fixture) {
+pub async fn after_a_change_of_the_periods_what_was_counted_still_counts(fixture: Fixture) {
     let limiter = limiter(
         &fixture,
         SlidingWindowCounter::new(9, MINUTE).with_period(TEN_SECONDS),

@@ -99,7 +99,7 @@ pub async fn no_two_clients_pass_between_the_count_and_the_entry(fixture: Fixtur
     assert_eq!(granted_to_many_clients(&fixture, policy).await, 20);
 }
 
-pub async fn a_changed_window_holds_at_once_for_what_is_logged(fixture: Fixture) {
+pub async fn a_changed_window_applies_at_once_to_what_is_logged(fixture: Fixture) {
     let limiter = limiter(&fixture, SlidingWindowLog::new(2, MINUTE)).await;
     fixture.at(100_000);
     assert!(passed(&limiter, fixture.name(), 2).await);

@@ -48,7 +48,7 @@ pub async fn nothing_is_there_to_delete_before_the_rate_is_set_and_after_deletin
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
 }
 
-pub async fn a_limiter_that_is_missing_has_no_life_to_set(fixture: Fixture) {
+pub async fn a_missing_limiter_has_no_time_to_live_to_set(fixture: Fixture) {
     let limiter = fixture.limiter().await;
     assert_eq!(life(&limiter).await, TimeToLive::Missing);
     assert!(!limiter.expire(HOUR).await.unwrap());

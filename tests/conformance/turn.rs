@@ -1,5 +1,5 @@
-//! The wait for the turn that a leaky bucket gives a granted request: who waits, until when, and
-//! what becomes of it where the request is dropped.
+//! The wait for the turn that a leaky bucket gives a granted request: which requests wait, until
+//! when, and what happens when one is dropped.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -58,7 +58,7 @@ async fn ask<T: Send + 'static>(
     request
 }
 
-/// Lets a time pass after which a request has its turn, and no less.
+/// Asserts that a request has its turn after this time, and not earlier.
 async fn has_its_turn<T>(request: JoinHandle<T>, after: Duration) -> T {
     advance(after - ms(1)).await;
     proceed().await;
@@ -84,7 +84,7 @@ pub async fn a_check_returns_when_its_request_may_proceed(fixture: Fixture) {
     for ((waiting, remaining), after) in waiting.into_iter().zip([8, 7]).zip([SECOND, ms(999)]) {
         let decision = has_its_turn(waiting, after).await;
         assert_eq!(delay(&decision), Duration::ZERO);
-        // What it says of the bucket is what is so then.
+        // What the decision states about the bucket is true at that time.
         assert_eq!(fields(&decision), (true, remaining, None, 1_000));
     }
 }
@@ -192,7 +192,7 @@ pub async fn rules_grant_a_request_when_it_may_proceed(fixture: Fixture) {
     let three = Three::on(&fixture).await;
     let _stopped = fixture.stop_time();
     let rule = |limiter: &Bucket, name| Rule::new(limiter.clone()).by([name]);
-    // One applies, or both do.
+    // One rule applies, or both do.
     let rules = [rule(&three.minute, "one"), rule(&three.second, "other")];
     let rules = Arc::new(three.client.rules(rules).unwrap());
     let requests = [[("one", "a"), ("", "")], [("one", "a"), ("other", "a")]];
@@ -217,7 +217,7 @@ pub async fn rules_grant_a_request_when_it_may_proceed(fixture: Fixture) {
     }
 }
 
-pub async fn the_wait_for_a_turn_is_part_of_the_time_that_is_told(fixture: Fixture) {
+pub async fn the_wait_for_a_turn_is_part_of_the_reported_time(fixture: Fixture) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let telling = Arc::clone(&told);
     let builder = RedissonClient::builder().response_timeout(60 * SECOND);

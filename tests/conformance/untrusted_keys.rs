@@ -9,7 +9,7 @@ use redisson_rate_limiter::{
 use crate::every_policy::every_policy;
 use crate::fixture::{Fixture, HOUR, passed};
 
-/// Keys of which one names what another one writes, where they are taken as they are.
+/// Keys that would name each other's state if they were not escaped.
 const KEYS: [&str; 36] = [
     "u{1",
     "u{1:value",
@@ -49,8 +49,8 @@ const KEYS: [&str; 36] = [
     "ü{ñ:value",
 ];
 
-/// A limiter of each kind, of which a target has all at once with this cost, and a cost that it has
-/// no room for then.
+/// A limiter of each kind, the cost that uses up one of its targets at once, and a cost that is
+/// denied then.
 fn by_kind(
     client: &RedissonClient,
     prefix: &str,

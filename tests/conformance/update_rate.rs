@@ -261,7 +261,7 @@ pub async fn updating_per_client_keeps_what_this_client_uses_and_leaves_it_17(fi
     assert_eq!(limiter.available_permits().await.unwrap(), 17);
 }
 
-pub async fn updating_with_a_keep_alive_stores_it_and_without_one_takes_it_off(fixture: Fixture) {
+pub async fn updating_with_a_keep_alive_stores_it_and_without_one_removes_it(fixture: Fixture) {
     let limiter = ten(&fixture, 4).await;
     for state in [PermitsInUse::Keep, PermitsInUse::Reset] {
         let kept = Rate::overall(10, SECOND).keep_alive(HOUR);

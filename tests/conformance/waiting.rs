@@ -12,11 +12,11 @@ use crate::by_hand::poll_once;
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::stopped_time::{at_once, run_until_stalled, until};
 
-/// The longest that permits are left to other processes, with its jitter. Half of the time after
-/// which a queue asks again whatever it knows.
+/// The longest time for which permits are left to other processes, with its jitter. It is much
+/// shorter than the time after which a queue asks again whatever it knows.
 const HOLD: Duration = ms(150);
 
-/// The limiter with this rate, of which so many permits are in use.
+/// The limiter with this rate, of which this many permits are in use.
 async fn used(fixture: &Fixture, rate: Rate, permits: u32) -> RateLimiter {
     let limiter = fixture.limiter().await;
     assert!(limiter.try_set_rate(rate).await.unwrap());
@@ -24,13 +24,13 @@ async fn used(fixture: &Fixture, rate: Rate, permits: u32) -> RateLimiter {
     limiter
 }
 
-/// Has a task wait for permits.
+/// Spawns a task that waits for permits.
 fn wait(limiter: &RateLimiter, permits: u32) -> JoinHandle<Result<()>> {
     let limiter = limiter.clone();
     tokio::spawn(async move { limiter.acquire(permits).await })
 }
 
-/// Has a task wait for permits for so long at most.
+/// Spawns a task that waits for permits for this long at most.
 fn wait_for(limiter: &RateLimiter, permits: u32, timeout: Duration) -> JoinHandle<Result<bool>> {
     let limiter = limiter.clone();
     tokio::spawn(async move { limiter.try_acquire_timeout(permits, timeout).await })
@@ -243,7 +243,7 @@ pub async fn a_timeout_ends_with_false_when_it_has_passed_and_not_before(fixture
     assert!(!at_once(none).await.unwrap());
 }
 
-pub async fn a_timeout_beyond_what_a_clock_counts_is_as_good_as_none(fixture: Fixture) {
+pub async fn a_timeout_beyond_the_range_of_the_clock_never_ends(fixture: Fixture) {
     let limiter = used(&fixture, Rate::overall(5, SECOND), 4).await;
     let _stopped = fixture.stop_time();
     let free = limiter.try_acquire_timeout(1, Duration::MAX);
@@ -254,7 +254,7 @@ pub async fn a_timeout_beyond_what_a_clock_counts_is_as_good_as_none(fixture: Fi
     assert!(at_once(waiter).await.unwrap().unwrap());
 }
 
-pub async fn an_endless_response_timeout_is_one(fixture: Fixture) {
+pub async fn the_longest_response_timeout_is_accepted(fixture: Fixture) {
     let builder = redisson_rate_limiter::RedissonClient::builder();
     let client = fixture.build(builder.response_timeout(Duration::MAX)).await;
     let limiter = client.rate_limiter(fixture.name());

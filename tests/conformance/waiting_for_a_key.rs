@@ -5,9 +5,7 @@ use redisson_rate_limiter::{Rate, TimeToLive};
 use crate::fixture::{Fixture, HOUR, SECOND, ms};
 use crate::stopped_time::{at_once, run_until_stalled, until};
 
-pub async fn waiting_creates_the_limiter_of_a_key_also_where_it_is_lost_meanwhile(
-    fixture: Fixture,
-) {
+pub async fn waiting_creates_the_limiter_of_a_key_even_if_it_is_lost_meanwhile(fixture: Fixture) {
     let client = fixture.client("client").await;
     let keyed = client
         .keyed_rate_limiter(&format!("{}:", fixture.name()), Rate::overall(2, HOUR))
@@ -56,9 +54,7 @@ pub async fn a_timed_wait_for_a_key_is_false_where_its_permits_come_back_later(f
     assert!(!at_once(waiter).await.unwrap().unwrap());
 }
 
-pub async fn a_limiter_whose_keep_alive_is_its_interval_is_kept_alive_by_who_waits(
-    fixture: Fixture,
-) {
+pub async fn a_limiter_whose_keep_alive_is_its_interval_is_kept_by_its_waiters(fixture: Fixture) {
     let limiter = fixture.limiter().await;
     let _stopped = fixture.stop_time();
     let rate = Rate::overall(2, SECOND).keep_alive(SECOND);

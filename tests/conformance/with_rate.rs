@@ -172,7 +172,7 @@ pub async fn two_handles_with_different_rates_share_the_limiter_of_the_first(fix
     assert_eq!(told.take_rates(), []);
 }
 
-pub async fn a_joint_decision_alone_tells_of_the_rate_that_it_found(fixture: Fixture) {
+pub async fn a_joint_decision_alone_reports_the_rate_that_it_found(fixture: Fixture) {
     let told = Told::default();
     let client = fixture.build(told.by(RedissonClient::builder())).await;
     let found = Rate::per_client(3, HOUR).keep_alive(2 * HOUR);

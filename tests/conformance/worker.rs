@@ -23,7 +23,7 @@ async fn wait(mut worker: Worker<u32>, job: u32) -> (Result<(), Error>, Option<u
     (result, worker.into_job())
 }
 
-pub async fn a_job_is_done_again_until_it_is_said_to_be_done(fixture: Fixture) {
+pub async fn a_job_is_repeated_until_it_is_marked_as_done(fixture: Fixture) {
     let limiter = limiter_of(&fixture, 9).await;
     let mut worker = limiter.worker();
     for _ in 0..2 {

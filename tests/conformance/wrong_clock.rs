@@ -1,6 +1,6 @@
-//! A clock that was wrong, ahead of the time, and is right again: what it has written says nothing.
-//! What a `FixedWindow` and a `Gcra` count ends by the store's own clock, with the time to live
-//! that a grant gave it; and an RRateLimiter is Redisson's.
+//! A clock that was ahead and is right again: what was written by it does not count. `FixedWindow`
+//! and `Gcra` are not tested, because what they count ends by the store's own clock, with the time
+//! to live that a grant gave it; nor is RRateLimiter, which works as in Redisson.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ struct BlackHole {
 }
 
 impl BlackHole {
-    /// At a free port for 0.
+    /// Listens on this port, or on a free one for 0.
     fn open(port: u16) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
@@ -57,7 +57,7 @@ async fn connecting_ends_with_the_cause_at_the_response_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_needs_no_server_is_there_at_the_response_timeout() {
+async fn a_client_that_needs_no_server_is_returned_at_the_response_timeout() {
     let hole = BlackHole::open(0);
     let timeout = Duration::from_secs(3);
     let builder = RedissonClient::builder().response_timeout(timeout);
@@ -69,7 +69,7 @@ async fn a_client_that_needs_no_server_is_there_at_the_response_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_waits_for_a_server_says_what_for() {
+async fn a_client_that_waits_for_a_server_logs_the_reason() {
     let events = Events::start();
     let hole = BlackHole::open(0);
     let wait = Duration::from_secs(60);
@@ -86,7 +86,7 @@ async fn a_client_that_waits_for_a_server_says_what_for() {
         .filter(|event| event.contains("waiting for the server"))
         .collect();
     let [waiting] = waiting[..] else {
-        panic!("one event tells: {events:#?}");
+        panic!("one event says why: {events:#?}");
     };
     assert!(waiting.contains(&format!("server={address}")), "{waiting}");
     assert!(waiting.contains("does not answer"), "{waiting}");
@@ -121,7 +121,7 @@ async fn callers_get_the_cause_and_a_server_that_comes_back_is_found() {
 }
 
 #[tokio::test]
-async fn a_sentinel_that_is_one_costs_no_call() {
+async fn a_sentinel_that_is_a_black_hole_costs_no_call() {
     let hole = BlackHole::open(0);
     let server = Server::start();
     let sentinel = Sentinel::of(&server).await;

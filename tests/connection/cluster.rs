@@ -52,7 +52,7 @@ fn url(nodes: &[Node]) -> String {
     urls.join(",")
 }
 
-/// The index of the node that serves a key. A replica redirects even what only reads.
+/// The index of the node that serves a key. A replica redirects even reads.
 async fn serving(nodes: &mut [Node], key: &str) -> usize {
     for (index, node) in nodes.iter_mut().enumerate() {
         if node.serves(key).await {
@@ -84,7 +84,7 @@ async fn a_primary_that_is_killed_costs_no_acquire() {
     load.until_granted(20).await;
     let primary = serving(&mut nodes, "limiter").await;
     let paused = load.pause().await;
-    // Writes of other connections count only from a write of this one on.
+    // WAIT counts the writes up to the last one of its own connection.
     nodes[primary].run("SET {limiter}:mark 1").await.unwrap();
     let replicas = nodes[primary].run("WAIT 1 0").await.unwrap();
     assert_eq!(replicas, Value::Int(1));
@@ -178,7 +178,7 @@ async fn a_slot_that_moves_to_a_new_node_costs_no_call() {
             assert!(limiter.try_acquire(1).await.unwrap());
         }
     });
-    sleep(ms(300)).await; // for so long the slot stands between the nodes
+    sleep(ms(300)).await; // the slot is between the nodes for this long
     loop {
         let keys = format!("CLUSTER GETKEYSINSLOT {slot} 100");
         let keys: Vec<String> =
@@ -219,7 +219,7 @@ async fn apart(nodes: &mut [Node], client: &RedissonClient) -> Vec<RateLimiter> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limiters_of_two_nodes_of_which_one_is_away_are_both_not_charged() {
+async fn if_the_node_of_one_limiter_is_down_neither_of_two_is_charged() {
     let cluster = Cluster::start();
     let mut nodes = nodes_of(&cluster).await;
     let client = RedissonClient::builder().response_timeout(ms(300));
@@ -273,7 +273,7 @@ async fn a_slot_that_no_node_serves_for_a_while_costs_no_acquire() {
     let slot = node.run("CLUSTER KEYSLOT limiter").await.unwrap();
     let slot: u16 = redis::from_redis_value(slot).unwrap();
     node.run(&format!("CLUSTER DELSLOTS {slot}")).await.unwrap();
-    sleep(ms(500)).await; // for so long nobody serves it
+    sleep(ms(500)).await; // nobody serves it for this long
     node.run(&format!("CLUSTER ADDSLOTS {slot}")).await.unwrap();
     load.until_granted(20).await;
     load.end_taken_once(&mut node.raw).await;

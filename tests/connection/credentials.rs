@@ -169,7 +169,7 @@ async fn full(url: &str, raw: &mut MultiplexedConnection) {
     loop {
         let error = limiter.exists().await.unwrap_err();
         assert!(matches!(error, Error::StoreUnavailable { .. }), "{error:?}");
-        // The connection may be closed before the server's words are read.
+        // The connection may be closed before the server's error is read.
         if error.to_string().contains("max number of clients") {
             break;
         }
@@ -179,7 +179,7 @@ async fn full(url: &str, raw: &mut MultiplexedConnection) {
     load.end_taken_once(raw).await;
 }
 
-/// A server that is full may close a connection before its words are read.
+/// A server that is full may close a connection before its error is read.
 #[tokio::test]
 async fn the_cause_is_what_a_server_last_said_before_closing_connections() {
     const FULL: &str = "max number of clients reached";

@@ -19,7 +19,7 @@ async fn a_demotion_that_is_taken_back_costs_no_acquire() {
     let load = Load::of_a_client(&server.url()).await;
     let mut raw = server.connection().await;
     replica_of(&mut raw, "127.0.0.1", "1").await; // nobody listens there, so it keeps its data
-    sleep(ms(500)).await; // for so long it refuses all writes
+    sleep(ms(500)).await; // it refuses all writes for this long
     replica_of(&mut raw, "NO", "ONE").await;
     load.until_granted(20).await;
     load.end_taken_once(&mut raw).await;

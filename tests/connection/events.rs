@@ -24,7 +24,7 @@ async fn losing_and_finding_a_server_is_logged_once_each() {
     let limiter = ample(&client, "limiter").await;
     server.signal("KILL"); // at once, so that nobody listens any more
     drop(server);
-    tokio::time::sleep(ms(300)).await; // for so long it is tried again in vain
+    tokio::time::sleep(ms(300)).await; // connecting fails for this long
     let _server = Server::start_at(port, &arguments);
     assert!(!limiter.exists().await.unwrap());
 
@@ -63,7 +63,7 @@ async fn losing_and_finding_a_server_is_logged_once_each() {
 }
 
 #[tokio::test]
-async fn a_connection_that_no_call_could_use_is_none() {
+async fn a_connection_that_no_call_can_use_is_not_reported_as_connected() {
     let asks_for_a_login = Server::start_with(&["--requirepass", SECRET]);
     let closes = Scripted::start(|words| match &words[0][..] {
         "TIME" => Reply::Close, // after an answer to the command before

@@ -1,5 +1,4 @@
-//! The messages about permits that other clients freed, when the limiter comes to be on another
-//! server.
+//! The messages about permits that other clients freed, when the limiter moves to another server.
 
 use redisson_rate_limiter::{Rate, RateLimiter, RedissonClient, Result};
 use tokio::task::JoinHandle;
@@ -15,7 +14,7 @@ const NAME: &str = "limiter";
 /// The hash slot of its keys.
 const SLOT: u16 = 2634;
 
-/// One who waits for a permit of the limiter, and another client's handle on it.
+/// A waiter for a permit of the limiter, and another client's handle on it.
 async fn waiting(url: &str) -> (JoinHandle<Result<()>>, RateLimiter, RedissonClient) {
     let other = patient_client(url).await.rate_limiter(NAME);
     other.set_rate(Rate::overall(10, HOUR)).await.unwrap();
@@ -43,7 +42,8 @@ async fn until_subscribed(server: &Server) {
     .await;
 }
 
-/// Waits until the waiter has asked a server that nobody else asks: its client is connected to it.
+/// Waits until the waiter has called this server, which nobody else calls: its client is connected
+/// to it.
 async fn until_asked(server: &Server) {
     let raw = server.connection().await;
     until("the waiter has asked", async || {

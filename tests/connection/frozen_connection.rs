@@ -55,7 +55,7 @@ async fn a_call_that_cannot_be_repeated_waits_for_a_slow_server() {
     proxy.next("EVALSHA", Fate::Held);
     let (released, ()) = tokio::join!(limiter.release(1), async {
         let held = proxy.held().await;
-        // Others on the same connection leave it while it is silent.
+        // Other calls leave the connection while it is silent.
         assert!(limiter.try_acquire(1).await.unwrap());
         held.let_through().await;
     });

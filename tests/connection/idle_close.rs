@@ -22,7 +22,7 @@ async fn close_others(server: &Server) {
     assert!(killed > 0);
 }
 
-/// What is called.
+/// What the calls are made on.
 struct Called {
     limiter: RateLimiter,
     other: RateLimiter,
@@ -51,7 +51,7 @@ impl Called {
         }
     }
 
-    /// So many calls of each kind were executed once each.
+    /// Asserts that this many calls of each kind were executed once each.
     async fn were_executed_once(&self, server: &Server, calls: u64) {
         // What was acquired was released.
         let mut raw = server.connection().await;
@@ -79,7 +79,7 @@ fn each_first_call_of_a_runtime_that_was_not_polled_meanwhile_succeeds() {
     each_first_call_succeeds(&server, patient_client(&server.url()));
 }
 
-/// Here the end of the session is data that must be read.
+/// With TLS the end of the session is data that must be read.
 #[cfg(feature = "tls")]
 #[test]
 fn each_first_call_by_tls_after_a_runtime_was_not_polled_succeeds() {
@@ -93,7 +93,7 @@ fn each_first_call_succeeds(server: &Server, connecting: impl Future<Output = Re
     let client = own.block_on(connecting);
     let called = own.block_on(Called::of(&client));
     for kind in (0..5).cycle().take(50) {
-        std::thread::sleep(std::time::Duration::from_millis(6)); // what was just used is not looked at
+        std::thread::sleep(std::time::Duration::from_millis(6)); // else it is not checked
         other.block_on(close_others(server));
         own.block_on(called.call(kind));
     }

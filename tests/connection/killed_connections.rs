@@ -44,7 +44,7 @@ async fn a_server_that_is_killed_and_starts_again_costs_no_acquire() {
         let port = server.port();
         server.signal("KILL");
         drop(server);
-        sleep(ms(300)).await; // for so long nobody listens
+        sleep(ms(300)).await; // nobody listens for this long
         server = Server::start_at(port, &durable);
         load.until_granted(20).await;
     }
@@ -52,7 +52,7 @@ async fn a_server_that_is_killed_and_starts_again_costs_no_acquire() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_of_redis_cost_no_acquire() {
+async fn garbled_answers_cost_no_acquire() {
     let server = Server::start();
     let proxy = Proxy::to(server.port()).await;
     let client = patient_client(&proxy.url()).await;

@@ -7,13 +7,13 @@ use crate::scripted::{Reply, Scripted};
 use crate::sentinels::Sentinel;
 use crate::support::{Server, ports};
 
-/// Its calls wait for the server.
+/// Settings of a client whose calls wait for the server.
 pub fn builder() -> RedissonClientBuilder {
     let builder = RedissonClient::builder().require_server(false);
     builder.response_timeout(PATIENT)
 }
 
-/// Whether a call of before is answered by what `start` starts.
+/// Whether what `start` starts answers a call that was made before.
 pub async fn is_served_by<S>(client: &RedissonClient, start: impl Future<Output = S>) -> S {
     assert!(!client.health().is_healthy());
     let (asking, is_asked) = (client.clone(), tokio::sync::oneshot::channel());
@@ -57,7 +57,7 @@ async fn a_server_that_answers_nothing_yet_is_asked_again() {
     let url = format!("redis://127.0.0.1:{}", server.port);
     let client = builder().connect(&url).await.unwrap();
     let asking = tokio::spawn(async move { client.ping().await });
-    // One that is busy tells nobody whether it is part of a cluster.
+    // A busy server does not say whether it is part of a cluster.
     server.answers(|_| Reply::Answer("-BUSY Redis is busy running a script.\r\n".to_owned()));
     server.until_got("INFO", 2).await;
     server.answers(|words| match &words[0][..] {

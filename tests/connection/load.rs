@@ -17,7 +17,7 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 /// Far more than any fault here lasts.
 pub const PATIENT: Duration = Duration::from_secs(60);
 
-/// Within this time what a test waits for happens, or it fails.
+/// The longest time that a test waits for an event before it fails.
 const AT_LAST: Duration = Duration::from_secs(120);
 
 const CALLERS: usize = 4;
@@ -29,7 +29,7 @@ pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Waits for what must happen at last.
+/// Waits for an event that must happen.
 pub async fn at_last<T>(what: &str, event: impl Future<Output = T>) -> T {
     let happened = timeout(AT_LAST, event).await;
     happened.unwrap_or_else(|_| panic!("{what}: not within {AT_LAST:?}"))
@@ -122,7 +122,7 @@ impl Load {
         load
     }
 
-    /// Waits until so many more permits are granted.
+    /// Waits until this many more permits are granted.
     pub async fn until_granted(&self, more: u64) {
         let goal = self.granted.load(Ordering::SeqCst) + more;
         let granted = async {
@@ -141,7 +141,8 @@ impl Load {
         self.calling.clone().write_owned().await
     }
 
-    /// Waits until all callers have returned. No call failed, and each grant was taken once.
+    /// Waits until all callers have returned. Asserts that no call failed and that each grant was
+    /// taken once.
     pub async fn end_taken_once(mut self, raw: &mut MultiplexedConnection) {
         self.end.send_replace(true);
         while let Some(ended) = self.callers.join_next().await {

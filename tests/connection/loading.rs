@@ -8,7 +8,7 @@ use crate::keys;
 use crate::load::{HOUR, ample, patient_client, taken};
 use crate::support::Server;
 
-/// With the pause of each, they take about a second to load.
+/// The number of keys. With a pause for each, loading them takes about a second.
 const KEYS: u32 = 2_000;
 const PAUSE_MICROS: &str = "500";
 

@@ -56,7 +56,7 @@ fn threads_with_a_runtime_each_go_on_while_the_one_that_connected_idles() {
     }
     assert!(idle.block_on(limiter.try_acquire(1)).unwrap());
     assert_eq!(taken_on(&idle, &server, "limiter"), 1 + 4 * 50 + 1);
-    // Of each, one was taken when it was created, and one more.
+    // One permit of each limiter was taken when it was created, and one later.
     for thread in 0..4 {
         for name in 0..64 {
             let name = format!("{thread}:{name}");
@@ -116,8 +116,8 @@ fn a_call_outside_a_runtime_is_an_error() {
     assert!(matches!(poll_once(&mut call), Some(Err(Error::NoRuntime))));
 }
 
-/// The task that such a call wakes, which sends it, waits for the thread: no other thread takes it
-/// over.
+/// The call wakes the task that sends it. This task waits for the blocked thread, and no other
+/// thread takes it over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_that_blocks_in_the_middle_of_a_call_holds_up_no_other() {
     let server = Server::start();

@@ -14,15 +14,15 @@ use crate::proxy::parse;
 /// An answer to TIME.
 pub const TIME: &str = "*2\r\n$1\r\n1\r\n$1\r\n0\r\n";
 
-/// What becomes of a command.
+/// What happens to a command.
 pub enum Reply {
-    /// In Redis's protocol.
+    /// An answer in Redis's protocol.
     Answer(String),
-    /// The same, and then the connection is closed.
+    /// An answer in Redis's protocol, after which the connection is closed.
     Last(String),
     /// The connection is closed.
     Close,
-    /// None, and the connection stays open.
+    /// No answer, and the connection stays open.
     Silence,
 }
 
@@ -67,7 +67,7 @@ impl Scripted {
         }
     }
 
-    /// Answers so from now on.
+    /// Answers as `script` says from now on.
     pub fn answers(&self, script: impl Fn(&[String]) -> Reply + Send + Sync + 'static) {
         *self.shared.script.lock().unwrap() = Arc::new(script);
     }
@@ -78,7 +78,7 @@ impl Scripted {
         commands.iter().filter(|command| *command == name).count()
     }
 
-    /// Waits until it has got a command so many times more than when this was called.
+    /// Waits until it has got a command this many times more than when this was called.
     pub fn until_got(&self, name: &str, more: usize) -> impl Future<Output = ()> {
         let goal = self.got(name) + more;
         at_last(name, async move {
@@ -93,7 +93,7 @@ impl Scripted {
         self.shared.accepted.lock().unwrap().len()
     }
 
-    /// When the first of its connections were accepted, once there are so many.
+    /// When the first of its connections were accepted, once there are this many.
     pub async fn accepted(&self, connections: usize) -> Vec<Instant> {
         at_last("connections", async {
             loop {

@@ -23,7 +23,7 @@ async fn a_busy_script_costs_no_acquire() {
             break;
         }
     }
-    sleep(ms(1_000)).await; // for so long each call is answered with BUSY
+    sleep(ms(1_000)).await; // each call is answered with BUSY for this long
     let mut kill = redis::cmd("SCRIPT");
     let _: () = kill.arg("KILL").query_async(&mut raw).await.unwrap();
     assert!(script.await.unwrap().is_err());

@@ -94,7 +94,7 @@ async fn requests_on_many_keys_share_calls_before_and_after_a_failover() {
                     let limiter = limiter.clone();
                     all.spawn(async move { limiter.check(&format!("t{target}"), 1).await });
                 }
-                all.join_all().await; // whatever becomes of them
+                all.join_all().await; // whatever their results
             }
         };
         at_last(what, asking).await;

@@ -1,4 +1,4 @@
-//! What becomes of a client whose Sentinels name the wrong server, or none.
+//! What happens to a client whose Sentinels name the wrong server, or none.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -29,7 +29,7 @@ impl Sentinel {
         Self::start_at(ports::reserve(), primary_port, config, login).await
     }
 
-    /// The same at this port.
+    /// Starts a Sentinel at this port.
     pub async fn start_at(port: u16, primary_port: u16, config: &str, login: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sentinel.conf");
@@ -51,9 +51,9 @@ impl Sentinel {
         while sentinel.ask(&["PING"]).await.is_err() {
             sleep(ms(10)).await;
         }
-        // Not scheduled for two seconds, it would do nothing for the next 30, and then never fail
-        // over: a replica whose link was down for longer than the primary by more than ten times
-        // `down-after-milliseconds` is none that it promotes.
+        // A Sentinel that is not scheduled for two seconds does nothing for the next 30, and then
+        // never fails over: it does not promote a replica whose link was down for longer than the
+        // primary by more than ten times `down-after-milliseconds`.
         let an_hour = "3600000";
         let tilt = ["SENTINEL", "DEBUG", "TILT-TRIGGER", an_hour];
         sentinel.ask(&tilt).await.unwrap();
@@ -132,7 +132,7 @@ pub async fn stop_once_replicated(primary: &Server, load: &Load) {
 /// Waits until the replica has what the primary has now.
 pub async fn acknowledged_by_replica(primary: &Server) {
     let mut raw = primary.connection().await;
-    // Writes of other connections count only from a write of this one on.
+    // WAIT counts the writes up to the last one of its own connection.
     let mut set = redis::cmd("SET");
     let () = set.arg("mark").arg(1).query_async(&mut raw).await.unwrap();
     let mut wait = redis::cmd("WAIT");

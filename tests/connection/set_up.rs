@@ -1,4 +1,4 @@
-//! A connection that is lost while it is set up, and a server that is none of limiters.
+//! A connection that is lost while it is set up, and a server that holds no limiters.
 
 use std::error::Error as _;
 

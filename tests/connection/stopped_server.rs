@@ -10,7 +10,7 @@ async fn a_stopped_process_that_continues_costs_no_acquire() {
     let server = Server::start();
     let load = Load::of_a_client(&server.url()).await;
     server.signal("STOP");
-    sleep(ms(1_500)).await; // for so long it stands still
+    sleep(ms(1_500)).await; // it stands still for this long
     server.signal("CONT");
     load.until_granted(20).await;
     load.end_taken_once(&mut server.connection().await).await;
@@ -46,7 +46,7 @@ async fn a_primary_that_lacks_its_replicas_for_a_while_costs_no_acquire() {
         let mut set = redis::cmd("CONFIG");
         set.arg("SET").arg("min-replicas-to-write").arg(replicas);
         let _: () = set.query_async(&mut raw).await.unwrap();
-        sleep(ms(lasts)).await; // for so long it refuses all writes
+        sleep(ms(lasts)).await; // it refuses all writes for this long
     }
     load.until_granted(20).await;
     load.end_taken_once(&mut raw).await;

@@ -23,7 +23,7 @@ enum Kind {
     Waiting,
 }
 
-/// Callers of one limiter that call one after another, and what came of it.
+/// Callers of one limiter that call one after another, and their outcomes.
 struct Callers {
     tasks: JoinSet<()>,
     outcomes: Arc<Outcomes>,
@@ -34,7 +34,7 @@ struct Outcomes {
     granted: AtomicU64,
     unavailable: AtomicU64,
     indeterminate: AtomicU64,
-    /// When calls began and ended that could not be told from executed ones.
+    /// When the calls began and ended whose outcome is unknown.
     indeterminate_times: Mutex<Vec<[Instant; 2]>>,
     shall_end: AtomicBool,
 }
@@ -108,18 +108,18 @@ impl Callers {
     }
 }
 
-/// What became of the callers, and of the connection.
+/// The outcomes of the callers, and when the connection changed.
 struct Failover {
     plain: Arc<Outcomes>,
     waiting: Arc<Outcomes>,
-    /// From then on the client knew that its connection was lost, where that was waited for.
+    /// When the client knew that its connection was lost; `None` if nothing waited for that.
     disconnected: Option<Instant>,
-    /// Until then there was no new primary.
+    /// A time at which there was no new primary yet.
     promoted: Instant,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_that_outlast_the_failover_end_with_a_grant() {
+async fn all_calls_that_outlast_the_failover_end_with_a_grant() {
     let Failover { plain, waiting, .. } = through_a_failover(PATIENT, None).await;
     for outcomes in [plain, waiting] {
         assert_eq!(outcomes.unavailable.load(Ordering::SeqCst), 0);
@@ -144,8 +144,8 @@ async fn callers_that_do_not_outlast_the_failover_learn_if_they_may_have_run() {
     }
 }
 
-/// No caller hangs, and no permit is lost but those that the failover loses. With `events` it takes
-/// longer than the response timeout.
+/// Asserts that no caller hangs, and that no permit is lost but those that the failover loses. With
+/// `events` the failover takes longer than the response timeout.
 async fn through_a_failover(response_timeout: Duration, events: Option<&Events>) -> Failover {
     let primary = Server::start();
     let replica = replica_of(&primary).await;
@@ -237,7 +237,7 @@ async fn through_a_failover(response_timeout: Duration, events: Option<&Events>)
         (at_least..=granted + indeterminate).contains(&taken),
         "{at_least} <= {taken} <= {granted} + {indeterminate}"
     );
-    // The scarce limiter is whole one interval after its last grant.
+    // All permits of the scarce limiter are available one interval after its last grant.
     while scarce.available_permits().await.unwrap() < 100 {
         sleep(ms(10)).await;
     }
@@ -257,7 +257,8 @@ async fn last_seen_as_a_replica(replica: &Server) -> Instant {
         let asked = Instant::now();
         let role: redis::RedisResult<Vec<redis::Value>> =
             redis::cmd("ROLE").query_async(&mut raw).await;
-        // A replica tells five things. It closes its connections when it becomes a primary.
+        // A replica answers ROLE with five values. It closes its connections when it becomes a
+        // primary.
         if role.map_or(0, |role| role.len()) != 5 {
             return last;
         }

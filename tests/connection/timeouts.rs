@@ -15,7 +15,7 @@ async fn a_call_over_a_silent_supplied_connection_ends_at_its_response_timeout()
     let client = builder.connection(Silent::altogether()).unwrap();
     let limiter = client.rate_limiter("limiter");
     let start = tokio::time::Instant::now();
-    // All that was sent is the question for the time.
+    // Only the question for the time was sent.
     let error = limiter.try_acquire(1).await;
     assert!(
         matches!(error, Err(Error::StoreUnavailable { .. })),
@@ -58,7 +58,7 @@ async fn a_response_timeout_of_zero_is_refused() {
 }
 
 #[tokio::test]
-async fn an_endless_response_timeout_is_one() {
+async fn the_longest_response_timeout_is_accepted() {
     let server = Server::start();
     let builder = RedissonClient::builder().response_timeout(Duration::MAX);
     let client = builder.connect(&server.url()).await.unwrap();

@@ -25,7 +25,7 @@ async fn a_connection_by_tls_works_and_comes_back() {
     load.until_granted(20).await;
     load.end_taken_once(&mut raw).await;
     for _ in 0..5 {
-        tokio::time::sleep(ms(6)).await; // what was just used is not looked at
+        tokio::time::sleep(ms(6)).await; // a connection that was just used is not checked
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL").arg("TYPE").arg("normal");
         let _: i64 = kill.query_async(&mut raw).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_certificate_that_expires_and_is_renewed_costs_no_acquire() {
     load.until_granted(20).await;
     let expired = Identity::with(authority.expired_certificate("127.0.0.1"), &[authority]);
     server.show(&expired).await;
-    // The connections that there are go on.
+    // The existing connections go on.
     load.until_granted(20).await;
     let mut raw = server.server.connection().await;
     let mut kill = redis::cmd("CLIENT");

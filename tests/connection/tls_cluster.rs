@@ -39,7 +39,7 @@ impl TlsCluster {
         Self::start_at(free_ports(), authorities).await
     }
 
-    /// At these ports, with certificates by these authorities.
+    /// Starts a cluster at these ports, with certificates by these authorities.
     async fn start_at(ports: [u16; NODES], authorities: [Authority; NODES]) -> Self {
         let all: Vec<_> = authorities.iter().collect();
         let (mut servers, mut files) = (Vec::new(), Vec::new());

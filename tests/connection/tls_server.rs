@@ -17,7 +17,7 @@ impl Authority {
     pub fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        // OpenSSL takes authorities of one name for one.
+        // OpenSSL treats authorities of the same name as one.
         let name = format!("authority {}", uuid::Uuid::new_v4());
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -101,7 +101,7 @@ impl TlsServer {
         Self::start_at(ports::reserve(), Authority::new(), name, auth_clients)
     }
 
-    /// The same at this port, with a certificate by this authority.
+    /// Starts a server at this port, with a certificate by this authority.
     pub fn start_at(port: u16, authority: Authority, name: &str, auth_clients: &str) -> Self {
         let identity = Identity::new(&authority, name, &[&authority]);
         let server = start_at(port, &identity, &["--tls-auth-clients", auth_clients]);
@@ -139,7 +139,7 @@ pub fn start(identity: &Identity, arguments: &[&str]) -> (Server, u16) {
     (start_at(port, identity, arguments), port)
 }
 
-/// The same at this TLS port.
+/// Starts a server with this identity and more arguments at this TLS port.
 pub fn start_at(port: u16, identity: &Identity, arguments: &[&str]) -> Server {
     let mut all: Vec<String> = Vec::new();
     for (name, value) in identity.settings(port) {
@@ -155,7 +155,7 @@ pub async fn connect(url: &str, tls: TlsConfig) -> Result<RedissonClient> {
     builder.tls(tls).connect(url).await
 }
 
-/// The call was not made, because of a certificate.
+/// Asserts that the call was not made because of a certificate.
 pub fn assert_certificate_refused(error: &Error) {
     let Error::StoreUnavailable { cause, .. } = error else {
         panic!("{error:?}");

@@ -44,7 +44,7 @@ async fn a_stopped_server_leaves_each_policy_to_decide_until_it_continues() {
 }
 
 #[tokio::test]
-async fn a_server_that_loses_connections_and_refuses_new_ones_is_away() {
+async fn a_server_that_loses_connections_and_refuses_new_ones_is_an_outage() {
     for policy in policies() {
         let server = Server::start();
         let proxy = Proxy::to(server.port()).await;
@@ -102,7 +102,7 @@ async fn refused_credentials_are_an_outage_until_they_are_accepted() {
 }
 
 #[tokio::test]
-async fn a_limiters_own_policy_goes_before_that_of_its_client() {
+async fn a_limiters_own_policy_takes_precedence_over_that_of_its_client() {
     let server = Server::start();
     let client = client(&server.url(), FailurePolicy::Deny).await;
     let limiter = limiter(&client, 1_000).await;

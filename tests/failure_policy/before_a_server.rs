@@ -122,7 +122,7 @@ async fn those_who_wait_are_granted_when_the_server_starts() {
 }
 
 #[tokio::test]
-async fn a_call_of_before_is_made_when_the_server_starts() {
+async fn a_call_from_before_the_server_started_is_made_when_it_starts() {
     let port = ports::reserve();
     let client = client(&url(port), FailurePolicy::Error).await;
     let limiter = client.rate_limiter("limiter");
@@ -137,7 +137,7 @@ async fn a_call_of_before_is_made_when_the_server_starts() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_once_is_an_error_at_once() {
+async fn a_wrong_url_or_login_is_an_error_at_once() {
     let server = Server::start_with(&["--requirepass", "right"]);
     let port = server.port();
     for (urls, is_expected) in [
@@ -229,7 +229,7 @@ fn each_runtime_finds_the_server_when_it_starts() {
     assert_eq!(first.block_on(granted_by_redis(&limiter, "other")), RATE);
 }
 
-/// The ports of a cluster, and what leads to it: one of its nodes, or all.
+/// The ports of a cluster, and the URLs that lead to it: of one of its nodes, or of all.
 fn ways_to_a_cluster() -> [([u16; 3], String); 2] {
     [1, 3].map(|urls| {
         let ports = [(); 3].map(|()| ports::reserve_for_node());
@@ -273,8 +273,8 @@ async fn a_cluster_that_starts_later_decides_on_each_of_its_nodes() {
         assert_eq!(health.servers.len(), cluster.nodes().len(), "{health:?}");
         assert!(health.is_healthy(), "{health:?}");
         if !urls.contains(',') {
-            // The outage is over too for the way to the server before it was known to be part of a
-            // cluster.
+            // The outage is over also for the connection that was tried before the server was known
+            // to be part of a cluster.
             let changes = told.take_changes();
             let closed = format!("127.0.0.1:{} closed", ports[0]);
             assert!(changes.contains(&closed), "{changes:#?}");

@@ -18,7 +18,7 @@ async fn while_it_is_open_no_call_goes_out() {
         let client = client(&proxy.url(), policy).await;
         let limiter = limiter(&client, 1_000).await;
         let fixed = client.policy_limiter(FixedWindow::new(100, HOUR)).unwrap();
-        // Connections are taken and lead nowhere: what is sent would be seen.
+        // The proxy accepts connections that lead nowhere, so that it sees what is sent.
         proxy.lead_to(kill(server));
         let _ = until_by_policy(&limiter).await;
         proxy.take_seen();
@@ -135,7 +135,7 @@ async fn a_server_that_answers_no_call_opens_it_too() {
     let client = connect(&server.url(), builder.response_timeout(ms(200))).await;
     let limiter = client.rate_limiter("limiter");
     let _ = until_by_redis(&limiter).await;
-    // It takes no writes, and new connections do not help.
+    // The server accepts no writes, and new connections do not help.
     let mut raw = server.connection().await;
     let set = async |raw: &mut redis::aio::MultiplexedConnection, replicas: u32| {
         let mut command = redis::cmd("CONFIG");

@@ -29,7 +29,7 @@ async fn every_form_of_request_is_decided() {
         let decision = client.check_all(charges).await.unwrap();
         assert!(decision.is_by_failure_policy());
         assert_eq!(decision.is_granted(), is_granted);
-        // Those who wait get permits now, or where the policy denies once the server is back.
+        // Waiters get permits now or, if the policy denies, once the server is back.
         let mut waiting = JoinSet::new();
         for _ in 0..20 {
             let keyed = keyed.clone();
@@ -62,7 +62,7 @@ async fn an_estimate_is_settled_where_it_was_granted() {
         );
         assert!(is_lost, "{lost:?}");
         let Some(by_policy) = limiter.check(2).await.unwrap().into_grant() else {
-            continue; // it denies
+            continue; // the policy denies
         };
         limiter.settle(by_policy, 501).await.unwrap();
         // Half of the permits are this client's.

@@ -12,7 +12,7 @@ use crate::support::Server;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// Within this time what a test waits for happens, or it fails.
+/// The longest time that a test waits for an event before it fails.
 pub const AT_LAST: Duration = Duration::from_secs(120);
 
 pub const fn ms(millis: u64) -> Duration {
@@ -23,7 +23,7 @@ pub fn one_of(clients: u32) -> FailurePolicy {
     FailurePolicy::Local(LocalShare::one_of(clients.try_into().unwrap()))
 }
 
-/// The policies that stand in for Redis.
+/// The policies that decide in place of Redis.
 pub fn policies() -> [FailurePolicy; 3] {
     [FailurePolicy::Deny, FailurePolicy::Allow, one_of(2)]
 }
@@ -46,7 +46,7 @@ pub async fn connect(url: &str, builder: RedissonClientBuilder) -> RedissonClien
         .unwrap()
 }
 
-/// A limiter of so many permits an hour, of which one is taken.
+/// A limiter of this many permits an hour, of which one is taken.
 pub async fn limiter(client: &RedissonClient, permits: u64) -> RateLimiter {
     let limiter = client.rate_limiter("limiter");
     let rate = Rate::overall(permits, HOUR);

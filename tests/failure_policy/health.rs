@@ -1,4 +1,4 @@
-//! What a client says of its servers, and what they answer when it asks.
+//! What a client reports about its servers, and what they answer to a ping.
 
 use redisson_rate_limiter::{BreakerState, Error, FailurePolicy, RedissonClient};
 use tokio::time::{sleep, timeout};

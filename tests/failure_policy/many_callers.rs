@@ -25,7 +25,7 @@ async fn no_caller_hangs_while_redis_goes_down_and_comes_back() {
                 let mut of_redis = 0;
                 for turn in 0..5 {
                     match (number + turn) % 3 {
-                        // It may be Redis's or not: a bool does not tell.
+                        // The answer may be Redis's or not: a `bool` does not say.
                         0 => drop(limiter.try_acquire_timeout(1, ms(200)).await.unwrap()),
                         _ => {
                             let decision = limiter.check(1).await.unwrap();
@@ -78,8 +78,8 @@ async fn a_thousand_waiters_without_redis_return_to_it_and_each_is_granted_once(
         while let Some(waited) = waiting.join_next().await {
             waited.unwrap().unwrap();
         }
-        // What was asked before the outage was told may have been taken, and comes back in the
-        // background.
+        // Requests from before the outage was noticed may have taken permits, which come back in
+        // the background.
         let goal = left - CALLERS + served_here as u64;
         while limiter.available_permits().await.unwrap().abs_diff(goal) > 1 {
             tokio::time::sleep(ms(20)).await;

@@ -12,10 +12,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::fixture::{AT_LAST, HOUR, client, ms, policies, until_by_policy, until_by_redis};
 use crate::support::Server;
 
-/// A node of a cluster that goes on without those of its nodes that are away, and never replaces
-/// them.
+/// A node of a cluster that goes on while some of its nodes are down, and never replaces them.
 struct Node {
-    /// `None` while it is away.
+    /// `None` while it is down.
     server: Option<Server>,
     port: u16,
     folder: TempDir,
@@ -87,7 +86,7 @@ impl Node {
     /// Waits until its replica has what it has now.
     async fn is_replicated(&self) {
         let mut raw = self.server.as_ref().unwrap().connection().await;
-        // Writes of other connections count only from a write of this one on.
+        // WAIT counts the writes up to the last one of its own connection.
         let mut set = redis::cmd("SET");
         let set = set.arg(format!("{{{}}}:mark", self.name)).arg(1);
         set.exec_async(&mut raw).await.unwrap();
@@ -126,7 +125,7 @@ impl Node {
         self.server = None;
     }
 
-    /// Starts it again with what it had.
+    /// Starts it again with its data.
     fn restart(&mut self) {
         self.server = Some(Server::start_at(self.port, &arguments(&self.folder)));
     }
@@ -163,8 +162,8 @@ async fn limiter_on(node: &Node, client: &RedissonClient) -> RateLimiter {
     limiter
 }
 
-/// Asks a limiter whose node is there, until it is told to end. Redis decides each time, unless the
-/// machine stands still for so long that the node seems to be away.
+/// Asks a limiter whose node is up, until `is_over`. Asserts that Redis decides each time, unless
+/// the machine stands still for so long that the node seems to be down.
 async fn is_decided_by_redis(limiter: RateLimiter, is_over: Arc<AtomicBool>) {
     let mut last = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
@@ -185,8 +184,8 @@ fn is_by_redis(decision: &Decision) -> bool {
     decision.is_granted() && !decision.is_by_failure_policy()
 }
 
-/// Only the keys of the node that `leaves` are left to the failure policy, and not any more once it
-/// `comes_back`.
+/// Asserts that the failure policy decides for the keys of the node that `leaves` only, and no
+/// longer once it `comes_back`.
 async fn while_one_is_away(leaves: fn(&mut Node), comes_back: fn(&mut Node)) {
     let [mut away, there] = cluster().await;
     let urls = [&away, &there].map(|node| format!("redis://127.0.0.1:{}", node.port));

@@ -15,7 +15,7 @@ use crate::support::Server;
 use crate::told::Told;
 
 #[tokio::test]
-async fn a_request_without_redis_is_told_as_decided_by_the_policy() {
+async fn a_request_without_redis_is_reported_as_decided_by_the_policy() {
     for policy in policies() {
         let server = Server::start();
         let told = Told::default();
@@ -62,7 +62,7 @@ async fn a_request_without_redis_is_told_as_decided_by_the_policy() {
 }
 
 #[tokio::test]
-async fn a_request_that_no_policy_decides_is_told_with_the_kind_of_its_error() {
+async fn a_request_that_no_policy_decides_is_reported_with_its_kind_of_error() {
     let server = Server::start();
     let told = Told::default();
     let builder = RedissonClient::builder().response_timeout(ms(300));

@@ -77,7 +77,7 @@ async fn calls_for_many_limiters_take_their_permits_once_or_not_at_all() {
 #[derive(Clone, Copy)]
 struct Form {
     limiters: u64,
-    /// Of each limiter.
+    /// The number of callers of each limiter.
     callers: u64,
     /// Permits besides those that are set aside for releases.
     free: u64,

@@ -15,10 +15,10 @@ use crate::seeded::Seeded;
 /// The most permits that one request asks for.
 const MOST_PERMITS: u64 = 5;
 
-/// What a call may take beyond its response timeout and what the machine is behind.
+/// How much longer than its response timeout and the delays of the machine a call may take.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// How long a call may take that does not end.
+/// A call that takes this long hangs.
 const HANG: Duration = Duration::from_secs(60);
 
 /// Measures calls.
@@ -30,7 +30,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The call ends within its response timeout and the time that it waits for permits.
+    /// Makes a call. Asserts that it ends within its response timeout and the time that it waits
+    /// for permits.
     pub async fn call<T>(&self, waits: Duration, call: impl Future<Output = T>) -> T {
         let start = Instant::now();
         let answer = timeout(HANG, call).await;

@@ -40,8 +40,8 @@ fn every_policy(client: &RedissonClient, prefix: &str) -> Vec<(u32, Arc<dyn Limi
     each.collect()
 }
 
-/// How many units of a limiter are charged, with the one by which this is asked. A part of a unit
-/// may have flowed back.
+/// How many units of a limiter are charged, including the one that this request takes. A part of a
+/// unit may have flowed back.
 async fn charged(limiter: &dyn Limiter, unit: u32, key: &str) -> i64 {
     match limiter.check_without_waiting(key, unit).await.unwrap() {
         Decision::Granted(Granted { remaining, .. }) => {

@@ -18,8 +18,8 @@ pub enum Fault {
     /// The connection is closed at once, and the server gets the request later, over another
     /// connection.
     RequestLate(Duration),
-    /// Request and all behind it wait, and then go on over the same connection, whether its client
-    /// is there or not.
+    /// The request and all behind it wait, and then go on over the same connection, whether its
+    /// client is still there or not.
     RequestDelayed(Duration),
     /// The answer and all behind it wait.
     AnswerDelayed(Duration),
@@ -89,7 +89,7 @@ impl Fault {
 /// Which requests may reach the server twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replays {
-    /// Acquires, at any time: their id tells the second one.
+    /// Acquires, at any time: the id of the call identifies the second one.
     Acquires,
     /// All, but only after the response timeout: their deadline has passed. A decision has no id.
     LateDecisions,
@@ -111,7 +111,7 @@ struct State {
 }
 
 impl Plan {
-    /// One request of `every` meets a fault.
+    /// One in `every` requests meets a fault.
     pub fn new(random: Seeded, every: u64, response_timeout: Duration, replays: Replays) -> Self {
         Self {
             random: Mutex::new(random),

@@ -74,11 +74,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 /// What is still to be done about an answer.
 struct Expected {
     fault: Option<Fault>,
-    /// Until the server has run it.
+    /// Held until the server has run the request.
     _held: Held,
 }
 
-/// What becomes of the client's connection.
+/// How the client's connection ends.
 enum End {
     Closed,
     /// Its next read fails instead of finding the end.

@@ -23,7 +23,7 @@ const RATE: u64 = 20;
 static LEDGERS: Mutex<Vec<(String, Ledger, String)>> = Mutex::new(Vec::new());
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn and_all_permits_are_there_one_interval_later() {
+async fn no_window_exceeds_the_rate_and_all_permits_come_back() {
     let server = Server::start();
     let windows = Windows::of(&server, INTERVAL.as_millis() as i64).await;
     rounds("windows", 50, Replays::Acquires, &server, round).await;

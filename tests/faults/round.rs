@@ -26,7 +26,7 @@ use crate::warnings;
 const FAULTS: u64 = 25;
 /// How many rounds of a test run at a time.
 const SIDE_BY_SIDE: usize = 64;
-/// How long a round may take that does not end.
+/// A round that takes this long hangs.
 const HANG: Duration = Duration::from_secs(180);
 /// How long what was cancelled last may take to be given back.
 const BACKGROUND: Duration = Duration::from_secs(120);
@@ -148,7 +148,7 @@ impl Round {
     }
 
     /// Lets the faults happen while the callers work, and waits until no request is on its way any
-    /// more. What the callers of each limiter hold together, by the places that they return.
+    /// more. Returns what the callers return.
     pub async fn run<F>(&mut self, callers: Vec<F>) -> Vec<F::Output>
     where
         F: Future + Send + 'static,
@@ -167,8 +167,8 @@ impl Round {
         outputs
     }
 
-    /// The permits that are gone from a limiter are those that its callers hold. `shares_calls`
-    /// says that several of them share a call.
+    /// Asserts that the permits taken from a limiter are those that its callers hold.
+    /// `shares_calls` says whether several callers share a call.
     pub async fn assert_balanced(
         &mut self,
         limiter: &str,
@@ -204,8 +204,9 @@ impl Round {
     }
 }
 
-/// Whether so many permits can be gone. What a dropped future took is given back, unless a warning
-/// says that it is not, or it shared a call whose outcome is unknown to others that still waited.
+/// Whether this many permits can be taken. What a dropped future took is given back, unless a
+/// warning says that it is not, or it shared a call whose outcome is unknown to others that still
+/// waited.
 fn explains(limiter: &str, ledger: &Ledger, used: i64, shares_calls: bool) -> bool {
     let lost = warnings::of(limiter);
     let may_be_unknown = lost.calls > 0 || shares_calls && ledger.maybe_taken > 0;

@@ -11,9 +11,9 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// What was not given back of one limiter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NotGivenBack {
-    /// By refunds.
+    /// The permits that refunds did not give back.
     pub permits: i64,
-    /// How many calls whose permits are not known.
+    /// The number of calls whose permits are not known.
     pub calls: u64,
 }
 

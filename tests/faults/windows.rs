@@ -13,7 +13,7 @@ use crate::support::Server;
 
 const END: &str = "the end of what is looked at";
 
-/// What became of one limiter's permits.
+/// What happened to one limiter's permits.
 #[derive(Debug, Default)]
 pub struct Window {
     /// Score and permits of each grant that was not taken away, live or not.
@@ -45,7 +45,7 @@ impl Window {
         }
     }
 
-    /// A script has ended.
+    /// Notes how much is in use after a script has ended.
     fn note_use(&mut self, interval: i64) {
         let horizon = self.last - interval;
         let live = self.grants.values().filter(|(score, _)| *score > horizon);

@@ -24,7 +24,7 @@ fn changes() -> [(Rate, PermitsInUse); 7] {
     ]
 }
 
-/// The changes are made by this one of the handles.
+/// `by` selects the handle that makes the changes.
 async fn no_window_exceeds_the_rate_set(by: impl Fn(&Parties) -> RateLimiter) {
     let server = Server::start();
     let parties = Parties::start(&server, [&server.url(), &server.url()]).await;
@@ -44,11 +44,11 @@ async fn no_window_exceeds_the_rate_set(by: impl Fn(&Parties) -> RateLimiter) {
 }
 
 #[tokio::test]
-async fn where_one_that_leases_changes_the_rate_no_window_exceeds_it() {
+async fn when_a_client_with_leases_changes_the_rate_no_window_exceeds_it() {
     no_window_exceeds_the_rate_set(|parties| parties.leasing[0].clone()).await;
 }
 
 #[tokio::test]
-async fn where_another_process_changes_the_rate_no_window_exceeds_it() {
+async fn when_another_process_changes_the_rate_no_window_exceeds_it() {
     no_window_exceeds_the_rate_set(|parties| parties.plain.clone()).await;
 }

@@ -12,13 +12,13 @@ use crate::told::Told;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 
-/// Within this time what a test waits for happens, or it fails.
+/// The longest time that a test waits for an event before it fails.
 const AT_LAST: Duration = Duration::from_secs(20);
 
 pub struct Fixture {
     pub client: RedissonClient,
     pub leased: RateLimiter,
-    /// Another client's.
+    /// The handle of another client, without leases.
     pub plain: RateLimiter,
     /// How many permits the handle was granted.
     pub taken: u64,
@@ -32,8 +32,8 @@ pub async fn told(url: &str) -> (Told, RedissonClient) {
 }
 
 impl Fixture {
-    /// A limiter of so many permits an hour, and leases of a minute. The client reaches the server
-    /// by the first URL.
+    /// A limiter of this many permits an hour, and leases of a minute. The client reaches the
+    /// server by the first URL.
     pub async fn new(client_url: &str, url: &str, permits: u64) -> Self {
         let client = patient(client_url).await;
         Self::over(client, url, permits).await
@@ -71,7 +71,7 @@ impl Fixture {
         all.saturating_sub(left)
     }
 
-    /// Takes permits until so many are left in leases.
+    /// Takes permits until this many are left in leases.
     pub async fn lease(&mut self, permits: u64) {
         let leasing = async {
             while self.in_leases().await < permits {
@@ -90,7 +90,7 @@ impl Fixture {
         (left.expect("a value"), used)
     }
 
-    /// Waits until so many permits are left in Redis.
+    /// Waits until this many permits are left in Redis.
     pub async fn until_left(&self, permits: u64) {
         let (mut left, plain) = (0, &self.plain);
         let waiting = async {
@@ -108,7 +108,7 @@ impl Fixture {
     }
 }
 
-/// Takes all that there is.
+/// Takes all permits, and returns how many.
 pub async fn all(limiter: &RateLimiter) -> u64 {
     let (mut taken, mut denied) = (0, 0);
     while denied < 50 {

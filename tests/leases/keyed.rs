@@ -14,7 +14,7 @@ use crate::keys;
 use crate::proxy::Proxy;
 use crate::support::Server;
 
-/// Within this time what a test waits for happens, or it fails.
+/// The longest time that a test waits for an event before it fails.
 const AT_LAST: Duration = Duration::from_secs(20);
 
 fn minute() -> Lease {
@@ -65,7 +65,7 @@ impl Keyed {
         alice.available_permits().await.unwrap()
     }
 
-    /// Takes permits until so many are left in leases.
+    /// Takes permits until this many are left in leases.
     async fn lease(&mut self, permits: u64) {
         let leasing = async {
             loop {
@@ -271,7 +271,7 @@ async fn make_hot(limiter: &KeyedRateLimiter, key: &str) {
 }
 
 #[tokio::test]
-async fn hot_keys_that_are_deleted_while_they_are_being_leased_stay_away() {
+async fn hot_keys_that_are_deleted_while_they_are_being_leased_stay_deleted() {
     let server = Server::start();
     let client = patient(&server.url()).await;
     let leased = keyed(&client, 1_000).leased(minute());
@@ -320,7 +320,7 @@ async fn after_a_lowered_rate_a_request_waits_for_what_was_leased_before() {
 }
 
 #[tokio::test]
-async fn what_is_invalid_is_refused_for_hot_keys_too() {
+async fn an_invalid_request_is_refused_for_hot_keys_too() {
     let server = Server::start();
     let mut keyed = Keyed::on(&server, 10_000).await;
     keyed.lease(20).await;
@@ -336,7 +336,7 @@ async fn what_is_invalid_is_refused_for_hot_keys_too() {
 }
 
 #[tokio::test]
-async fn a_lease_of_a_hot_key_outlives_an_outage_until_it_is_used_up() {
+async fn a_lease_of_a_hot_key_grants_in_an_outage_until_it_is_used_up() {
     let server = Server::start();
     let options = LimiterOptions::new().failure_policy(FailurePolicy::Deny);
     let builder = RedissonClient::builder().default_options(options);

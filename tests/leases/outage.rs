@@ -147,7 +147,7 @@ async fn through_outages_no_window_exceeds_the_rate_and_nothing_is_lost() {
     parties.end_whole(&server, RATE, INTERVAL).await;
 }
 
-/// Has the server lose its data, and returns the permits that all grants held.
+/// Makes the server lose its data, and returns the permits that all grants held.
 async fn lose_data(raw: &mut MultiplexedConnection) -> u64 {
     let mut lose = redis::pipe();
     lose.atomic().zrange("{limiter}:permits", 0, -1);
@@ -158,7 +158,7 @@ async fn lose_data(raw: &mut MultiplexedConnection) -> u64 {
 }
 
 #[tokio::test]
-async fn a_server_that_lost_its_data_counts_nothing_of_a_lease_of_before() {
+async fn a_server_that_lost_its_data_counts_nothing_of_an_earlier_lease() {
     for ends_within in [false, true] {
         let mut server = Server::start();
         let mut fixture = Fixture::new(&server.url(), &server.url(), 1_000).await;
@@ -175,7 +175,7 @@ async fn a_server_that_lost_its_data_counts_nothing_of_a_lease_of_before() {
             .set_rate(Rate::overall(1_000, HOUR))
             .await
             .unwrap();
-        // What was leased was taken of the limiter of before, and its rest goes to none.
+        // The lease was taken from the lost limiter, so its rest goes back to none.
         let left = if ends_within { 0 } else { leased - 8 };
         assert_eq!(all(&fixture.leased).await, 1_000 + left);
         assert!(fixture.client.close(PATIENCE).await);
@@ -185,7 +185,7 @@ async fn a_server_that_lost_its_data_counts_nothing_of_a_lease_of_before() {
 }
 
 #[tokio::test]
-async fn a_lease_outlives_an_outage_until_it_is_used_up() {
+async fn a_lease_grants_in_an_outage_until_it_is_used_up() {
     let server = Server::start();
     let options = LimiterOptions::new().failure_policy(FailurePolicy::Deny);
     let client = RedissonClient::builder()

@@ -52,7 +52,7 @@ async fn a_request_that_a_lease_grants_is_an_event_like_any_other() {
 
 /// Its permits are for requests to come, which do not share the call.
 #[tokio::test]
-async fn a_call_for_a_lease_is_told_as_one_request() {
+async fn a_call_for_a_lease_is_reported_as_one_request() {
     let server = Server::start();
     let (told, client) = told(&server.url()).await;
     let mut fixture = Fixture::over(client, &server.url(), 10_000).await;
@@ -144,7 +144,7 @@ async fn a_request_beyond_the_lease_gets_what_the_lease_gives_back() {
 }
 
 #[tokio::test]
-async fn what_leases_have_is_not_missing_to_those_who_remember_denials() {
+async fn remembered_denials_do_not_hide_the_permits_of_leases() {
     let server = Server::start();
     let options = LimiterOptions::new().remember_denials(HOUR).fail_fast(true);
     for waits in [false, true] {
@@ -163,7 +163,7 @@ async fn what_leases_have_is_not_missing_to_those_who_remember_denials() {
 }
 
 #[tokio::test]
-async fn a_request_is_denied_only_where_its_permits_are_nowhere() {
+async fn a_request_is_denied_only_if_redis_and_leases_lack_its_permits() {
     let server = Server::start();
     let mut fixture = on(&server, 100).await;
     fixture.lease(10).await;

@@ -19,7 +19,7 @@ use crate::uses::{Use, micros, micros_of};
 
 const TASK: &str = "LEASES_TASK";
 const USED: &str = "used: ";
-/// What the line begins with that says when the permits of a reservation are usable, in
+/// The beginning of the line that says when the permits of a reservation are usable, in
 /// microseconds since the epoch.
 const RESERVED: &str = "reserved: ";
 
@@ -29,7 +29,7 @@ pub struct Task {
     pub url: String,
     /// How long its leases are, in ms; 0 for none.
     pub lease: u64,
-    /// Its callers pause for so long at most, in microseconds.
+    /// The longest pause of its callers, in microseconds.
     pub pause: u64,
     /// Whether its callers wait for permits.
     pub waits: bool,
@@ -37,7 +37,7 @@ pub struct Task {
     pub reserves: u32,
 }
 
-/// Where a child process starts. Does nothing where no other test has started it.
+/// Where a child process starts. Does nothing unless another test has started it.
 #[tokio::test]
 async fn a_child_process_takes_permits() {
     let Ok(task) = env::var(TASK) else {
@@ -159,7 +159,7 @@ impl ChildProcess {
         }
     }
 
-    /// Waits until it has used so many permits, which takes longer on a busy machine.
+    /// Waits until it has used this many permits, which takes longer on a busy machine.
     pub async fn until_used(&mut self, permits: usize) {
         let used = self.how_many.wait_for(|used| *used >= permits);
         let used = timeout(Duration::from_secs(60), used).await;

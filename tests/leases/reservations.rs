@@ -16,7 +16,7 @@ use crate::uses::{Uses, micros, most_in_a_window};
 const RATE: u64 = 100;
 const INTERVAL: Duration = Duration::from_millis(600);
 
-/// What becomes of a process.
+/// What happens to a process.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Killed,

@@ -38,7 +38,7 @@ async fn a_limiter_that_this_client_deletes_grants_nothing() {
 }
 
 #[tokio::test]
-async fn where_another_client_changes_the_rate_all_that_was_granted_counts() {
+async fn after_another_client_changes_the_rate_all_that_was_granted_counts() {
     for permits in [500, 2_000] {
         let server = Server::start();
         let fixture = with_lease(&server).await;

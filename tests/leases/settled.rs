@@ -50,7 +50,7 @@ async fn a_settle_that_arrives_again_and_again_changes_nothing() {
         assert_eq!(keys::everything(&mut redis).await, before);
     };
     arrive_again().await;
-    fixture.lease(20).await; // others are out
+    fixture.lease(20).await; // from newer leases
     arrive_again().await;
     fixture.leased = fixture.plain.clone();
     fixture.until_left(10_000 - fixture.taken).await;

@@ -56,7 +56,8 @@ enum Way {
 }
 
 impl Way {
-    /// Each loss costs a new connection.
+    /// How many requests all callers make together. A loss costs a new connection, so there are
+    /// fewer with losses.
     fn steps(self) -> u64 {
         match self {
             Self::Direct => 3_000,
@@ -162,8 +163,8 @@ async fn processes(count: u64, way: Way) {
     }
 }
 
-/// Whether so many permits can be gone. What a dropped future took is given back, but for what gets
-/// lost on the way.
+/// Whether this many permits can be taken. What a dropped future took is given back, unless its
+/// refund is lost on the way.
 fn explains(ledger: &Ledger, used: i64, way: Way) -> bool {
     let lost = match way {
         Way::Direct => {

@@ -19,7 +19,7 @@ use crate::work::{Caller, MOST_PERMITS};
 /// The environment variable with a child's [`Task`].
 pub const TASK: &str = "PROCESSES_TASK";
 
-/// What the lines begin with by which a child reports: the test harness prints lines of its own.
+/// The beginning of each line of a child's report: the test harness prints lines of its own.
 pub const REPORT: &str = "report: ";
 
 pub const READY: &str = "ready";
@@ -78,7 +78,7 @@ impl Task {
     }
 }
 
-/// Where a child process starts. Does nothing where no other test has started it.
+/// Where a child process starts. Does nothing unless another test has started it.
 #[test]
 fn a_child_process_does_its_work() {
     if let Ok(task) = env::var(TASK) {
@@ -139,7 +139,7 @@ fn run(task: &Task) {
     }
 }
 
-/// Lets half of the callers work on this runtime. What they hold of each limiter.
+/// Lets half of the callers work on this runtime, and returns what they hold of each limiter.
 fn work(runtime: &Runtime, task: &Task, limiters: &[RateLimiter], random: &Seeded) -> Vec<Ledger> {
     runtime.block_on(async {
         let mut callers = JoinSet::new();

@@ -22,11 +22,11 @@ const RATE: u64 = 60;
 const KILLS: u64 = 1_000;
 /// How many processes live at a time, besides the one that is not killed.
 const VICTIMS: u64 = 6;
-/// After so many kills nobody takes permits until all are back.
+/// After this many kills nobody takes permits until all are back.
 const ROUND: u64 = 100;
 
 #[tokio::test]
-async fn after_many_kills_all_permits_are_there() {
+async fn after_many_kills_all_permits_are_back() {
     let random = Seeded::new();
     let server = Server::start();
     let mut redis = server.connection().await;
@@ -74,7 +74,7 @@ fn task(server: &Server, number: u64, waits: u64) -> Task {
     }
 }
 
-/// Starts so many processes, a few at a time, and kills each at a random moment of its work.
+/// Starts `count` processes, a few at a time, and kills each at a random moment of its work.
 fn kill(server: &Server, first: u64, count: u64, random: &Seeded) -> JoinSet<()> {
     let next = Arc::new(AtomicU64::new(first));
     let end = first + count;

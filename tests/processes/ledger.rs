@@ -27,17 +27,17 @@ impl Ledger {
         self.granted += i64::from(permits);
     }
 
-    /// An acquire has failed.
+    /// Notes that an acquire has failed.
     ///
     /// # Panics
-    /// Where it failed for another reason than a lost connection.
+    /// If it failed for another reason than a lost connection.
     pub fn fail(&mut self, permits: u32, error: &Error) {
         if is_unknown(error) {
             self.maybe_taken += i64::from(permits);
         }
     }
 
-    /// A refund or a release has been answered with how much it gave back.
+    /// Notes the answer to a refund or a release, which says how much it gave back.
     pub fn give_back(&mut self, permits: u32, answer: Result<u32, Error>) {
         match answer {
             Ok(permits) => self.held -= i64::from(permits),

@@ -11,8 +11,7 @@ use tokio::time::timeout;
 use crate::child::{self, Task};
 use crate::ledger::Ledger;
 
-/// How long a child may take for its work; those who wait would do so for ever if they were passed
-/// over.
+/// How long a child may take for its work. A waiter that was passed over would wait for ever.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Dropping it kills the child.

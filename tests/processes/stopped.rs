@@ -20,7 +20,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const BACKGROUND: Duration = Duration::from_secs(120);
 
 #[tokio::test]
-async fn what_it_holds_is_what_is_gone() {
+async fn the_permits_in_use_are_those_that_stopped_processes_hold() {
     let random = Seeded::new();
     let mut moments = random.branch(0);
     let server = Server::start();

@@ -35,7 +35,7 @@ impl Caller {
         }
     }
 
-    /// Has it wait for all answers.
+    /// Makes it wait for all answers.
     pub fn patient(self) -> Self {
         Self {
             gives_up: false,
@@ -58,7 +58,7 @@ impl Caller {
         }
     }
 
-    /// Makes so many requests, one after the other.
+    /// Makes this many requests, one after the other.
     pub async fn work(mut self, steps: u64) -> Ledger {
         for _ in 0..steps {
             self.step().await;
@@ -66,7 +66,7 @@ impl Caller {
         self.ledger
     }
 
-    /// Waits so many times for 3 permits, without ever giving up.
+    /// Waits this many times for 3 permits, without ever giving up.
     pub async fn wait(mut self, times: u64) -> Ledger {
         for _ in 0..times {
             match self.limiter.acquire(3).await {
@@ -146,7 +146,8 @@ impl Caller {
         }
     }
 
-    /// Mostly as long as a call takes; at times long enough to wait for what others give back.
+    /// How long it waits for an answer: mostly as long as a call takes, at times long enough to get
+    /// what others give back.
     fn patience(&mut self) -> Duration {
         if !self.gives_up {
             return Duration::from_secs(3600);

@@ -42,7 +42,7 @@ async fn set_user(fixture: &mut Fixture, rule: &[String]) {
     fixture.run(&command).await;
 }
 
-/// What an operation came to, with its name.
+/// The name of an operation, and its result.
 type Outcome = (String, Result<()>);
 
 /// Each operation of the library, on limiters that the operator has set up.
@@ -123,7 +123,7 @@ async fn operations(fixture: &mut Fixture, app: &RedissonClient) -> Vec<Outcome>
     outcomes
 }
 
-/// More than once, with grants and denials, locked out, and by another rule.
+/// Makes several requests that are granted, denied and locked out, and one with another policy.
 async fn by_policy(app: &RedissonClient, policy: impl Into<AnyPolicy>, unit: u32) -> Result<()> {
     let policy = policy.into();
     let kind = policy.algorithm();
@@ -144,7 +144,7 @@ async fn by_policy(app: &RedissonClient, policy: impl Into<AnyPolicy>, unit: u32
     Ok(())
 }
 
-/// A bucket that held a part of a token, and holds whole ones by its new rule.
+/// Asks a bucket that held a part of a token, and holds whole ones under its new policy.
 async fn a_whole_token(fixture: &mut Fixture, app: &RedissonClient) -> Result<()> {
     let now = keys::time(&mut fixture.raw).await.to_string();
     let mut command = vec!["HSET", "orders:whole", "tokens", "1"];
@@ -154,8 +154,8 @@ async fn a_whole_token(fixture: &mut Fixture, app: &RedissonClient) -> Result<()
     limiter.check("orders:whole", 1).await.map(drop)
 }
 
-/// Grants expire, one call of several permits at once. So many wait that they are served by several
-/// calls.
+/// Waits for permits until earlier grants have expired, for one and for two at a time. There are so
+/// many waiters that several calls serve them.
 async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Result<()> {
     let rate = Rate::overall(3, ms(20));
     operator
@@ -179,7 +179,7 @@ async fn a_window_passes(operator: &RedissonClient, app: &RedissonClient) -> Res
     limiter.acquire(2).await
 }
 
-/// Some of a limiter's grants have expired, however fast the machine is.
+/// Asks a limiter of whose grants some have expired, however fast the machine is.
 async fn expired_grants(
     fixture: &mut Fixture,
     operator: &RedissonClient,
@@ -198,7 +198,7 @@ async fn expired_grants(
     app.rate_limiter(name).try_acquire(1).await.map(drop)
 }
 
-/// What an operator or an eviction has left broken.
+/// Calls on limiters of which an operator or an eviction has deleted a key.
 async fn lost_keys(
     fixture: &mut Fixture,
     operator: &RedissonClient,
@@ -239,7 +239,7 @@ fn permissions(rule: &[String]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_operation_works_under_it() {
+async fn every_operation_works_under_the_rule() {
     let mut fixture = Fixture::start().await;
     let rule = &rules()[0];
     set_user(&mut fixture, rule).await;
@@ -255,8 +255,8 @@ async fn every_operation_works_under_it() {
     let denied: BTreeSet<String> = denied
         .map(|object| redis::from_redis_value(object).unwrap())
         .collect();
-    // Each connection tells the name of the library where the server knows such a command, and
-    // waiters ask for messages, which another rule permits.
+    // Each connection sets the name of the library if the server knows such a command, and waiters
+    // ask for messages, which another rule permits.
     let optional = ["client|setinfo", "ssubscribe"];
     let others: Vec<_> = denied
         .iter()
@@ -322,7 +322,7 @@ async fn denied_commands(fixture: &mut Fixture) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn a_large_limiter_is_audited_under_it() {
+async fn a_large_limiter_is_audited_under_the_rule() {
     let mut fixture = Fixture::start().await;
     let rule = &rules()[0];
     set_user(&mut fixture, rule).await;
@@ -459,7 +459,7 @@ impl MovingSlot {
 }
 
 #[tokio::test]
-async fn on_a_cluster_it_takes_two_permissions_more() {
+async fn on_a_cluster_two_more_permissions_are_needed() {
     let mut moving = MovingSlot::of("orders:moving").await;
     let rules = rules();
     for rule in &rules[..2] {

@@ -159,7 +159,7 @@ async fn permits_above_the_rate_and_a_missing_rate_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_response_timeout_of_zero_and_a_url_that_is_none_are_refused() {
+async fn a_response_timeout_of_zero_and_a_malformed_url_are_refused() {
     let server = crate::support::Server::start();
     let builder = RedissonClient::builder().response_timeout(Duration::ZERO);
     assert_eq!(

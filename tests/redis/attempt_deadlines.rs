@@ -163,7 +163,7 @@ async fn the_requests_of_a_list_hold_all_that_a_release_left_of_its_grant() {
         .zip(ASKED)
         .map(|(&granted, permits)| if granted { permits } else { 0 })
         .sum();
-    // Beside the first one, whose permit was released, all that is out.
+    // Besides the first request, whose permit was released, these requests hold all that is in use.
     assert!(held > 17, "{granted:?}");
     for (after, before) in granted.iter().zip(GRANTED) {
         assert!(before || !after, "{granted:?}: what was denied is granted");

@@ -153,7 +153,7 @@ async fn permits_lost_by_a_peers_retry_are_found_again() {
 }
 
 #[tokio::test]
-async fn permits_lost_by_a_peers_retry_are_found_again_once_nothing_is_out() {
+async fn permits_lost_by_a_peers_retry_are_found_again_once_none_is_in_use() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(100, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
@@ -191,7 +191,7 @@ async fn permits_a_peer_released_can_be_taken_and_do_not_come_back_again() {
 }
 
 #[tokio::test]
-async fn what_a_peer_released_beyond_the_rate_is_passed_over() {
+async fn what_a_peer_released_beyond_the_rate_is_ignored() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     assert!(limiter.try_acquire(3).await.unwrap());
@@ -209,7 +209,7 @@ async fn what_a_peer_released_beyond_the_rate_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_peers_release_not_yet_looked_for_fills_no_window_above_the_rate() {
+async fn a_peers_release_not_yet_noticed_fills_no_window_above_the_rate() {
     // 50 of 100 are 900 ms old when this client audits; right after that a peer releases them, and
     // they are taken again.
     let mut fixture = Fixture::start().await;
@@ -296,7 +296,7 @@ async fn malformed_members_count_nothing_and_go_after_their_window() {
 }
 
 #[tokio::test]
-async fn members_without_permits_as_redissons_try_acquire_0_leaves_them_go_too() {
+async fn members_without_permits_from_redissons_try_acquire_0_are_removed_too() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, SECOND)).await;
     for i in 0..20 {

@@ -55,7 +55,7 @@ async fn size(fixture: &mut Fixture, key: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn the_dearest_request_of_a_log_adds_500_members_and_removes_1500() {
+async fn the_largest_request_of_a_log_adds_500_members_and_removes_1500() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.by(SlidingWindowLog::new(20_000, SECOND)).await;
     add_members(&mut fixture, NAME, 0, 20_000).await;
@@ -110,7 +110,8 @@ async fn a_counter_reads_up_to_2000_periods_whatever_was_changed() {
     let mut monitor = Monitor::of(&fixture.server).await;
     let longest = SlidingWindowCounter::new(9, 500 * HOUR).with_period(HOUR);
     limiter.set_policy(longest).unwrap();
-    // One that grants once in an hour reads all counters, and looks whether the others exist.
+    // A counter that grants once in an hour reads all counters, and checks whether the others
+    // exist.
     fixture.at(2_000);
     assert!(passed(&limiter, 1).await);
     let [all] = touched(&mut monitor, &fixture).await[..] else {
@@ -119,8 +120,8 @@ async fn a_counter_reads_up_to_2000_periods_whatever_was_changed() {
     assert!((1_000..=2 * 2_000).contains(&all), "{all}");
 }
 
-/// So many limiters of a client, each with a million permits of which some are free, others in use,
-/// and others expired.
+/// A charge on a limiter for each cost, each with a million permits of which some are free, others
+/// in use, and others expired.
 async fn joint_charges(
     fixture: &mut Fixture,
     client: &RedissonClient,

@@ -64,7 +64,8 @@ async fn an_acquire_held_up_too_long_is_indeterminate_and_takes_nothing() {
 async fn the_deadline_of_a_call_is_before_its_caller_gives_up() {
     let mut fixture = Fixture::start().await;
     for _ in 0..5 {
-        // Its own each time: the client before still gives back what its call may have taken.
+        // Each round has a proxy of its own: the client before still gives back what its call may
+        // have taken.
         let mut proxy = Proxy::to(fixture.server.port()).await;
         let limiter = behind(&proxy, ms(150)).await;
         let held = held_up(&mut proxy, limiter.try_acquire(3)).await;

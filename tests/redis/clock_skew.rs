@@ -15,7 +15,7 @@ fn warnings(events: &Events) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_score_ahead_of_the_server_is_warned_of_once_with_by_how_much() {
+async fn a_score_ahead_of_the_server_is_warned_of_once_with_the_difference() {
     let events = Events::start();
     let mut fixture = Fixture::start().await;
     let client = patient(&fixture.server.url()).await;

@@ -102,8 +102,8 @@ async fn what_a_lost_joint_decision_took_is_missing_for_its_longest_window() {
     }
 }
 
-/// Makes requests of which most are dropped, each after another number of polls, and returns how
-/// many were granted and delivered.
+/// Makes requests of which most are dropped, each after a different number of polls, and returns
+/// how many were granted and delivered.
 async fn delivered<F>(ask: impl Fn() -> F) -> u32
 where
     F: Future<Output = redisson_rate_limiter::Result<bool>>,
@@ -130,7 +130,7 @@ where
 
 const AMPLE: u32 = 20_000;
 
-/// A limiter of each algorithm that gives back all while no time passes, and the unit.
+/// A limiter of each algorithm that gives back everything while no time passes, and the unit.
 fn that_give_back(client: &RedissonClient) -> Vec<(PolicyLimiter<AnyPolicy>, u32)> {
     let each = every_policy(AMPLE).filter(|(policy, _)| !gives_turns(policy));
     let each = each.map(|(policy, unit)| {
@@ -205,7 +205,7 @@ async fn joint_decisions_dropped_at_any_moment_keep_only_what_was_delivered() {
 }
 
 #[test]
-fn closing_waits_no_longer_for_a_decision_than_its_time() {
+fn closing_waits_for_a_decision_at_most_until_its_deadline() {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (idle, other) = (runtime(), runtime());
     let (client, _fixture) = other.block_on(async {
@@ -250,18 +250,21 @@ async fn closing_waits_for_refunds_of_waiters_and_dropped_requests_in_a_call() {
 }
 
 #[tokio::test]
-async fn closing_says_that_permits_are_missing_which_could_not_be_given_back() {
+async fn closing_reports_permits_that_could_not_be_given_back() {
     let (client, mut proxy, _fixture) = behind_proxy().await;
     let acquire = dropped_request(&client, &mut proxy).await;
     acquire.let_through().await;
     let _refund = proxy.held().await;
     drop(proxy); // it leads nowhere from here on
     assert!(!client.close(PATIENT).await);
-    assert!(!client.close(PATIENT).await, "they still are");
+    assert!(
+        !client.close(PATIENT).await,
+        "the permits are still missing"
+    );
 }
 
 #[tokio::test]
-async fn closing_says_that_a_charge_is_missing_which_could_not_be_given_back() {
+async fn closing_reports_a_charge_that_could_not_be_given_back() {
     let (client, mut proxy, _fixture) = behind_proxy().await;
     let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     let charges = || ["alice", "bob"].map(|key| window.charge(key, 1).unwrap());
@@ -282,7 +285,7 @@ async fn closing_says_that_a_charge_is_missing_which_could_not_be_given_back() {
 }
 
 #[tokio::test]
-async fn closing_says_that_a_charge_is_missing_whose_answer_never_came() {
+async fn closing_reports_a_charge_whose_answer_never_came() {
     let (client, mut proxy, _fixture) = behind_proxy().await;
     let window = client.policy_limiter(FixedWindow::new(5, HOUR)).unwrap();
     proxy.next("EVALSHA", Fate::Held);
@@ -310,7 +313,7 @@ async fn closing_gives_back_a_reservation_that_somebody_waits_for() {
 }
 
 #[tokio::test]
-async fn one_that_would_begin_to_wait_after_its_client_was_closed_does_not() {
+async fn a_request_that_would_begin_to_wait_after_closing_does_not_wait() {
     let (client, mut proxy, _fixture) = behind_proxy().await;
     let limiter = client.rate_limiter(NAME);
     assert!(limiter.try_acquire(5).await.unwrap());
@@ -338,7 +341,7 @@ async fn waiters_that_are_ended_while_permits_come_back_keep_none() {
             let limiter = limiter.clone();
             waiting.spawn(async move { limiter.acquire(1).await });
         }
-        // Its moment differs from round to round.
+        // The client is closed at a different moment in each round.
         while limiter.waiters() == 0 {
             tokio::task::yield_now().await;
         }

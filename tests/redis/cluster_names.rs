@@ -44,7 +44,7 @@ async fn rules_say_why_a_cluster_refuses_the_names_of_their_limiters() {
 }
 
 #[tokio::test]
-async fn on_one_server_they_are_names_like_any_other() {
+async fn on_one_server_names_with_any_braces_are_accepted() {
     let server = Server::start();
     let client = patient(&server.url()).await;
     for name in ["a{b", "a}b", "{}", "x{}y"] {
@@ -74,7 +74,7 @@ async fn with_all_slots() -> (Server, Removed) {
     (server, Removed(file))
 }
 
-/// A file that goes with the test.
+/// A file that is removed at the end of the test.
 struct Removed(String);
 
 impl Drop for Removed {

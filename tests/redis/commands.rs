@@ -62,7 +62,7 @@ async fn on_a_cluster_a_command_goes_to_its_keys_or_to_each_primary() {
         let key = format!("key:{number}");
         client.command(["SET", &key, "1"]).await.unwrap();
     }
-    // It names no limiter.
+    // The error names no limiter.
     let in_two_slots = client.command(["EVAL", "return 1", "2", "key:1", "key:2"]);
     let refused = in_two_slots.await;
     assert!(matches!(refused, Err(Error::Redis { .. })), "{refused:?}");

@@ -128,7 +128,7 @@ async fn a_permits_key_must_be_a_zset() {
 }
 
 #[tokio::test]
-async fn a_permits_key_that_is_no_zset_is_refused_where_the_rate_changes() {
+async fn a_permits_key_that_is_no_zset_is_refused_when_the_rate_changes() {
     let mut fixture = Fixture::start().await;
     let limiter = in_use(&mut fixture).await;
     fixture.run(&["DEL", PERMITS]).await;

@@ -19,7 +19,7 @@ pub async fn errors(limiter: &RateLimiter) -> Vec<Error> {
         .collect()
 }
 
-/// What each method came to.
+/// The result of each method.
 pub async fn results(limiter: &RateLimiter) -> Vec<(&'static str, Result<()>)> {
     let elsewhere = RedissonClient::in_memory().rate_limiter("elsewhere");
     let rate = Rate::overall(5, SECOND);

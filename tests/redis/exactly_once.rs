@@ -30,7 +30,7 @@ async fn behind(proxy: &Proxy, fixture: &Fixture, rate: u64) -> RateLimiter {
     limiter
 }
 
-/// How many script calls were sent. Beside them stands what reconnecting takes.
+/// How many script calls were sent, without the commands of a new connection.
 fn scripts_run(proxy: &Proxy) -> usize {
     let seen = proxy.take_seen();
     let is_call = |command: &&Command| command.name() == "EVALSHA" || command.has_text();
@@ -60,7 +60,7 @@ async fn an_acquire_whose_answer_was_lost_is_granted_what_it_took_when_resent() 
         acquires[0].script_argument(2),
         acquires[1].script_argument(2)
     );
-    // And the grant is that one.
+    // The grant is the one that the first attempt took.
     assert_eq!(limiter.refund(grant).await.unwrap(), 3);
     assert_eq!(fixture.value().await.as_deref(), Some("5"));
     assert_eq!(fixture.grants().await, []);
@@ -234,7 +234,7 @@ async fn a_rate_that_was_set_without_an_answer_is_not_set_twice() {
 }
 
 #[tokio::test]
-async fn what_only_reads_is_sent_until_it_is_answered() {
+async fn a_call_that_only_reads_is_sent_until_it_is_answered() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let limiter = behind(&proxy, &fixture, 10).await;
@@ -303,12 +303,12 @@ async fn a_debt_whose_caller_is_gone_stays_taken() {
     assert_eq!(fixture.value().await.as_deref(), Some("-4"));
 }
 
-/// A connection that sends each command twice and hands on the second answer, as one may do that
-/// repeats by itself.
+/// A connection that sends each command twice and returns the second answer, like a connection that
+/// repeats commands by itself.
 #[derive(Clone)]
 struct Twice {
     connection: MultiplexedConnection,
-    /// Of the largest command, how many words it has.
+    /// The number of words of the largest command.
     words: Arc<AtomicUsize>,
 }
 

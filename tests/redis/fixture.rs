@@ -73,19 +73,19 @@ impl Fixture {
         self.builder().connect(&self.server.url()).await.unwrap()
     }
 
-    /// The limiter, of a client of its own that knows nothing of what was before.
+    /// The limiter, of a new client that knows nothing of earlier calls.
     pub async fn limiter(&self) -> RateLimiter {
         self.client().await.rate_limiter(NAME)
     }
 
-    /// The same with this rate.
+    /// The limiter with this rate, of a new client.
     pub async fn with(&self, rate: Rate) -> RateLimiter {
         let limiter = self.limiter().await;
         assert!(limiter.try_set_rate(rate).await.unwrap());
         limiter
     }
 
-    /// A limiter by a policy, of a client of its own.
+    /// A limiter with a policy, of a client of its own.
     pub async fn by<P: Policy>(&self, policy: P) -> PolicyLimiter<P> {
         let client = self.client().await;
         client.policy_limiter(policy).unwrap()
@@ -109,7 +109,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// The limiter calls the state of the target NAME bad, and changes nothing.
+    /// Asserts that the limiter reports the state of the target NAME as bad, and changes nothing.
     pub async fn assert_is_bad_for(&mut self, limiter: &impl Limiter, what: &str) {
         let before = self.everything().await;
         let error = limiter.check(NAME, 1).await;
@@ -149,7 +149,7 @@ impl Fixture {
         .await;
     }
 
-    /// The same, with its answer.
+    /// Runs a command as an operator or a peer would, and returns the answer.
     pub async fn ask<T: FromRedisValue>(&mut self, command: &[&str]) -> T {
         let mut all = redis::Cmd::new();
         all.arg(command).query_async(&mut self.raw).await.unwrap()
@@ -163,13 +163,13 @@ impl Fixture {
         let _: redis::Value = all.query_async(&mut self.raw).await.unwrap();
     }
 
-    /// Has the server get a command once more, as where a network delivers it late.
+    /// Sends the server a command once more, as if a network delivered it late.
     pub async fn deliver(&mut self, command: &Command) {
         let parts: Vec<&[u8]> = command.0.iter().map(Vec::as_slice).collect();
         self.run_bytes(&parts).await;
     }
 
-    /// Has this many grants of one permit each made at the server's time, and so many permits left.
+    /// Makes this many grants of one permit each at the server's time, and leaves `left` permits.
     pub async fn fill(&mut self, value: &str, permits: &str, grants: u32, left: u32) {
         let script = "for i = 1, tonumber(ARGV[2]) do
             redis.call('zadd', KEYS[2], ARGV[1], struct.pack('<Bc0I', 16, string.format('%016d', i), 1))
@@ -187,7 +187,7 @@ impl Fixture {
         self.run(&["SET", AUDIT, "no list"]).await;
     }
 
-    /// Waits until a client has tried to.
+    /// Waits until a client has tried to audit the limiter.
     pub async fn audit_prevented(&mut self) {
         while keys::calls(&mut self.raw, "lindex").await == 0 {
             tokio::task::yield_now().await;
@@ -206,12 +206,13 @@ impl Fixture {
     }
 }
 
-/// Asks a limiter by a policy for the target NAME, and tells whether it granted.
+/// Asks a limiter with a policy for the target NAME, and returns whether it granted.
 pub async fn passed(limiter: &impl Limiter, cost: u32) -> bool {
     limiter.check(NAME, cost).await.unwrap().is_granted()
 }
 
-/// The same for what has to be denied: what remains, and the retry in ms.
+/// Makes a request for the target NAME that has to be denied, and returns what remains and the
+/// retry time in ms.
 pub async fn denied(limiter: &impl Limiter, cost: u32) -> (u64, u128) {
     match limiter.check(NAME, cost).await.unwrap() {
         Decision::Denied(Denied {

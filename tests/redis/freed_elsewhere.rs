@@ -116,7 +116,7 @@ async fn what_a_client_frees_its_own_waiters_ask_for_once() {
 }
 
 #[tokio::test]
-async fn what_is_reclaimed_of_a_call_whose_runtime_ended_is_told() {
+async fn permits_reclaimed_of_a_call_whose_runtime_ended_are_announced() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, HOUR)).await;
     assert!(limiter.try_acquire(1).await.unwrap()); // the server knows the script
@@ -193,7 +193,7 @@ async fn a_user_without_channels_or_their_commands_frees_permits_unlogged() {
 }
 
 #[tokio::test]
-async fn who_may_not_subscribe_tries_once_and_waits_as_without_messages() {
+async fn a_client_that_may_not_subscribe_tries_once_and_waits_without_messages() {
     let mut fixture = Fixture::start().await;
     let limiter = used(&fixture).await;
     let worker = worker(&mut fixture, &["+@all", "resetchannels"]).await;
@@ -213,7 +213,7 @@ async fn who_may_not_subscribe_tries_once_and_waits_as_without_messages() {
 }
 
 #[tokio::test]
-async fn a_flood_of_messages_costs_one_call_and_the_next_one_is_heeded() {
+async fn a_flood_of_messages_costs_one_call_and_the_next_one_takes_effect() {
     let fixture = Fixture::start().await;
     let limiter = used(&fixture).await;
     let waiting = waiting_client(&fixture).await;
@@ -310,7 +310,7 @@ async fn a_connection_for_messages_ends_some_time_after_the_last_waiter() {
     limiter.release(10).await.unwrap();
     waiter.await.unwrap().unwrap();
     until("it is gone", async || connections(&fixture).await == before).await;
-    // The next one to wait has another.
+    // The next waiter has another connection.
     assert!(limiter.try_acquire(9).await.unwrap());
     let waiter = wait(&client, NAME);
     until_subscribed(&fixture, 1).await;

@@ -15,7 +15,7 @@ use crate::monitor::Monitor;
 const GRANTS: u32 = 1_800;
 const RATE: u64 = 5_000;
 
-/// A limiter by the server's clock with `GRANTS` grants, and so many permits left.
+/// A limiter by the server's clock with `GRANTS` grants and this many permits left.
 async fn limiter(fixture: &mut Fixture, left: u32) -> RateLimiter {
     let limiter = client(fixture).await;
     limiter
@@ -26,7 +26,7 @@ async fn limiter(fixture: &mut Fixture, left: u32) -> RateLimiter {
     limiter
 }
 
-/// Of a client of its own.
+/// The limiter, of a new client.
 async fn client(fixture: &Fixture) -> RateLimiter {
     let client = steady(&fixture.server.url(), builder()).await;
     client.rate_limiter(NAME)
@@ -108,7 +108,7 @@ async fn a_lost_value_is_as_if_nothing_were_left_until_the_audit() {
 }
 
 #[tokio::test]
-async fn what_clients_do_during_an_audit_is_no_drift() {
+async fn changes_by_clients_during_an_audit_are_no_drift() {
     const REFUNDED: u32 = 90;
     let mut fixture = Fixture::start().await;
     let limiter = client(&fixture).await;
@@ -169,7 +169,8 @@ async fn one_client_at_a_time_audits_a_limiter() {
     let _limiters = acquires.join_all().await;
     audited(&mut fixture).await;
     let commands = monitor.commands_and_arguments(&fixture.server).await;
-    // The audit's end, which may have to be tried again, takes the changes too, but after no page.
+    // The end of the audit also reads the changes, and may have to be tried again, but it follows
+    // no page.
     let page = ["lua zrange", "lua lrange", "lua ltrim"];
     let pages = commands
         .windows(page.len())
@@ -177,13 +178,13 @@ async fn one_client_at_a_time_audits_a_limiter() {
     assert_eq!(
         pages.count(),
         GRANTS as usize / 500 + 1,
-        "each is read once"
+        "each page is read once"
     );
     let all = all_permits(&mut fixture).await;
     assert_eq!(all, RATE as i64);
     assert_eq!(
         keys::calls(&mut fixture.raw, "incrby").await,
         0,
-        "nothing was set right"
+        "nothing was corrected"
     );
 }

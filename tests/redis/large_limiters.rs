@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, VALUE, ms};
 use crate::monitor::Monitor;
 
-/// So many members a call may read and remove: a page of them that have expired, each counted as
-/// often as it is read or removed, and a few for each limiter of the call.
+/// The most members that a call may read and remove: a page of expired ones, each counted as often
+/// as it is read or removed, and a few for each limiter of the call.
 const MOST: usize = 1_800;
 const NOW: i64 = 10_000_000;
 const INTERVAL: i64 = 100_000;
@@ -30,7 +30,7 @@ struct Large {
 }
 
 impl Large {
-    /// The limiter `NAME`, with so many grants that have expired and so many that have not.
+    /// The limiter `NAME`, with this many grants that have expired and this many that have not.
     async fn with(expired: u32, live: u32) -> Self {
         let mut fixture = Fixture::start().await;
         fixture.at(NOW);
@@ -45,7 +45,7 @@ impl Large {
         }
     }
 
-    /// Two fifths have expired.
+    /// The limiter, with two fifths of its grants expired.
     async fn start() -> Self {
         let grants = grants();
         Self::with(grants * 2 / 5, grants * 3 / 5).await
@@ -101,7 +101,7 @@ fn grants_touched(words: &[String]) -> usize {
     }
 }
 
-/// A limiter whose grants hold one permit each, all that there are.
+/// Writes a limiter whose grants hold one permit each, and use up its rate.
 async fn add_grants(
     fixture: &mut Fixture,
     name: &str,
@@ -193,7 +193,7 @@ async fn a_request_is_denied_only_once_nothing_more_has_expired() {
 }
 
 #[tokio::test]
-async fn a_waiter_behind_a_grant_does_not_wait_for_permits_that_are_there() {
+async fn a_waiter_behind_a_grant_does_not_wait_for_available_permits() {
     let mut large = Large::start().await;
     let limiter = large.fixture.limiter().await;
     for _ in 0..3 {
@@ -254,7 +254,7 @@ async fn a_release_takes_permits_out_of_the_oldest_live_grants_in_pages() {
 }
 
 #[tokio::test]
-async fn live_grants_that_hold_nothing_are_in_no_releases_way() {
+async fn live_grants_without_permits_do_not_hold_up_a_release() {
     let mut large = Large::with(0, 2_000).await;
     for i in 0..1_100 {
         let member = crate::keys::member(&u128::to_be_bytes(i), 0);

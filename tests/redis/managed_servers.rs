@@ -35,7 +35,7 @@ async fn everything_works(url: &str) {
 }
 
 #[tokio::test]
-async fn everything_works_where_commands_of_administrators_are_taken_away() {
+async fn everything_works_without_the_commands_of_administrators() {
     let renamed = [
         "CONFIG", "INFO", "ROLE", "CLIENT", "CLUSTER", "SCRIPT", "KEYS", "FLUSHALL",
     ];

@@ -28,7 +28,7 @@ async fn connecting_to_a_port_where_nobody_listens_fails() {
     }
 }
 
-/// The server in an error, whose message has it and the cause once each.
+/// The server that an error names. Asserts that its message has the server and the cause once each.
 fn server_in(error: &Error) -> &str {
     let Error::StoreUnavailable { server, cause } = error else {
         panic!("{error:?}");
@@ -41,7 +41,7 @@ fn server_in(error: &Error) -> &str {
 }
 
 #[tokio::test]
-async fn an_error_without_a_server_names_it_and_the_cause_once() {
+async fn the_error_of_a_missing_server_names_it_and_the_cause_once() {
     let server = Server::start();
     let address = format!("127.0.0.1:{}", server.port());
     let builder = RedissonClient::builder().response_timeout(ms(200));
@@ -112,7 +112,7 @@ async fn connecting_to_a_server_that_stops_answering_meanwhile_fails() {
 }
 
 #[tokio::test]
-async fn connecting_asks_again_over_another_connection_where_no_answer_comes() {
+async fn connecting_asks_again_over_another_connection_if_no_answer_comes() {
     let server = Server::start();
     let mut proxy = Proxy::to(server.port()).await;
     proxy.next("INFO", Fate::Held);

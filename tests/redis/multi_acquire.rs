@@ -11,10 +11,10 @@ use crate::multi_check::until_shared;
 use crate::proxy::{Command, Fate, Proxy};
 use crate::stopped_time::StoppedTime;
 
-/// So many acquires under way are many.
+/// Acquires share calls once this many are in flight.
 const MANY: usize = 16;
 
-/// That many acquires of a client, each polled once and left alone, on limiters without a rate.
+/// `MANY` acquires of a client, each polled once and left alone, on limiters without a rate.
 fn left_alone(idle: &[RateLimiter]) -> Vec<Pending<'_, redisson_rate_limiter::Result<bool>>> {
     let acquires = idle.iter().map(|limiter| {
         let mut acquire = Box::pin(limiter.try_acquire(1));
@@ -24,7 +24,7 @@ fn left_alone(idle: &[RateLimiter]) -> Vec<Pending<'_, redisson_rate_limiter::Re
     acquires.collect()
 }
 
-/// Waits until the calls of those that are left alone have come by.
+/// Waits until the proxy has seen the calls of the acquires that are left alone.
 async fn until_sent(proxy: &Proxy) {
     let mut sent = 0;
     while sent < MANY {
@@ -173,7 +173,7 @@ async fn a_shared_call_carries_lists_and_limiters_with_a_rate_for_each_client() 
 }
 
 #[tokio::test]
-async fn what_one_limiter_is_refused_leaves_the_others_of_its_call_as_they_are() {
+async fn an_error_of_one_limiter_does_not_affect_the_others_of_its_call() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = fixture.builder().connect(&proxy.url()).await.unwrap();

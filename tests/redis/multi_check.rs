@@ -16,12 +16,12 @@ use crate::keys;
 use crate::proxy::{Command, Fate, Proxy};
 use crate::stopped_time::{StoppedTime, until};
 
-/// So many requests on their way go one by one.
+/// While no more requests than this are in flight, each has a call of its own.
 pub const FEW: usize = 16;
 /// The most targets of one call.
 const LARGEST: usize = 32;
 
-/// A request on each of so many targets, all at the same time.
+/// A request on each of this many targets, all at the same time.
 pub async fn on_each(
     limiter: &Arc<dyn Limiter>,
     targets: usize,
@@ -55,13 +55,13 @@ pub async fn until_shared(client: &RedissonClient, proxy: &Proxy) {
     until_known(client, || proxy.take_seen().iter().any(is_shared)).await;
 }
 
-/// The same, if some calls are seen to be shared then.
+/// Returns once the client knows that one server has all keys, which `is_shared` shows.
 pub async fn until_known(client: &RedissonClient, is_shared: impl Fn() -> bool) {
     let policy = FixedWindow::new(1_000_000, HOUR);
     let limiter = client.policy_limiter(policy).unwrap();
     let limiter: Arc<dyn Limiter> = Arc::new(limiter.with_prefix("before:"));
     for _ in 0..1_000 {
-        on_each(&limiter, 4 * FEW, 1).await; // whatever becomes of them
+        on_each(&limiter, 4 * FEW, 1).await; // whatever their results
         if is_shared() {
             return;
         }
@@ -87,7 +87,7 @@ async fn each_target_of_a_shared_call_has_its_own_answer() {
         }
         proxy.take_seen();
 
-        // One of three is used where there was a request, so two fit on all.
+        // At most one of three is in use on each target, so two fit on all.
         let targets = FEW + LARGEST + 1;
         for granted in on_each(&limiter, targets, 2 * unit).await {
             assert!(granted.unwrap().is_granted(), "{policy}");
@@ -180,7 +180,7 @@ async fn requests_on_a_target_are_decided_in_order_whatever_calls_carry_them() {
 }
 
 #[tokio::test]
-async fn what_one_target_is_refused_leaves_the_others_of_its_call() {
+async fn an_error_of_one_target_does_not_affect_the_others_of_its_call() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = prepared(fixture.builder(), &fixture, &proxy).await;
@@ -232,7 +232,7 @@ async fn a_call_that_is_refused_for_one_target_is_made_for_each_alone() {
     }
 }
 
-/// So many requests, each polled once and left alone: those that follow share calls.
+/// This many requests, each polled once and left alone: those that follow share calls.
 async fn left_alone<'a>(
     limiter: &'a PolicyLimiter<FixedWindow>,
     proxy: &Proxy,
@@ -368,7 +368,7 @@ async fn one_target_that_several_limiters_share_is_charged_for_each_request() {
 }
 
 #[tokio::test]
-async fn callers_that_leave_before_it_is_sent_take_nothing_from_the_others() {
+async fn callers_that_leave_before_a_call_is_sent_take_nothing_from_the_others() {
     let mut fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let client = prepared(fixture.builder(), &fixture, &proxy).await;

@@ -14,7 +14,7 @@ use crate::keys::{self, member};
 use crate::proxy::{Fate, Proxy};
 use crate::told::{Call, Told};
 
-/// A call for so many requests that was answered at the first attempt.
+/// A call for this many requests that was answered at the first attempt.
 const fn answered(script: &'static str, requests: u32) -> Call {
     Call {
         script,
@@ -32,7 +32,7 @@ async fn client(fixture: &Fixture, builder: RedissonClientBuilder) -> (Told, Red
 }
 
 #[tokio::test]
-async fn each_call_is_told_with_its_script_and_how_many_requests_it_is_for() {
+async fn each_call_is_reported_with_its_script_and_number_of_requests() {
     let fixture = Fixture::start().await;
     let (told, client) = client(&fixture, builder()).await;
     let limiter = client.rate_limiter(NAME);
@@ -56,7 +56,7 @@ async fn each_call_is_told_with_its_script_and_how_many_requests_it_is_for() {
 }
 
 #[tokio::test]
-async fn each_of_many_requests_is_told_in_one_call() {
+async fn each_of_many_requests_is_reported_in_one_call() {
     let fixture = Fixture::start().await;
     let (told, client) = client(&fixture, builder()).await;
     let client = Arc::new(client);
@@ -88,7 +88,7 @@ async fn each_of_many_requests_is_told_in_one_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_sent_again_is_told_as_another_attempt() {
+async fn a_call_that_is_sent_again_is_reported_as_another_attempt() {
     let fixture = Fixture::start().await;
     let proxy = Proxy::to(fixture.server.port()).await;
     let told = Told::default();
@@ -112,7 +112,7 @@ async fn a_call_that_is_sent_again_is_told_as_another_attempt() {
 }
 
 #[tokio::test]
-async fn a_remembered_denial_is_told_as_such_and_makes_no_call() {
+async fn a_remembered_denial_is_reported_as_such_and_makes_no_call() {
     let fixture = Fixture::start().await;
     let remembering = LimiterOptions::new().remember_denials(HOUR);
     let (told, client) = client(&fixture, builder().default_options(remembering)).await;
@@ -133,7 +133,7 @@ async fn a_remembered_denial_is_told_as_such_and_makes_no_call() {
 }
 
 #[tokio::test]
-async fn a_peers_clock_that_is_ahead_is_told_with_by_how_much() {
+async fn a_peers_clock_that_is_ahead_is_reported_with_the_difference() {
     let mut fixture = Fixture::start().await;
     let (told, client) = client(&fixture, builder()).await;
     let limiter = client.rate_limiter(NAME);

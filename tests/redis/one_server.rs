@@ -15,11 +15,12 @@ use crate::proxy::{Command, Fate, Proxy};
 use crate::support::Server;
 use crate::support::cluster::Cluster;
 
-/// So many times all targets, until a client has asked all of its questions.
+/// How many times all targets are asked for, until a client has asked all of its questions.
 const ROUNDS: usize = 32;
 const TARGETS: usize = 4 * FEW;
 
-/// A policy, and the one that stores single grants, each of which creates what it does not find.
+/// A limiter of a policy, and an RRateLimiter for each key, which stores single grants. Both create
+/// the state that they do not find.
 fn limiters(client: &RedissonClient, limit: u32) -> [Arc<dyn Limiter>; 2] {
     let windows = client
         .policy_limiter(FixedWindow::new(limit, HOUR))
@@ -29,8 +30,8 @@ fn limiters(client: &RedissonClient, limit: u32) -> [Arc<dyn Limiter>; 2] {
     [Arc::new(windows), Arc::new(keyed)]
 }
 
-/// Each server has the keys that the proxy looks for there, and no other; each target is charged
-/// once for each request.
+/// Asserts that each server has the keys that the proxy looks for there, and no other, and that
+/// each target is charged once for each request.
 async fn each_is_asked_where_it_is(client: &RedissonClient, servers: &[Server]) {
     for limiter in limiters(client, ROUNDS as u32) {
         granted_to_all(&limiter).await;
@@ -95,7 +96,7 @@ async fn calls_are_shared_again_on_the_server_that_a_new_connection_leads_to() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_tell_its_id_is_asked_one_by_one() {
+async fn a_server_that_does_not_state_its_id_is_asked_one_by_one() {
     for rules in [
         ["+@all", "-info", "~*"],
         ["+@all", "-eval", "~*"],

@@ -19,8 +19,8 @@ use redisson_rate_limiter::{Error, Limiter};
 
 use crate::fixture::Fixture;
 
-/// Asks a limiter about a key whose state it cannot read, and shows that it says so and leaves the
-/// state as it is.
+/// Asks a limiter about a key whose state it cannot read. Asserts that it reports this and leaves
+/// the state as it is.
 async fn assert_refused(fixture: &mut Fixture, limiter: &impl Limiter, key: &str, case: &str) {
     let before = fixture.everything().await;
     let error = limiter.check(key, 1).await;
@@ -31,8 +31,8 @@ async fn assert_refused(fixture: &mut Fixture, limiter: &impl Limiter, key: &str
     assert_eq!(fixture.everything().await, before, "{case}");
 }
 
-/// The same for a limiter whose state are two strings, `key` and `start`, in each of which
-/// something else stands.
+/// Asserts the same of a limiter whose state is two strings, `key` and `start`, with something else
+/// in one of them at a time.
 async fn assert_bad_strings_are_refused<L: Limiter>(
     key: &str,
     start: &str,

@@ -136,7 +136,7 @@ async fn a_peek_leaves_every_byte_and_every_time_to_live_as_it_was() {
         assert!(fixture.everything().await.is_empty());
 
         assert!(limiter.check(NAME, 2 * unit).await.unwrap().is_granted());
-        // As another service leaves them whose policy needs less time.
+        // As another service with a shorter policy leaves them.
         for key in keys::names(&mut fixture.raw).await {
             fixture.run(&["PEXPIRE", &key, "600000"]).await;
         }

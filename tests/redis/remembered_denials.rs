@@ -1,5 +1,4 @@
-//! Denials that are remembered: how many calls reach the server, and what has the next request
-//! reach it.
+//! Remembered denials: how many calls reach the server, and what makes the next request reach it.
 
 use std::future::Future;
 
@@ -10,7 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::fixture::{Fixture, HOUR, NAME, PERMITS, SECOND, VALUE, ms};
 
-/// A limiter of 2 an hour, both in use, that remembers denials for so long, and one of the grants.
+/// A limiter of 2 an hour, both in use, that remembers denials for `at_most`, and one of the
+/// grants.
 async fn exhausted(fixture: &Fixture, at_most: std::time::Duration) -> (RateLimiter, Decision) {
     let client = fixture.client().await;
     let limiter = client
@@ -50,7 +50,7 @@ async fn while_a_denial_is_remembered_no_request_reaches_the_server() {
     assert_eq!(scripts_run(&mut fixture).await, before);
 }
 
-/// After what `change` does, the next request is decided by the server.
+/// Asserts that after `change` the server decides the next request.
 async fn drops<F: Future<Output = ()>>(change: impl FnOnce(RateLimiter, Decision) -> F) {
     let mut fixture = Fixture::start().await;
     let (limiter, grant) = exhausted(&fixture, SECOND * 1_000).await;
@@ -120,7 +120,7 @@ async fn what_an_audit_of_this_client_finds_is_granted_after_a_denial() {
 }
 
 #[tokio::test]
-async fn it_has_the_time_of_the_fewest_permits_that_were_denied_or_of_fewer() {
+async fn fewer_permits_than_were_denied_get_an_earlier_remembered_time() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     let limiter = client.rate_limiter(NAME);

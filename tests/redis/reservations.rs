@@ -25,7 +25,7 @@ async fn reserved(client: &RedissonClient) -> (RateLimiter, Reservation) {
     (limiter, reservation.expect("there are ten"))
 }
 
-/// Waits until the permits count from their use. Before, they count from an hour later.
+/// Waits until the permits count from their use. Until then they count from an hour later.
 async fn until_settled(server: &Server, grant: &Grant) {
     until("the use is told", async || {
         let mut raw = server.connection().await;
@@ -59,7 +59,7 @@ async fn a_reservation_is_used_while_the_server_stands_still() {
 }
 
 #[tokio::test]
-async fn a_reservation_is_used_though_the_server_has_lost_it() {
+async fn a_reservation_is_used_even_if_the_server_has_lost_it() {
     let mut server = Server::start();
     let port = server.port();
     let (limiter, reservation) = reserved(&patient(&server.url()).await).await;
@@ -132,7 +132,7 @@ async fn a_reservation_whose_time_is_lost_goes_back_and_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_shrink_that_arrives_when_the_use_is_told_gives_nothing_back() {
+async fn a_shrink_that_arrives_after_the_settlement_gives_nothing_back() {
     let server = Server::start();
     let proxy = Proxy::to(server.port()).await;
     let (limiter, mut reservation) = reserved(&patient(&proxy.url()).await).await;
@@ -244,7 +244,7 @@ async fn on_a_cluster_reservations_are_used_shrunk_and_cancelled() {
 }
 
 #[tokio::test]
-async fn one_under_an_interval_of_nothing_is_over_at_once() {
+async fn a_reservation_under_an_interval_of_0_expires_at_once() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(10, HOUR)).await;
     fixture.run(&["HSET", NAME, "interval", "0"]).await;

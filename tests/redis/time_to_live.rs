@@ -16,7 +16,7 @@ async fn expiries(fixture: &mut Fixture) -> [i64; 3] {
     all.query_async(&mut fixture.raw).await.unwrap()
 }
 
-/// Runs a step, and tells between which times a key expires that got `$time` from it.
+/// Runs a step, and returns the times between which a key expires that got `$time` from it.
 macro_rules! with_life {
     ($fixture:ident, $time:expr, $step:expr) => {{
         let before = keys::time(&mut $fixture.raw).await;
@@ -82,7 +82,7 @@ async fn a_limiter_whose_keep_alive_has_passed_leaves_no_key() {
 }
 
 #[tokio::test]
-async fn without_one_value_and_permits_get_the_time_to_live_that_the_hash_has() {
+async fn without_a_keep_alive_value_and_permits_live_as_long_as_the_hash() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.with(Rate::overall(5, SECOND)).await;
     assert!(limiter.try_acquire(1).await.unwrap());
@@ -225,7 +225,7 @@ async fn each_condition_is_asked_of_each_key_by_itself() {
 }
 
 #[tokio::test]
-async fn taking_the_keep_alive_off_leaves_the_time_to_live_of_the_hash() {
+async fn removing_the_keep_alive_leaves_the_time_to_live_of_the_hash() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture
         .with(Rate::overall(5, SECOND).keep_alive(HOUR))

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(40);
 /// A script that does not end is killed with the server.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a case came to.
+/// The result of a case.
 struct Outcome {
     reply: Reply,
     after: Keyspace,

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use redisson_rate_limiter::{Error, RateLimiter, Result};
 
-/// The call failed because of what the keys of `name` hold.
+/// Asserts that the call failed because of what the keys of `name` hold.
 pub fn assert_bad_state<T: Debug>(name: &str, method: &str, result: Result<T>) {
     assert!(
         matches!(&result, Err(Error::BadState { name: of, .. }) if of == name),
@@ -12,7 +12,7 @@ pub fn assert_bad_state<T: Debug>(name: &str, method: &str, result: Result<T>) {
     );
 }
 
-/// Each method that decides or counts permits fails.
+/// Asserts that each method that decides or counts permits fails.
 pub async fn assert_all_that_count_are_refused(limiter: &RateLimiter) {
     let name = limiter.name();
     let hour = std::time::Duration::from_secs(3600);

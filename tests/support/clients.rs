@@ -1,4 +1,4 @@
-//! Clients that no busy machine fails.
+//! Clients whose calls do not fail on a busy machine.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -21,8 +21,8 @@ pub async fn patient(urls: &str) -> RedissonClient {
     builder().connect(urls).await.unwrap()
 }
 
-/// The same over one connection, which stays however long the server is silent: nothing but an
-/// acquire is sent twice.
+/// A client that waits for late answers, over one connection, which stays however long the server
+/// is silent: nothing but an acquire is sent twice.
 pub async fn steady(url: &str, builder: RedissonClientBuilder) -> RedissonClient {
     let client = redis::Client::open(url).unwrap();
     let config = without_timeouts();

@@ -20,7 +20,7 @@ impl Cluster {
         Self::of(PRIMARIES)
     }
 
-    /// The same, each with a replica.
+    /// Three primaries, each with a third of the slots and a replica.
     pub fn with_replicas() -> Self {
         Self::of(2 * PRIMARIES)
     }
@@ -116,7 +116,7 @@ fn cluster(node: &mut Connection, subcommand: &str) -> String {
     command.arg(subcommand).query(node).unwrap()
 }
 
-/// Asks until it is so: a cluster tells its clients nothing.
+/// Polls until the condition holds: a cluster does not notify its clients.
 fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         thread::sleep(Duration::from_millis(10));

@@ -17,14 +17,14 @@ struct Era {
     until: i64,
 }
 
-/// All settings, and how long the leases are that may be taken under them.
+/// All settings, and the length of the leases that may be taken under them.
 pub struct Eras {
     all: Vec<Era>,
     lease: Duration,
 }
 
 impl Eras {
-    /// The limiter has this rate now.
+    /// Begins with this rate.
     pub fn begin(rate: Rate, lease: Duration) -> Self {
         let first = Era {
             rate,
@@ -38,7 +38,8 @@ impl Eras {
         }
     }
 
-    /// Has the rate changed. What was in use before counts if it `keeps` that, and the type stays.
+    /// Changes the rate. The permits in use still count if the change `keeps` them and the type
+    /// stays.
     pub async fn change(&mut self, rate: Rate, keeps: bool, changing: impl Future<Output = ()>) {
         let until = micros();
         changing.await;
@@ -53,13 +54,13 @@ impl Eras {
         });
     }
 
-    /// When the leases are over that were taken before.
+    /// When the leases that were taken before the era are over.
     fn begin_of(&self, era: &Era) -> i64 {
         era.from + micros_of(self.lease) + TICK
     }
 
-    /// Asserts that no window exceeds the rate: none that begins when the leases of before are
-    /// over; and where what was in use counts, none that begins earlier exceeds both rates.
+    /// Asserts that no window exceeds the rate once the earlier leases are over. If the permits in
+    /// use still count, asserts that no earlier window exceeds the higher of the two rates.
     pub fn check(&self, parties: &[Arc<Party>]) {
         for era in &self.all {
             let used = era.uses(parties, self.begin_of(era));

@@ -1,5 +1,5 @@
-//! Each policy: what it must show, a test asks of all of these. `tests/scripts` holds them to the
-//! scripts.
+//! A policy of each algorithm, for tests of what every policy must do. A test in `tests/scripts`
+//! checks that none is missing.
 
 use std::time::Duration;
 
@@ -16,15 +16,15 @@ pub fn every_policy(units: u32) -> impl Iterator<Item = (AnyPolicy, u32)> {
     })
 }
 
-/// Whether a granted request may have to wait for its turn. Then nothing that it was charged goes
-/// back: those behind it know their turns already.
+/// Whether a granted request may have to wait for its turn. Then its charge is not given back,
+/// because the requests behind it know their turns already.
 #[allow(dead_code, reason = "each test file uses what it needs")]
 pub fn gives_turns(policy: &AnyPolicy) -> bool {
     let limiter = RedissonClient::in_memory().policy_limiter(policy.clone());
     limiter.unwrap().check_now("key", 1).is_none()
 }
 
-/// Whether its calls share none with others: they take the server the longer the more there is.
+/// Whether its calls are never shared, because they take the server longer the more state there is.
 #[allow(dead_code, reason = "each test file uses what it needs")]
 pub fn goes_alone(policy: &AnyPolicy) -> bool {
     matches!(

@@ -125,7 +125,8 @@ pub async fn errors(connection: &mut MultiplexedConnection, code: &str) -> u64 {
     line.map_or(0, |count| count.trim().parse().unwrap())
 }
 
-/// The key's time to live was set to `millis` not before `since` by the server's clock.
+/// Asserts that the key's time to live was set to `millis` not before `since` by the server's
+/// clock.
 pub async fn assert_lives_for(
     connection: &mut MultiplexedConnection,
     key: &str,

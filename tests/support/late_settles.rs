@@ -1,4 +1,4 @@
-//! Leases that are settled late: others release what they granted, before that.
+//! Leases that are settled late, after others have released what they granted.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ async fn use_all(uses: &Uses, limiter: &RateLimiter) {
     }
 }
 
-/// What is granted of leases is released by this while the leases are over and not settled, and
-/// others use all that there is.
+/// Releases what leases granted while the leases are over and not settled, and lets others use all
+/// permits that there are.
 pub async fn late_settles(server: &Server, release: impl AsyncFn(u32)) {
     let mut proxy = Proxy::to(server.port()).await;
     let mut redis = server.connection().await;
@@ -80,7 +80,7 @@ pub async fn late_settles(server: &Server, release: impl AsyncFn(u32)) {
             }
             sleep(ms(5)).await;
         }
-        // Where this process was stopped for long, its time was over first.
+        // If this process was stopped for long, the time was over first.
         if let Some(held) = held.take() {
             held.let_through().await;
         }

@@ -1,5 +1,5 @@
-//! Parties that take permits, each with what it has used: now and then, fewer than there are, so
-//! that some are leased; and when the test says so, more than there are.
+//! Parties that take permits, and record what they have used: from time to time fewer than there
+//! are, so that some are leased, and more than there are when the test says so.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -23,7 +23,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// One that takes a permit by this.
+    /// A party that takes a permit by calling this.
     pub fn by<F>(try_acquire: impl Fn() -> F + Send + Sync + 'static) -> Arc<Self>
     where
         F: Future<Output = bool> + Send + 'static,
@@ -41,7 +41,7 @@ impl Party {
         })
     }
 
-    /// Asks so many times for a permit.
+    /// Asks this many times for a permit.
     pub async fn take(&self, times: usize) {
         for _ in 0..times {
             self.uses.note(1, (self.try_acquire)()).await;

@@ -39,7 +39,7 @@ impl Monitor {
             .collect()
     }
 
-    /// The same with their arguments, as MONITOR writes them.
+    /// The commands that ran since the last time with their arguments, as MONITOR writes them.
     pub async fn commands_and_arguments(&mut self, server: &Server) -> Vec<Vec<String>> {
         let mut mark = server.connection().await;
         let _: String = redis::cmd("ECHO")

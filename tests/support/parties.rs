@@ -22,14 +22,14 @@ pub const RATE: u64 = 100;
 pub const INTERVAL: Duration = Duration::from_millis(240);
 pub const LEASE: Duration = Duration::from_millis(120);
 
-/// Within this time what a test waits for happens, or it fails.
+/// The longest time that a test waits for an event before it fails.
 const AT_LAST: Duration = Duration::from_secs(20);
 
 pub struct Parties {
     clients: [RedissonClient; 2],
     /// The handles that lease.
     pub leasing: [RateLimiter; 2],
-    /// Another process's.
+    /// The handle of another client, without leases.
     pub plain: RateLimiter,
     pub all: [Arc<Party>; 3],
     load: Load,
@@ -56,14 +56,14 @@ impl Parties {
         }
     }
 
-    /// All ask for more than there is.
+    /// Lets all parties ask for more permits than there are.
     pub async fn press(&self) {
         let [first, second, plain] = &self.all;
         let times = 2 * RATE as usize;
         tokio::join!(first.take(times), second.take(times), plain.take(times));
     }
 
-    /// When leases of before are over: as [`press`](Self::press), and again within an interval.
+    /// Calls [`press`](Self::press) once the earlier leases are over, and again within an interval.
     pub async fn press_twice(&self) {
         sleep(LEASE).await;
         self.press().await;
@@ -75,9 +75,9 @@ impl Parties {
         self.all.iter().flat_map(|it| it.uses.all()).collect()
     }
 
-    /// Ends the load and closes the clients that lease, so that all their leases are settled. Then
-    /// the permits left and those of the grants are the rate, and an interval later all can be
-    /// taken.
+    /// Ends the load and closes the clients that lease, so that all their leases are settled.
+    /// Asserts that the permits left and those of the grants add up to the rate, and that all can
+    /// be taken an interval later.
     pub async fn end_whole(self, server: &Server, rate: u64, interval: Duration) {
         self.load.end().await;
         for client in &self.clients {
@@ -91,7 +91,7 @@ impl Parties {
     }
 }
 
-/// Whether a lease is out.
+/// Whether permits are leased.
 async fn is_leased(redis: &mut MultiplexedConnection) -> bool {
     let pools: Vec<String> = redis.keys("{limiter}:permits*").await.unwrap();
     let now = keys::time(redis).await;

@@ -13,7 +13,7 @@ pub fn reserve() -> u16 {
     bind(0).expect("a free port")
 }
 
-/// The same for a node of a cluster, whose port for the other nodes is reserved too.
+/// A free port for a node of a cluster, whose port for the other nodes is reserved too.
 pub fn reserve_for_node() -> u16 {
     loop {
         let port = reserve();

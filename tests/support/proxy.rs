@@ -21,7 +21,7 @@ use resp::answer_end;
 
 pub use resp::{Command, parse};
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It gets lost, and the connection with it.
@@ -46,7 +46,7 @@ pub struct Proxy {
     accepting: JoinHandle<()>,
 }
 
-/// A request that waits. What is changed in it is what the server gets.
+/// A request that waits. The server gets it with the changes that the test makes.
 pub struct Held {
     pub command: Command,
     let_through: oneshot::Sender<Command>,
@@ -114,8 +114,7 @@ impl Proxy {
         self.shared.fates.lock().unwrap().push_back((command, fate));
     }
 
-    /// Lets nothing pass any more on the connections that there are, without closing them. New ones
-    /// work.
+    /// Lets nothing pass any more on the existing connections, without closing them. New ones work.
     pub fn freeze(&self) {
         let accepted = self.shared.accepted.load(Ordering::SeqCst);
         self.shared.frozen.send_replace(accepted);
@@ -141,7 +140,7 @@ impl Proxy {
         within(self.held.recv()).await.unwrap()
     }
 
-    /// All commands so far, in order, whatever became of them; then forgets them.
+    /// All commands so far, in order, whatever happened to them; then forgets them.
     pub fn take_seen(&self) -> Vec<Command> {
         std::mem::take(&mut *self.shared.seen.lock().unwrap())
     }
@@ -169,7 +168,7 @@ impl Proxy {
     }
 }
 
-/// What a test waits for comes in the end, or it fails.
+/// Waits for an event that must happen; if it does not, the test fails.
 async fn within<T>(event: impl Future<Output = T>) -> T {
     let waiting = timeout(Duration::from_secs(120), event);
     waiting.await.expect("a request")

@@ -22,8 +22,8 @@ impl Command {
         self.0.get(2 + keys + place).map_or(b"", Vec::as_slice)
     }
 
-    /// Whether this is an acquire as another one, with the same keys and the same member, which has
-    /// the call's id.
+    /// Whether this is an acquire of the same call as another one: it has the same keys and the
+    /// same member, which has the call's id.
     pub fn repeats(&self, other: &Self) -> bool {
         let is_script = ["EVALSHA", "EVAL"].contains(&self.name().as_str());
         if !is_script || self.0[..3] != other.0[..other.0.len().min(3)] {
@@ -44,14 +44,14 @@ impl Command {
         self.0[2 + keys + place] = argument.to_vec();
     }
 
-    /// Which of so many servers has the first key of a script; the first one if there is none.
+    /// Which of this many servers has the first key of a script; the first one if there is none.
     pub fn place_of_key(&self, servers: usize) -> usize {
         let is_script = ["EVALSHA", "EVAL"].contains(&self.name().as_str());
         let key = self.0.get(3).filter(|_| is_script);
         key.map_or(0, |key| Self::place_of(key, servers))
     }
 
-    /// Which of so many servers has this key.
+    /// Which of this many servers has this key.
     pub fn place_of(key: &[u8], servers: usize) -> usize {
         let sum = key.iter().fold(0_u32, |sum, &byte| {
             sum.wrapping_mul(31).wrapping_add(byte.into())

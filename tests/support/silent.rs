@@ -25,7 +25,7 @@ impl Silent {
         }
     }
 
-    /// One that tells the server's time, after a while, and answers nothing else.
+    /// Answers with the server's time, after a while, and with nothing else.
     pub fn but_for_the_time(after: Duration) -> Self {
         Self {
             tells_the_time_after: Some(after),

@@ -11,8 +11,8 @@ use tokio::task::{spawn_blocking, yield_now};
 /// Far more than anything may take that needs no time on the test's clocks, on a busy machine too.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Tokio moves paused time on where all tasks wait, unless a blocking one runs. This is one, until
-/// it is dropped.
+/// Tokio advances paused time when all tasks wait, unless a blocking task runs. This keeps one
+/// running until it is dropped.
 pub struct StoppedTime {
     // Never read: dropping it ends the blocking task.
     _end: mpsc::Sender<()>,
@@ -32,13 +32,13 @@ impl StoppedTime {
         Self::begin()
     }
 
-    /// From now on it passes as everywhere.
+    /// Lets time pass again.
     pub fn resume(self) {
         tokio::time::resume();
     }
 }
 
-/// Awaits what needs no time to pass.
+/// Awaits a future that needs no time to pass.
 pub async fn at_once<T>(future: impl Future<Output = T>) -> T {
     let start = tokio::time::Instant::now();
     let answer = future.await;
@@ -46,7 +46,7 @@ pub async fn at_once<T>(future: impl Future<Output = T>) -> T {
     answer
 }
 
-/// Waits for what needs no time to pass.
+/// Waits for a condition that needs no time to pass.
 pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     let start = Instant::now();
     while !is_so().await {

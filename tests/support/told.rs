@@ -1,4 +1,4 @@
-//! What a client tells its handler of events.
+//! The events that a client reports to its handler.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
@@ -29,7 +29,7 @@ pub struct Call {
 }
 
 impl Told {
-    /// Notes what a client with these settings tells.
+    /// Records the events of a client with these settings.
     pub fn by(&self, builder: RedissonClientBuilder) -> RedissonClientBuilder {
         let told = self.clone();
         builder.on_event(move |event| told.0.lock().unwrap().push(line(event)))
@@ -71,7 +71,7 @@ impl Told {
         })
     }
 
-    /// The rates that limiters were found with, behind those that requests named.
+    /// The rates that limiters were found with, after those that requests named.
     pub fn take_rates(&self) -> Vec<(Rate, Rate)> {
         self.take(|line| match line {
             Line::RateDiffers(named, found) => Some((*named, *found)),

@@ -34,8 +34,8 @@ impl Uses {
         self.0.lock().unwrap().extend(used);
     }
 
-    /// Notes that so many permits are used at once when this request is granted. Returns whether it
-    /// is.
+    /// Notes that this many permits are used at once when this request is granted. Returns whether
+    /// it is.
     pub async fn note(&self, permits: u32, request: impl Future<Output = bool>) -> bool {
         let after = micros();
         let is_granted = request.await;

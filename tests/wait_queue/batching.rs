@@ -16,7 +16,7 @@ use crate::in_memory::{limiter, ms};
 use crate::stopped_time::StoppedTime;
 use crate::support::Server;
 
-/// What is asked for at one moment, after so much time.
+/// The requests of one moment, and how long after the moment before they come.
 #[derive(Debug, Clone)]
 struct Round {
     pass: i64,
@@ -169,7 +169,7 @@ async fn wait_together(limiter: &RateLimiter, permits: &[u32]) -> Vec<Duration> 
     times
 }
 
-/// The same where each waits only once the one before it is through.
+/// As [`wait_together`], but each wait begins only when the one before it is over.
 async fn wait_one_by_one(limiter: &RateLimiter, permits: &[u32]) -> Vec<Duration> {
     let start = Instant::now();
     let mut times = Vec::new();

@@ -11,7 +11,7 @@ use crate::proxy::{Fate, Proxy};
 use crate::support::Server;
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_never_polled_took_nothing() {
+async fn a_request_that_was_never_polled_took_nothing() {
     let limiter = limiter(1, HOUR).await;
     drop(limiter.acquire(1));
     drop(limiter.try_acquire(1));
@@ -51,7 +51,7 @@ async fn a_queue_whose_waiters_have_all_left_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_did_not_read_its_grant_passes_its_permits_to_the_next_at_once() {
+async fn an_unread_grant_passes_to_the_next_waiter_at_once() {
     let limiter = limiter(3, SECOND).await;
     assert!(limiter.try_acquire(3).await.unwrap());
     let mut first = wait(&limiter, 3);
@@ -132,7 +132,7 @@ const VALUE: &str = "{limiter}:value";
 const PERMITS: &str = "{limiter}:permits";
 
 #[tokio::test]
-async fn one_whose_call_is_under_way_gives_back_what_it_is_granted() {
+async fn a_request_dropped_during_its_call_gives_back_what_it_is_granted() {
     let server = Server::start();
     let mut raw = server.connection().await;
     let mut proxy = Proxy::to(server.port()).await;
@@ -159,7 +159,7 @@ async fn one_whose_call_is_under_way_gives_back_what_it_is_granted() {
 }
 
 #[tokio::test]
-async fn one_of_many_that_leaves_a_call_gives_back_its_part_alone() {
+async fn a_caller_that_leaves_a_shared_call_gives_back_its_own_part_alone() {
     let server = Server::start();
     let mut raw = server.connection().await;
     let mut proxy = Proxy::to(server.port()).await;

@@ -33,7 +33,8 @@ where
     receiver
 }
 
-/// A runtime that is left idle in the middle of a call for two, one of which is dropped then.
+/// A runtime that is left idle in the middle of a call for two requests, one of which is then
+/// dropped.
 struct LeftInFlight {
     idle: Runtime,
     limiter: RateLimiter,
@@ -42,8 +43,8 @@ struct LeftInFlight {
     _proxy: Proxy,
 }
 
-/// `ask` makes a request for so many permits; the first one's call is alone, and the next two share
-/// one.
+/// `ask` makes a request for this many permits; the first one's call is alone, and the next two
+/// share one.
 fn left_in_flight(
     server: &Server,
     ask: fn(RateLimiter, u32) -> Pending<'static, Result<bool, Error>>,

@@ -24,7 +24,7 @@ impl Log {
         }
     }
 
-    /// Has `who` wait for permits from `at` on.
+    /// Makes `who` wait for permits from `at` on.
     fn wait(
         &self,
         tasks: &mut JoinSet<()>,

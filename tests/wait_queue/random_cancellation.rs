@@ -19,7 +19,7 @@ const VALUE: &str = "{limiter}:value";
 const PERMITS: &str = "{limiter}:permits";
 const TASKS: u64 = 50;
 
-/// How many acquires are cancelled; 10,000 where `CANCELLED_ACQUIRES` says nothing else.
+/// How many acquires are cancelled: 10,000, unless `CANCELLED_ACQUIRES` says otherwise.
 fn acquires() -> u64 {
     match std::env::var("CANCELLED_ACQUIRES") {
         Ok(number) => number.parse().expect("CANCELLED_ACQUIRES is a number"),
@@ -28,7 +28,7 @@ fn acquires() -> u64 {
 }
 
 /// Acquires again and again, each time from any of the limiters, and gives each wait up at a random
-/// moment. How many permits of each it was granted all the same.
+/// moment. Returns how many permits of each it was granted anyway.
 async fn cancel_often(limiters: Arc<[RateLimiter]>, mut random: Seeded, times: u64) -> Vec<i64> {
     let mut granted = vec![0; limiters.len()];
     for _ in 0..times {
@@ -69,7 +69,7 @@ async fn until_quiet(tasks_before: usize) {
     }
 }
 
-/// Waits until so many of a million permits are in use: what is on its way back is given back in
+/// Waits until this many of a million permits are in use: what is on its way back is given back in
 /// the background.
 async fn assert_in_use(
     raw: &mut MultiplexedConnection,

@@ -26,7 +26,7 @@ fn silent_client() -> RedissonClient {
     client(&Silent::but_for_the_time(ms(0)))
 }
 
-/// Makes requests, each so many ms after the first, and asserts that each takes exactly its
+/// Makes requests, each a number of ms after the first, and asserts that each takes exactly its
 /// response timeout and may have been executed.
 async fn assert_each_has_its_own_deadline<F>(request: impl Fn() -> F)
 where
@@ -146,7 +146,7 @@ async fn the_first_call_to_a_stopped_server_takes_at_most_one_response_timeout()
     );
 }
 
-/// Its runtime is idle, so it is made again on another one, behind younger requests.
+/// Its runtime is idle, so it is made again on another one, behind later requests.
 #[test]
 fn a_request_that_moves_to_another_runtime_keeps_its_deadline() {
     let runtime = || {
@@ -184,7 +184,7 @@ fn a_request_that_moves_to_another_runtime_keeps_its_deadline() {
 }
 
 #[tokio::test]
-async fn an_endless_response_timeout_is_one_for_any_connection() {
+async fn the_longest_response_timeout_is_accepted_for_any_connection() {
     let server = Server::start();
     let builder = RedissonClient::builder().response_timeout(Duration::MAX);
     let given = builder.connection(server.connection().await).unwrap();

@@ -51,7 +51,7 @@ async fn a_waiter_is_granted_in_time_and_one_that_gave_up_before_took_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_timeout_is_one_try() {
+async fn a_timeout_of_zero_is_one_try() {
     let limiter = limiter(1, SECOND).await;
     let start = Instant::now();
     assert!(
@@ -70,7 +70,7 @@ async fn no_timeout_is_one_try() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_beyond_what_a_clock_counts_is_as_good_as_none() {
+async fn a_timeout_beyond_the_range_of_the_clock_never_ends() {
     let limiter = limiter(1, SECOND).await;
     assert!(limiter.try_acquire_timeout(1, Duration::MAX).await.unwrap());
     let start = Instant::now();

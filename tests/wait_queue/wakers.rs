@@ -10,7 +10,7 @@ use crate::in_memory::{HOUR, let_others_work};
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// Does something when it is woken, and once.
+/// Does something the first time that it is woken.
 struct Does(Mutex<Option<Action>>);
 
 impl Wake for Does {

@@ -26,8 +26,8 @@ async fn limiter(proxy: &Proxy, fixture: &Fixture, capacity: u32) -> PolicyLimit
     limiter
 }
 
-/// Requests of these costs, in order, while the first one's call is held: the others come together
-/// behind it. Their answers.
+/// Makes requests of these costs, in order, while the first one's call is held, so that the others
+/// arrive together behind it. Returns their answers.
 async fn behind_a_held_call(
     proxy: &mut Proxy,
     limiter: &PolicyLimiter<TokenBucket>,
@@ -115,7 +115,7 @@ async fn a_thousand_callers_cost_few_calls_and_get_no_more_than_there_is() {
 }
 
 #[tokio::test]
-async fn one_that_could_never_be_granted_fails_alone() {
+async fn a_request_that_can_never_be_granted_fails_alone() {
     let fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = limiter(&proxy, &fixture, 10).await;
@@ -145,7 +145,7 @@ async fn a_caller_that_does_not_poll_its_call_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn one_that_gave_up_before_its_call_was_made_is_not_charged() {
+async fn a_caller_that_gave_up_before_its_call_was_made_is_not_charged() {
     let mut fixture = Fixture::start().await;
     let mut proxy = Proxy::to(fixture.server.port()).await;
     let limiter = limiter(&proxy, &fixture, 10).await;

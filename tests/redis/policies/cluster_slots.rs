@@ -51,7 +51,8 @@ async fn what_a_slot_took_is_given_back_if_a_later_one_denies() {
     let users = client.policy_limiter(SlidingWindowLog::new(9, SECOND));
     let users = users.unwrap();
     assert!(users.check("user", 9).await.unwrap().is_granted());
-    // Asked a minute later all grant, and when the user's slot decides it is not a minute later.
+    // The peeks read a clock that is a minute later, by which all grant. When the user's slot
+    // decides, the clock is back.
     now.store(1_060_000, Ordering::SeqCst);
     let charges = [
         users.charge("user", 1).unwrap(),
@@ -125,7 +126,7 @@ async fn prefixes_but_no_keys_that_spread_state_over_slots_are_refused() {
             );
         }
     }
-    // In a key no brace spreads anything.
+    // A brace in a key does not spread state over slots.
     let keyed = client.keyed_rate_limiter("k:", Rate::overall(1, HOUR));
     let limiters: [&dyn Limiter; 2] = [&leaky, &keyed.unwrap()];
     for limiter in limiters {

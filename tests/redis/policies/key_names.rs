@@ -8,7 +8,7 @@ use crate::fixture::{Fixture, HOUR};
 use crate::keys;
 
 #[tokio::test]
-async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() {
+async fn ordinary_keys_are_unchanged_and_ambiguous_ones_are_escaped() {
     let mut fixture = Fixture::start().await;
     let client = fixture.client().await;
     let plain = client.policy_limiter(FixedWindow::new(1, HOUR)).unwrap();
@@ -31,7 +31,7 @@ async fn ordinary_keys_stand_as_they_are_and_what_could_be_mistaken_is_marked() 
     }
 }
 
-/// Of a policy whose keys have another end, that belongs into `ENDS` of `src/keys.rs`.
+/// If the keys of a new policy end in another way, the ending belongs into `ENDS` of `src/keys.rs`.
 #[tokio::test]
 async fn no_target_writes_a_key_that_another_one_writes() {
     const PREFIX: &str = "{shop}:";
@@ -100,7 +100,7 @@ async fn a_keyed_limiters_keys_are_redissons_of_prefix_and_key() {
 }
 
 #[tokio::test]
-async fn ambiguous_names_are_marked_too_if_a_mapper_makes_a_hash_tag() {
+async fn ambiguous_names_are_escaped_too_if_a_mapper_makes_a_hash_tag() {
     let fixture = Fixture::start().await;
     let builder = fixture
         .builder()

@@ -38,7 +38,7 @@ async fn what_one_kind_left_is_a_bad_state_for_the_others_and_nothing_changes() 
         assert!(limiter.check(KEY, 1).await.unwrap().is_granted());
         let before = fixture.everything().await;
         for (other, (other_type, refused)) in limiters.iter().enumerate() {
-            // One string is like another; hashes have their fields.
+            // Strings look alike; hashes differ by their fields.
             if own == other || (own_type == other_type && *own_type == "string") {
                 continue;
             }

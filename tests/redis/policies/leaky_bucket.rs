@@ -110,7 +110,7 @@ async fn what_a_peer_left_is_taken_over() {
 }
 
 #[tokio::test]
-async fn where_one_key_is_lost_the_bucket_is_empty() {
+async fn if_one_key_is_lost_the_bucket_is_empty() {
     let mut fixture = Fixture::start().await;
     let limiter = two_in_ten_seconds(&fixture).await;
     for lost in [BUCKET, START] {
@@ -123,7 +123,7 @@ async fn where_one_key_is_lost_the_bucket_is_empty() {
 }
 
 #[tokio::test]
-async fn requests_below_0_are_none() {
+async fn a_negative_number_of_requests_counts_as_none() {
     let mut fixture = Fixture::start().await;
     let limiter = two_in_ten_seconds(&fixture).await;
     fixture.run(&["SET", BUCKET, "-5"]).await;

@@ -23,7 +23,7 @@ async fn limiter(
     client.policy_limiter(policy).unwrap()
 }
 
-/// Ten, and three with each second: twice the time to fill is 6668 ms.
+/// Ten tokens at most, and three with each second: twice the time to fill is 6668 ms.
 async fn three_a_second(fixture: &Fixture) -> PolicyLimiter<PenaltyTokenBucket> {
     limiter(
         fixture,
@@ -156,7 +156,7 @@ async fn a_lock_denies_whichever_limiter_set_it_and_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_lock_for_ever_stays_one_where_nobody_has_a_penalty_to_end_it_by() {
+async fn a_lock_without_a_time_to_live_stays_so_if_nobody_has_a_penalty() {
     let mut fixture = Fixture::start().await;
     let limiter = three_a_second(&fixture).await;
     fixture.run(&["SET", LOCK, "1"]).await;
@@ -188,7 +188,7 @@ async fn what_a_peer_left_is_taken_over() {
 }
 
 #[tokio::test]
-async fn lost_tokens_beside_a_start_are_as_many_as_there_can_be() {
+async fn if_only_the_tokens_are_lost_the_bucket_is_full() {
     let mut fixture = Fixture::start().await;
     let limiter = three_a_second(&fixture).await;
     assert!(granted(&limiter, 10).await);
@@ -201,7 +201,7 @@ async fn lost_tokens_beside_a_start_are_as_many_as_there_can_be() {
 }
 
 #[tokio::test]
-async fn where_the_start_is_gone_the_bucket_is_full() {
+async fn if_the_start_is_lost_the_bucket_is_full() {
     let mut fixture = Fixture::start().await;
     let limiter = three_a_second(&fixture).await;
     assert!(granted(&limiter, 10).await);

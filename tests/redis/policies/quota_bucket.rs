@@ -160,7 +160,7 @@ async fn a_peers_hash_is_taken_over_and_gets_a_time_to_live() {
 }
 
 #[tokio::test]
-async fn where_a_peer_lost_a_field_that_counts_the_bucket_is_full() {
+async fn if_a_peer_lost_a_field_that_counts_the_bucket_is_full() {
     for field in ["remain", "timestamp"] {
         let mut fixture = Fixture::start().await;
         let limiter = limiter(&fixture, in_a_minute(10, 10)).await;

@@ -18,13 +18,13 @@ async fn behind(proxy: &Proxy, fixture: &Fixture) -> RedissonClient {
     prepared(steady(&proxy.url(), fixture.builder()).await, proxy).await
 }
 
-/// One whose connections may be lost.
+/// A client behind a proxy whose connections may be lost.
 async fn reconnecting_behind(proxy: &Proxy, fixture: &Fixture) -> RedissonClient {
     let client = fixture.builder().connect(&proxy.url()).await.unwrap();
     prepared(client, proxy).await
 }
 
-/// It knows the server's time, and the server knows the script.
+/// Prepares a client: it knows the server's time, and the server knows the script.
 async fn prepared(client: RedissonClient, proxy: &Proxy) -> RedissonClient {
     let rate = Rate::overall(1, HOUR);
     let other = client.keyed_rate_limiter("other:", rate).unwrap();
@@ -145,7 +145,7 @@ async fn a_keyed_request_whose_answer_was_lost_is_granted_what_it_took() {
         .unwrap();
     for remaining in [2, 0] {
         proxy.next("EVALSHA", Fate::CutBeforeAnswer);
-        // What is left once it is taken would not do for it again.
+        // After the request too little is left for it to be granted again.
         let cost = if remaining == 2 { 3 } else { 2 };
         let decision = limiter.check("a", cost).await.unwrap();
         let Decision::Granted(Granted { grant, .. }) = decision else {
@@ -177,7 +177,7 @@ async fn a_request_of_another_limiter_whose_answer_was_lost_is_not_sent_again() 
         .await
         .unwrap();
     assert_eq!(tokens, 6);
-    // One that did not reach the server is.
+    // A request that did not reach the server is sent again.
     proxy.next("EVALSHA", Fate::CutBeforeServer);
     let decision = limiter.check("bucket", 1).await;
     match decision {

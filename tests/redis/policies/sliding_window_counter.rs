@@ -1,5 +1,5 @@
-//! A sliding window is the start of its first period and a counter a period, as the library it
-//! comes from has them.
+//! A sliding window is the start of its first period and a counter for each period, as in the
+//! library that it comes from.
 
 use redisson_rate_limiter::SlidingWindowCounter;
 
@@ -111,7 +111,7 @@ async fn a_peers_periods_are_taken_over() {
     fixture.run(&["SET", START, "1000"]).await;
     fixture.run(&["SET", "{limiter}-10999", "1"]).await; // gone from the window
     fixture.run(&["SET", "{limiter}-20999", "2"]).await;
-    fixture.run(&["SET", "{limiter}-30998", "9"]).await; // no period's
+    fixture.run(&["SET", "{limiter}-30998", "9"]).await; // belongs to no period
     fixture
         .run(&["SET", "{limiter}-70999", "1", "PX", "100000"])
         .await;
@@ -125,7 +125,7 @@ async fn a_peers_periods_are_taken_over() {
 }
 
 #[tokio::test]
-async fn where_the_start_is_gone_it_begins_with_the_next_request() {
+async fn if_the_start_is_lost_the_window_begins_with_the_next_request() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.by(policy()).await;
     assert!(passed(&limiter, 5).await);
@@ -156,7 +156,7 @@ async fn a_window_of_five_hundred_periods_is_one_call() {
         .await;
     limiter
         .set_policy(SlidingWindowCounter::new(1_000, ms(61_000)).with_period(ms(122)))
-        .unwrap(); // and reads those of before
+        .unwrap(); // also reads the counters of the earlier periods
     for at in (0..60_000).step_by(600) {
         fixture.at(1_000 + at);
         assert!(passed(&limiter, 10).await);

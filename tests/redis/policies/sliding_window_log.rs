@@ -42,7 +42,7 @@ async fn a_unit_of_cost_is_a_member_with_the_call_id_and_its_number() {
 }
 
 #[tokio::test]
-async fn a_grant_drops_what_is_over_and_a_denial_writes_nothing() {
+async fn a_grant_removes_expired_members_and_a_denial_writes_nothing() {
     let mut fixture = Fixture::start().await;
     let limiter = fixture.by(SlidingWindowLog::new(3, ms(60_000))).await;
     for at in [100_000, 110_000, 120_000] {
@@ -95,7 +95,7 @@ async fn the_retry_time_of_an_overfull_log_follows_from_what_may_stay() {
     }
     let limiter = fixture.by(SlidingWindowLog::new(10, HOUR)).await;
     for cost in 1..=10_u32 {
-        // As many as 10 - cost may stay.
+        // At most 10 - cost members may stay.
         let denial = denied(&limiter, cost).await;
         assert_eq!(
             denial,
@@ -106,7 +106,7 @@ async fn the_retry_time_of_an_overfull_log_follows_from_what_may_stay() {
 }
 
 #[tokio::test]
-async fn a_score_with_a_fraction_is_over_when_all_of_it_is() {
+async fn a_score_with_a_fraction_expires_when_the_fraction_has_passed() {
     let mut fixture = Fixture::start().await;
     add(&mut fixture, "1000.25", b"id").await;
     let limiter = fixture.by(SlidingWindowLog::new(1, ms(60_000))).await;

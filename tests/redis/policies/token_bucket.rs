@@ -110,7 +110,7 @@ async fn what_is_denied_writes_nothing() {
 
 #[tokio::test]
 async fn the_bucket_of_the_script_in_circulation_is_taken_over() {
-    // Whatever the fields' order and what else stands there.
+    // Whatever the order of the fields, and whatever other fields there are.
     for order in [
         ["tokens", "last_refill_timestamp"],
         ["last_refill_timestamp", "tokens"],

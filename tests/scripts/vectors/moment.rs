@@ -53,7 +53,7 @@ impl Moment {
         (low as f64..=high as f64).contains(&actual)
     }
 
-    /// Whether so many ms may be left of `set`.
+    /// Whether this many ms may be left of `set`.
     pub fn is_left(&self, set: i64, left: i64) -> bool {
         (set - (self.end - self.start)..=set).contains(&left)
     }
