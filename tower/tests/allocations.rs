@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(place, layout) }
     }
 
-    // One that becomes smaller stays where it is; one that grows is a new one.
+    // A block that becomes smaller stays where it is; one that grows is a new one.
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         COUNT.set(COUNT.get() + u32::from(size > layout.size()));
         unsafe { System.realloc(place, layout, size) }
@@ -70,7 +70,7 @@ impl Subscriber for Info {
     fn exit(&self, _: &Id) {}
 }
 
-/// As a server makes it: with the address of the connection.
+/// A request as a server makes it: with the address of the connection.
 fn request(user: &'static str) -> Request<()> {
     let peer = SocketAddr::from(([192, 0, 2, 1], 4711));
     let request = Request::builder().header("x-user", user).extension(peer);
@@ -137,7 +137,7 @@ fn the_layer_allocates_for_the_fields_and_for_an_extension_with_the_key() {
     assert_eq!(of_layers(long), expected);
 }
 
-/// How often the layer allocates for a request that so many rules apply to, each by the same key.
+/// How often the layer allocates for a request to which these rules apply, each by the same key.
 fn of_rules(rules: &[&'static str], user: &'static str) -> u32 {
     let client = RedissonClient::in_memory();
     let rules = rules.iter().map(|&name| {

@@ -204,7 +204,7 @@ fn the_time_until_more_is_available_is_rounded_up_and_at_most_the_window() {
 
 /// A bucket of 10,000 that gets ten each second.
 #[tokio::test(start_paused = true)]
-async fn where_nothing_is_left_the_time_is_that_of_the_next_permit() {
+async fn if_nothing_is_left_the_time_is_that_of_the_next_permit() {
     let policy = TokenBucket::per_second(10).with_capacity(10_000);
     let limiter = RedissonClient::in_memory().policy_limiter(policy).unwrap();
     for (cost, left) in [(9_999, 1), (1, 0), (1, 0)] {

@@ -16,7 +16,7 @@ fn run(url: &str, arguments: &str) -> Ran {
     Ran::from(output(program(arguments).env("REDIS_URL", url)))
 }
 
-/// One after another, with the exit code of each.
+/// The commands, which run one after another, each with its exit code.
 const COMMANDS: [(&str, i32); 17] = [
     ("set orders 3/1h", 0),
     ("update orders 4/1h", 0),
@@ -117,7 +117,7 @@ impl Certificates {
         for name in ["localhost", "client"] {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-            // Under the name of the authority it would look like one of its own.
+            // With the authority's name, the certificate would look self-signed.
             params.distinguished_name = DistinguishedName::new();
             params.distinguished_name.push(DnType::CommonName, name);
             let certificate = params.signed_by(&key, &issuer).unwrap();
@@ -162,7 +162,7 @@ fn commands_work_with_tls_and_a_certificate_authority_of_ones_own() {
     assert!(untrusted.err.contains("ertificate"), "{untrusted:?}");
 }
 
-/// As Redis does unless it is told otherwise.
+/// Redis asks for a certificate unless its configuration says otherwise.
 #[test]
 fn a_server_may_ask_for_a_certificate_of_the_client() {
     let certificates = Certificates::new();

@@ -1,4 +1,4 @@
-//! Limiters that are spoilt as Redisson was measured to spoil them.
+//! Limiters that are damaged in the ways in which Redisson damages them.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::servers::cluster::Cluster;
 use crate::support::{Cli, Ran, program};
 use crate::watchdog::output;
 
-/// A member of Redisson with an id of so many bytes.
+/// A member of Redisson with this id.
 pub fn member(id: &[u8], permits: u32) -> Vec<u8> {
     [&[id.len() as u8], id, &permits.to_le_bytes()].concat()
 }
@@ -100,7 +100,7 @@ fn state(cli: &Cli) -> Vec<redis::Value> {
     }
 }
 
-/// What `doctor` finds, what it has fixed with `--fix`, and that nothing is found then.
+/// Asserts that `doctor` finds this, that `--fix` fixes it, and that nothing is found afterwards.
 fn assert_found_and_fixed(cli: &Cli, arguments: &str, code: &str) {
     let before = cli.redis(&["DBSIZE"]);
     let dry = cli.run(&format!("doctor --json {arguments}"));
@@ -127,7 +127,7 @@ fn assert_found_and_fixed(cli: &Cli, arguments: &str, code: &str) {
     assert!(found(&fixed).iter().all(|it| it.2), "{code}: {fixed:?}");
     let after = cli.run(&format!("doctor --json {arguments}"));
     assert_eq!(found(&after), [], "{code}: {after:?}");
-    // What is fixed is no reason for another exit code.
+    // A finding that is fixed does not change the exit code.
     assert_eq!(fixed.code, after.code, "{code}: {fixed:?}");
 }
 
@@ -146,17 +146,17 @@ fn a_limiter_without_faults_has_no_finding() {
     assert!(!text.out.contains("found "), "{text:?}");
 }
 
-/// The member of a lease of so many permits, which may be used for a minute.
+/// The member of a lease of this many permits, which may be used for a minute.
 fn lease(permits: u32) -> Vec<u8> {
     member(&[&[1; 16][..], &60_000u64.to_le_bytes()].concat(), permits)
 }
 
-/// What marks that lease.
+/// The fence of that lease.
 fn fence() -> Vec<u8> {
     member(&[&[1; 16][..], &(1u64 << 53).to_le_bytes()].concat(), 0)
 }
 
-/// Its score is that of its last use, which is no mistake of a clock.
+/// The score of a lease is the time of its last possible use: it is not the mistake of a clock.
 #[test]
 fn a_lease_that_may_be_used_later_has_no_finding() {
     let cli = Cli::start();
@@ -176,7 +176,7 @@ fn a_lease_that_may_be_used_later_has_no_finding() {
     assert!(text.contains("  later       3 after 1h\n"), "{text}");
 }
 
-/// Else settling the lease would put what was taken out of a later grant back to before it.
+/// Otherwise settling the lease would give back permits that were taken out of later grants.
 #[test]
 fn a_mend_that_takes_permits_of_later_grants_removes_fences_before_them() {
     let cli = Cli::start();
@@ -237,7 +237,7 @@ fn permits_that_a_release_of_redisson_leaves_are_taken_out_of_the_grants() {
     cli.redis(&["DEL", "{orders}:permits"]);
     assert_found_and_fixed(&cli, "orders", "permits-too-many");
     assert_eq!(cli.run("available orders").out, "10");
-    // Not out of one that has expired, whose permits come back in any case.
+    // Nothing is taken out of a grant that has expired: its permits come back anyway.
     let expired = now - 2 * 3_600_000;
     add(&cli, "{orders}:permits", expired, &member(&[1; 16], 2));
     add(&cli, "{orders}:permits", now, &member(&[2; 16], 3));
@@ -277,7 +277,7 @@ fn what_is_taken_back_is_taken_from_thousands_of_grants_in_bounded_calls() {
     assert_eq!(cli.run("available orders").out, "12000");
 }
 
-/// It is given back while the step that rewrites it is on its way.
+/// The grant is given back while the step that rewrites it is on its way.
 #[tokio::test]
 async fn a_grant_of_an_old_version_that_is_gone_meanwhile_stays_gone() {
     let cli = Cli::start();
@@ -290,7 +290,7 @@ async fn a_grant_of_an_old_version_that_is_gone_meanwhile_stays_gone() {
         &cli,
         "doctor orders --fix --yes --legacy migrate",
         |command| {
-            // What rewrites members has the permits as its only key.
+            // The step that rewrites members has the permits as its only key.
             if command.0[2] == b"1" {
                 is_gone = true;
                 let words: [&[u8]; 3] = [b"ZREM", b"{orders}:permits", &old];
@@ -318,9 +318,10 @@ fn keys_with_a_grant_of_old_versions_are_not_proven_to_be_a_limiters() {
     assert_eq!(keys, redis::Value::Int(2));
 }
 
-/// A grant is refunded and another one made while the second page is on its way: number and value
-/// are as before, and one grant was read for nothing, in the place of another that was passed over.
-/// So each time, or once it was read twice and is to be mended.
+/// While the second page is on its way, a grant is refunded and another one is made. The number of
+/// grants and the value are as before, but a grant was counted that is gone, and another one was
+/// missed. This happens at each reading, or only once the limiter was read twice and is to be
+/// mended.
 #[tokio::test]
 async fn a_large_limiter_that_changes_while_it_is_read_is_not_mended_wrongly() {
     const SPARE: usize = 200;
@@ -480,7 +481,7 @@ fn more_malformed_members_than_a_pass_takes_are_removed() {
 }
 
 #[tokio::test]
-async fn what_is_found_again_after_a_mend_is_not_told_as_fixed() {
+async fn what_is_found_again_after_a_mend_is_not_reported_as_fixed() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");
     cli.run("try orders 2");
@@ -631,7 +632,7 @@ fn the_keys_of_a_limiter_whose_name_is_in_braces_are_its_own() {
     assert_eq!(found(&ran), expected, "{ran:?}");
     assert_eq!(cli.run("available {orders}").out, "6");
     assert_eq!(cli.run("available {mails} --client-id one").out, "6");
-    // A limiter of the other name, too: what one does not use is the other's.
+    // There is a limiter of the other name too: the keys that one does not use are the other's.
     let fields = ["rate", "10", "interval", "3600000", "type", "1"];
     cli.redis(&[&["HSET", "orders"][..], &fields].concat());
     cli.run("doctor --fix --yes");
@@ -678,7 +679,7 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
     assert_eq!(keys, redis::Value::Int(0));
     let keys = cli.redis(&["EXISTS", "{orders}:value:live", "{orders}:permits:live"]);
     assert_eq!(keys, redis::Value::Int(2));
-    // A value that is wrong goes too, and is not set.
+    // A wrong value is removed too, and not set.
     add(
         &cli,
         "{orders}:permits:dead",
@@ -689,7 +690,7 @@ fn keys_of_clients_that_took_nothing_for_a_window_are_removed() {
     cli.run("doctor orders --fix --yes --idle 1s");
     let keys = cli.redis(&["EXISTS", "{orders}:value:dead", "{orders}:permits:dead"]);
     assert_eq!(keys, redis::Value::Int(0));
-    // Those that expire go by themselves.
+    // Keys that expire need not be removed.
     left_behind(&cli, "{orders}:value:gone", "{orders}:permits:gone");
     for key in ["{orders}:value:gone", "{orders}:permits:gone"] {
         cli.redis(&["EXPIRE", key, "1000"]);
@@ -716,7 +717,7 @@ fn keys_that_would_outlive_their_limiter_get_its_time_to_live() {
 }
 
 #[test]
-fn what_undoes_a_time_to_live_writes_no_value() {
+fn the_undo_of_a_time_to_live_writes_no_value() {
     let cli = Cli::start();
     cli.run("set orders 10/1h --keep-alive 2h");
     cli.redis(&["SET", "{orders}:value", "10"]);
@@ -729,7 +730,7 @@ fn what_undoes_a_time_to_live_writes_no_value() {
 }
 
 #[test]
-fn a_plan_that_is_there_is_not_written_over() {
+fn an_existing_plan_is_not_overwritten() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");
     let folder = tempfile::tempdir().unwrap();
@@ -743,7 +744,7 @@ fn a_plan_that_is_there_is_not_written_over() {
 }
 
 #[test]
-fn what_cannot_be_mended_is_told() {
+fn what_cannot_be_mended_is_reported() {
     let cli = Cli::start();
     cli.redis(&["HSET", "a", "rate", "5", "interval", "1000"]);
     cli.redis(&["HSET", "b", "rate", "5e9", "interval", "1000", "type", "0"]);
@@ -768,7 +769,7 @@ fn what_cannot_be_mended_is_told() {
 }
 
 #[test]
-fn one_name_that_is_no_limiter_is_told() {
+fn a_name_that_is_no_limiter_is_reported() {
     let cli = Cli::start();
     cli.redis(&["SET", "letter", "a"]);
     cli.redis(&["HSET", "basket", "apples", "3"]);
@@ -831,7 +832,7 @@ fn on_a_cluster_every_primary_and_its_limiters_are_looked_at_and_mended() {
     assert_eq!(run("available limiter:3").out, "5");
 }
 
-/// Else settling the lease would put permits back that were taken out of later grants.
+/// Otherwise settling the lease would give back permits that were taken out of later grants.
 #[test]
 fn the_fence_of_a_lease_stays_where_malformed_members_are_removed() {
     let cli = Cli::start();
@@ -853,7 +854,8 @@ fn the_fence_of_a_lease_stays_where_malformed_members_are_removed() {
     );
 }
 
-/// Whether what the old grants hold is in the value depends on what becomes of them.
+/// Whether the permits of the old grants are in the value depends on what is done with these
+/// grants.
 #[test]
 fn a_value_beside_old_grants_that_are_only_counted_is_not_set() {
     let cli = Cli::start();
@@ -882,8 +884,8 @@ fn a_value_beside_old_grants_that_are_only_counted_is_not_set() {
     }
 }
 
-/// A release by a peer while the correction is on its way: the value is written by what is then
-/// stored.
+/// A peer releases permits while the correction is on its way: the value is computed from what is
+/// stored then.
 #[tokio::test]
 async fn a_limiter_that_changes_after_it_was_read_is_read_again() {
     for (change, left) in [("value", 80), ("grant", 65), ("newest", 75), ("oldest", 75)] {
@@ -896,7 +898,7 @@ async fn a_limiter_that_changes_after_it_was_read_is_read_again() {
         cli.redis(&["SET", "{orders}:value", "60"]); // 10 of 100 are lost
         let mut changes = 0;
         let ran = run_held(&cli, "doctor orders --json --fix --yes", |command| {
-            // What settles has the value and the permits as its keys.
+            // The step that settles has the value and the permits as its keys.
             if command.0[2] == b"2" && changes == 0 {
                 changes += 1;
                 match change {
@@ -931,7 +933,7 @@ async fn a_limiter_that_changes_after_it_was_read_is_read_again() {
 }
 
 #[test]
-fn a_keep_alive_below_the_interval_is_told_and_makes_nothing_vanish() {
+fn a_keep_alive_below_the_interval_is_reported_and_removes_nothing() {
     let cli = Cli::start();
     let fields = [
         "rate",

@@ -1,4 +1,4 @@
-//! Servers with settings that hurt, and users that lack permissions.
+//! Servers with harmful settings, and users that lack permissions.
 
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ fn permissions_that_the_user_lacks_are_tried_and_not_guessed() {
     );
 }
 
-/// A user of this server with a password and these rules, and what a command says to it.
+/// Runs a command as a user of this server with a password and these rules.
 fn run_as(cli: &Cli, rules: &str, arguments: &str) -> Ran {
     let words = ["ACL", "SETUSER", "user", "reset", "on", ">password"];
     cli.redis(&[&words[..], &rules.split(' ').collect::<Vec<_>>()].concat());
@@ -103,7 +103,7 @@ fn run_as(cli: &Cli, rules: &str, arguments: &str) -> Ran {
     Ran::from(output(program(arguments).env("REDIS_URL", url)))
 }
 
-/// Those of docs/connections.md, and what README.md adds.
+/// The permissions of docs/connections.md, and those that README.md adds.
 #[test]
 fn a_user_with_the_documented_permissions_can_look_and_mend() {
     let cli = Cli::start();
@@ -135,7 +135,7 @@ fn a_user_with_the_documented_permissions_can_look_and_mend() {
 }
 
 #[test]
-fn what_the_user_may_not_read_is_told_and_the_rest_is_looked_at() {
+fn what_the_user_may_not_read_is_reported_and_the_rest_is_examined() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");
     cli.run("set mails 10/1h");
@@ -157,7 +157,7 @@ fn what_the_user_may_not_read_is_told_and_the_rest_is_looked_at() {
         false,
     );
     assert_eq!((found(&ran), ran.code), (vec![expected], 1), "{ran:?}");
-    // One that is not looked for is looked at by its name.
+    // A limiter whose name is given is examined without SCAN.
     let ran = run_as(&cli, "~* +@all -scan", "doctor --json orders");
     let expected = ("orders".to_owned(), "permits-lost".to_owned(), false);
     assert_eq!((found(&ran), ran.code), (vec![expected], 1), "{ran:?}");
@@ -187,7 +187,7 @@ fn what_the_user_may_not_read_is_told_and_the_rest_is_looked_at() {
 }
 
 #[test]
-fn where_settings_are_hidden_what_info_says_of_them_is_looked_at() {
+fn if_settings_are_hidden_what_info_says_of_them_is_examined() {
     let settings = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
     let cli = Cli {
         server: Server::start_with(&settings),

@@ -37,7 +37,7 @@ fn a_denial_is_explained_with_who_holds_what_and_when_it_comes_back() {
 }
 
 #[test]
-fn what_is_not_well_is_explained_too() {
+fn a_limiter_that_is_not_well_is_explained_too() {
     let cli = Cli::start();
     cli.run("set orders 10/1h");
     cli.redis(&["SET", "{orders}:value", "3"]);

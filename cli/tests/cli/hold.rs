@@ -69,7 +69,7 @@ fn doctor_leaves_a_hold_alone() {
 }
 
 #[test]
-fn a_hold_asks_and_is_refused_where_it_would_hold_nothing() {
+fn a_hold_asks_and_is_refused_if_it_would_hold_nothing() {
     let cli = Cli::start();
     assert_eq!(cli.run("hold orders 1h --yes").code, 2);
     cli.run("set orders 5/1h");

@@ -69,7 +69,7 @@ fn limiters_are_listed_with_their_rates_and_what_is_in_use() {
     assert_eq!(cli.run("list no-such*").code, 1);
 }
 
-/// The fence is an empty member at its beginning.
+/// The fence of a lease is an empty member at its beginning.
 #[test]
 fn a_lease_is_one_grant_and_comes_back_after_its_end() {
     let cli = Cli::start();
@@ -290,7 +290,7 @@ fn limiters_that_are_not_well_have_a_mark_and_a_word() {
     );
     let sick = names(&cli.run("list --json --sick --sort name"));
     assert_eq!(sick, ["above", "lost", "many", "misses", "old"]);
-    // As `doctor` says.
+    // `doctor` says the same.
     for it in objects(&cli.run("list --json --sick")) {
         let found = cli
             .run(&format!("doctor {}", it["name"].as_str().unwrap()))
@@ -326,7 +326,7 @@ fn the_clients_of_a_rate_for_each_are_listed_together_with_the_fullest() {
     let text = cli.run("list orders").out;
     assert!(text.contains("3 clients") && text.contains("75%"), "{text}");
     assert!(text.contains("fullest: 3 in use by client b"), "{text}");
-    // One that is spoilt makes the limiter sick.
+    // A damaged client makes the limiter sick.
     cli.redis(&["SET", "{orders}:value:c", "1"]);
     assert_eq!(
         objects(&cli.run("list --json orders"))[0]["health"],

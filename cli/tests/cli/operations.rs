@@ -66,7 +66,7 @@ fn a_limiter_lives_from_set_to_delete() {
 }
 
 #[test]
-fn an_update_keeps_what_it_is_not_told() {
+fn an_update_keeps_what_it_does_not_name() {
     let cli = Cli::start();
     cli.run("set mails 9/1h --per-client --keep-alive 2h");
     cli.run("try mails 3 --client-id one");
@@ -89,7 +89,7 @@ fn an_update_keeps_what_it_is_not_told() {
 }
 
 #[test]
-fn a_set_of_a_limiter_that_is_there_keeps_what_is_not_named() {
+fn a_set_of_an_existing_limiter_keeps_what_is_not_named() {
     let cli = Cli::start();
     let set = cli.run("set orders 9/1h --per-client --keep-alive 2h").out;
     assert_eq!(set, "orders: 9 per 1h per client, keep alive 2h");
@@ -113,7 +113,7 @@ fn a_set_of_a_limiter_that_is_there_keeps_what_is_not_named() {
         "nothing changes, so nothing is asked"
     );
 
-    // Each is changed by its own name.
+    // Each field is changed by the option that names it.
     let set = cli.json("set orders 5/1h --yes --overall");
     assert_eq!(set["permits_forgotten"], json!(true));
     assert_eq!(set["rate"]["keep_alive_ms"], json!(7_200_000));
@@ -188,7 +188,7 @@ fn no_limiter_is_made_for_more_permits_than_its_rate() {
             _ => "mails 6",
         };
         let ran = cli.run(&format!("{command} {too_many} --rate 5/1h{end}"));
-        // As of a limiter that is there.
+        // The message is that of an existing limiter.
         let there = cli.run(&format!(
             "{command} {}{end}",
             too_many.replace("mails", "orders")
@@ -200,7 +200,7 @@ fn no_limiter_is_made_for_more_permits_than_its_rate() {
 }
 
 #[test]
-fn a_rate_in_the_call_changes_no_limiter_that_is_there() {
+fn a_rate_in_the_call_changes_no_existing_limiter() {
     let cli = Cli::start();
     cli.run("set orders 9/1h");
     let set = cli.run("config orders").out;
@@ -292,7 +292,7 @@ fn an_acquire_waits_until_permits_are_there_or_its_time_is_up() {
     let denied = cli.run("acquire orders --timeout 50ms");
     assert_eq!(denied.code, 1, "{denied:?}");
     let mut waiting = cli.command("acquire orders").spawn().unwrap();
-    // Also if it comes before the program waits.
+    // It is enough if the release comes before the program waits.
     cli.run("release orders");
     assert_eq!(ended(&mut waiting).code(), Some(0));
     assert_eq!(cli.run("available orders").out, "0");

@@ -20,7 +20,7 @@ pub struct PseudoTerminal {
     name: String,
     /// All that the program has written so far.
     pub output: String,
-    /// How much of its letters was found.
+    /// How many of its letters, without blanks and escape sequences, were searched.
     found: usize,
     size: (u16, u16),
 }
@@ -102,7 +102,7 @@ impl PseudoTerminal {
         (self.person.expect("it has not hung up"), self.child)
     }
 
-    /// Nobody reads: the terminal takes no more output.
+    /// Fills the terminal as if nobody read it, so that it takes no more output.
     pub fn fill(&self) {
         let mut full = OpenOptions::new().write(true).open(&self.name).unwrap();
         rustix::io::ioctl_fionbio(&full, true).unwrap();
@@ -170,7 +170,7 @@ impl PseudoTerminal {
         ended(&mut self.child).code()
     }
 
-    /// The person is gone, as when a connection is lost. Returns the exit code.
+    /// Closes the person's end, as when a connection is lost. Returns the exit code.
     pub fn hung_up(mut self) -> Option<i32> {
         self.person = None;
         ended(&mut self.child).code()

@@ -175,7 +175,7 @@ fn the_keys_of_a_client_that_took_permits_meanwhile_are_not_removed() {
     assert_eq!(keys, redis::Value::Int(2));
 }
 
-/// Each part that is compared, where the others are as they were read.
+/// Each case changes one of the parts that are compared.
 #[test]
 fn keys_of_which_any_part_has_changed_meanwhile_are_not_removed() {
     const PERMITS: &str = "{orders}:permits";
@@ -365,7 +365,7 @@ fn delete_tells_how_many_clients_lose_their_keys() {
     }
 }
 
-/// A question in a file is one that nobody sees.
+/// Nobody sees a question that is written to a file.
 #[test]
 fn nothing_is_asked_where_the_question_is_not_seen() {
     let cli = with_lost_permits(&["orders"]);

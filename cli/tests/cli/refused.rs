@@ -102,7 +102,7 @@ fn a_name_with_control_characters_is_printed_escaped() {
 }
 
 #[test]
-fn a_key_of_another_program_is_told_and_kept() {
+fn a_key_of_another_program_is_reported_and_kept() {
     let cli = Cli::start();
     cli.redis(&["SET", "letter", "a"]);
     cli.redis(&["HSET", "basket", "apples", "3"]);
@@ -128,7 +128,7 @@ fn a_key_of_another_program_is_told_and_kept() {
         assert_eq!(cli.redis(&["TTL", name]), redis::Value::Int(-1));
     }
     assert_eq!(dumps(), before);
-    // What an expired limiter has left is its own.
+    // The keys that an expired limiter has left are its own.
     cli.redis(&["SET", "{orders}:value", "3"]);
     assert_eq!(cli.run("delete orders --yes").code, 0);
     assert_eq!(

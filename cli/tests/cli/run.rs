@@ -50,7 +50,7 @@ fn a_signal_while_it_waits_keeps_no_permits() {
     assert_eq!(cli.run("available orders").out, "2");
 }
 
-/// Until a process catches the signal that asks it to end.
+/// Waits until a process catches the signal that asks it to end.
 fn wait_until_caught(id: i32) {
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -218,7 +218,7 @@ fn a_reader_that_has_gone_stops_the_commands_though_no_line_comes() {
         .unwrap();
     let mut stdin = running.stdin.take().unwrap();
     drop(running.stdout.take());
-    // The input stays open, as of `tail -f`.
+    // The input stays open, as that of `tail -f` does.
     std::io::Write::write_all(&mut stdin, b"a\n").unwrap();
     let mut told = Lines::of(running.stderr.take().unwrap());
     let expected = "0 succeeded, 1 failed, 0 not run; stopped, as a command died of signal 13";
@@ -227,7 +227,7 @@ fn a_reader_that_has_gone_stops_the_commands_though_no_line_comes() {
     assert_eq!(cli.run("available orders").out, "49");
 }
 
-/// The third line is asked for no permit while two commands run.
+/// No permit is asked for the third line while two commands run.
 #[test]
 fn no_more_commands_run_at_the_same_time_than_were_asked_for() {
     let cli = Cli::start();
@@ -257,7 +257,8 @@ fn commands_of_lines_do_not_read_the_standard_input() {
     let cli = Cli::start();
     cli.run("set orders 50/1h");
     let mut command = cli.command("run orders --each -- sh -c");
-    // It is no pipe, of which the program may have read all: it is a device, with nothing in it.
+    // The standard input is no pipe, which the program may have read to its end, but an empty
+    // device.
     let ran = ran_with(
         command.arg("[ -c /dev/stdin ] && echo $0; cat"),
         "1\n2\n3\n",

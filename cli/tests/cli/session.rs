@@ -20,7 +20,7 @@ use picture::Frame;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/session.svg");
 pub const WIDTH: u16 = 92;
 pub const HEIGHT: u16 = 24;
-/// A page loads it whole.
+/// The largest size of the picture, in bytes: a page loads all of it.
 const LARGEST: usize = 64 * 1024;
 
 /// What is typed, and for how long its output is shown, in ms. A comment is typed and not run.
@@ -52,8 +52,8 @@ fn contents(screen: &Screen) -> Vec<picture::Row> {
     picture::rows(screen.lock().unwrap().screen())
 }
 
-/// Runs a command of the shell on this screen. It gets what a person types meanwhile, after so many
-/// ms each, and the screen is seen before.
+/// Runs a command of the shell on this screen. `keys` are what a person types meanwhile, each after
+/// this many ms; the screen is recorded before each.
 fn run(cli: &Cli, screen: &Screen, typed: &str, keys: &[(u64, &str)]) -> Vec<Frame> {
     let program = cli.command("").get_program().display().to_string();
     let mut shell = Command::new("bash");
@@ -92,7 +92,7 @@ fn run(cli: &Cli, screen: &Screen, typed: &str, keys: &[(u64, &str)]) -> Vec<Fra
     frames
 }
 
-/// The prompt with what is typed, once it is.
+/// Types a text behind the prompt, and returns the screen that shows it.
 fn type_in(screen: &Screen, text: &str) -> Frame {
     let style = if text.starts_with('#') { "2" } else { "0" };
     let typed = format!("\x1b[32m$\x1b[0m \x1b[{style}m{text}\x1b[0m\r\n");

@@ -56,7 +56,7 @@ impl Cli {
         watchdog::output(&mut self.command(arguments)).into()
     }
 
-    /// With this standard input.
+    /// Runs the program with this standard input.
     pub fn run_with(&self, arguments: &str, input: &str) -> Ran {
         let mut command = self.command(arguments);
         ran_with(&mut command, input)
@@ -73,7 +73,7 @@ impl Cli {
         command.query(&mut connection).unwrap()
     }
 
-    /// So many grants of a permit each for the limiter `orders`, as an old Redisson writes them,
+    /// Writes this many grants of a permit each for the limiter `orders`, as an old Redisson does,
     /// and its value.
     pub fn fill_orders(&self, grants: u32, value: u32) {
         let script = "for i = 1, ARGV[2] do redis.call('zadd', KEYS[2], ARGV[1] - i, string.char(8) .. string.format('%08d', i) .. string.char(1,0,0,0)) end redis.call('set', KEYS[1], ARGV[3])";

@@ -10,8 +10,8 @@ use crate::support::servers::cluster::Cluster;
 use crate::support::{Cli, Ran, program};
 use crate::watchdog::{Lines, ended, output, until};
 
-/// What a terminal is told when the picture is left: the screen that was there before, and the
-/// cursor.
+/// What is written to a terminal when the picture is left: what restores the earlier screen, and
+/// the cursor.
 const LEFT: [&str; 2] = ["\x1b[?1049l", "\x1b[?25h"];
 
 fn assert_left(terminal: &PseudoTerminal) {
@@ -66,7 +66,7 @@ fn each_round_is_an_object_and_says_what_is_granted() {
     assert_eq!(granted, 3);
     cli.run("delete orders --yes");
     until(&mut next, |round| round["limiters"] == json!([]));
-    // A reader that has gone ends it.
+    // The program ends when its reader is gone.
     drop(lines);
     assert_eq!(ended(&mut child).code(), Some(0));
 }
@@ -79,7 +79,8 @@ fn a_reader_that_has_stopped_does_not_keep_a_signal_from_ending_it() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = Lines::of(child.stdout.take().unwrap());
     assert!(lines.next().is_some());
-    // What is not caught ends it wherever it is, also in a write that nobody reads.
+    // A signal that is not caught ends the program wherever it is, even in a write that nobody
+    // reads.
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let caught = status
         .lines()
@@ -93,7 +94,7 @@ fn a_reader_that_has_stopped_does_not_keep_a_signal_from_ending_it() {
 }
 
 #[test]
-fn what_was_granted_is_not_told_again_while_the_server_is_away() {
+fn grants_are_not_reported_again_while_the_server_is_away() {
     let cli = Cli::start();
     cli.run("set orders 4/1h");
     cli.run("try orders 3");
@@ -152,7 +153,7 @@ fn a_primary_that_is_lost_does_not_hide_the_limiters_of_the_others() {
 }
 
 #[test]
-fn a_lease_is_not_told_as_granted_at_each_sample() {
+fn a_lease_is_not_reported_as_granted_at_each_sample() {
     let cli = Cli::start();
     cli.run("set orders 9/1h");
     let member = [&[24], &[7; 24][..], &3u32.to_le_bytes()].concat();
@@ -215,7 +216,7 @@ fn without_colours_the_picture_has_none() {
 }
 
 #[test]
-fn a_server_that_is_lost_is_told_and_found_again() {
+fn a_server_that_is_lost_is_reported_and_found_again() {
     let mut cli = Cli::start();
     let port = cli.server.port();
     cli.run("set orders 4/1h");
@@ -259,7 +260,7 @@ fn a_terminal_that_hangs_up_ends_it() {
     assert_eq!(terminal.hung_up(), Some(129));
 }
 
-/// The terminal fails before the signal is there.
+/// The terminal fails before the signal arrives.
 #[test]
 fn a_terminal_that_hangs_up_ends_it_as_the_signal_does() {
     let cli = Cli::start();
@@ -284,7 +285,7 @@ fn a_terminal_that_nobody_reads_holds_up_neither_samples_nor_a_signal() {
     terminal.until("4 of 4 left");
     terminal.fill();
     let sampled = cli.calls_of("evalsha");
-    // The picture changes with each of them.
+    // The picture changes with each call.
     let calls = || {
         cli.run("try orders");
         cli.calls_of("evalsha")
@@ -296,8 +297,8 @@ fn a_terminal_that_nobody_reads_holds_up_neither_samples_nor_a_signal() {
     assert_left(&terminal);
 }
 
-/// The terminal library reads input by level: by edge, a key that came with a resize waited for the
-/// next event.
+/// The terminal library reads input level-triggered. If it were edge-triggered, a key that came
+/// with a resize would wait for the next event.
 #[test]
 fn a_key_right_after_a_resize_is_read_at_once() {
     let cli = Cli::start();

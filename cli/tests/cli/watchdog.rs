@@ -1,4 +1,5 @@
-//! Ends for what a test waits for: a time that no busy machine reaches, and then what was seen.
+//! Limits for what a test waits for: after a time that no busy machine needs, the test fails with
+//! what was seen.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
@@ -73,7 +74,7 @@ pub fn ended(child: &mut Child) -> ExitStatus {
     status
 }
 
-/// Asks until it is so.
+/// Looks again and again until the condition holds.
 #[allow(dead_code, reason = "each test file uses what it needs")]
 pub fn until<T: Debug>(mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> T {
     let start = Instant::now();
@@ -102,7 +103,7 @@ impl Lines {
         let (sender, lines) = channel();
         thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
-            // Until the test has dropped its end, and so this one.
+            // Reads until the test has dropped the receiver.
             for line in lines {
                 if sender.send(line).is_err() {
                     return;

@@ -13,8 +13,8 @@ async fn take(on: &Spoilt, version: Version, permits: i64) {
     let key = format!("{{{NAME}}}:permits");
     let members: Vec<(Vec<u8>, f64)> = redis.zrange_withscores(&key, 0, -1).await.unwrap();
     for (member, score) in members {
-        // One in 256 random members of 3.13.3 begins as one of today does that has three random
-        // bytes, and all versions read it.
+        // One in 256 random members of 3.13.3 begins like a current member with three random bytes,
+        // and all versions read it.
         if member.len() == 8 && member[0] == 3 {
             let other = [&[4], &member[1..]].concat();
             let () = redis.zrem(&key, member).await.unwrap();

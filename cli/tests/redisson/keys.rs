@@ -145,7 +145,7 @@ async fn keys_of_the_type_that_a_limiter_had_before_are_removed() {
 }
 
 #[tokio::test]
-async fn keys_of_other_programs_are_told_and_left_alone() {
+async fn keys_of_other_programs_are_reported_and_left_alone() {
     each(Version::ALL, async |on, limiter| {
         assert_eq!(limiter.try_acquire(3).await, Ok(true));
         on.cli.redis(&["DEL", "{orders}:value"]);

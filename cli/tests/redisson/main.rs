@@ -1,4 +1,4 @@
-//! Limiters that the real Redisson has spoilt, in versions of five years: `doctor` finds what is
+//! Limiters that the real Redisson has damaged, in versions of five years: `doctor` finds what is
 //! wrong and changes nothing, mends it with `--fix`, and Redisson goes on with exact numbers.
 
 mod generations;

@@ -83,7 +83,7 @@ async fn a_rate_that_was_lowered_under_use_is_kept_from_the_first_window_on() {
         on.goes_on(limiter, 5, 5).await;
     })
     .await;
-    // As a person changes it, by HSET: what is left could have been released too.
+    // An operator changes the rate by HSET. The permits above the rate may have been released too.
     each(Version::ALL, async |on, limiter| {
         assert_eq!(limiter.try_acquire(8).await, Ok(true));
         on.cli.redis(&["HSET", NAME, "rate", "5"]);
@@ -103,7 +103,7 @@ async fn acquires_of_no_permit_and_of_less_leave_nothing() {
             assert_eq!(limiter.try_acquire(permits).await, Ok(true));
         }
         on.mends(&["members-without-permits", "permits-too-many"]);
-        // What the last one gave is as if it had been released.
+        // The permit of the last one counts as released.
         assert_eq!(on.state(false).await, (9, vec![1]));
         on.goes_on(limiter, 9, 10).await;
     })

@@ -19,8 +19,8 @@ pub struct Spoilt {
     pub cli: Cli,
 }
 
-/// A test for each of some versions of Redisson, one after the other, with a limiter of 10 permits
-/// a minute for all clients.
+/// Runs a test with each of some versions of Redisson, one after the other, with a limiter of 10
+/// permits a minute for all clients.
 pub async fn each(
     versions: impl IntoIterator<Item = Version>,
     test: impl AsyncFn(&mut Spoilt, &Limiter),
@@ -161,8 +161,8 @@ impl Spoilt {
         age(&mut self.redis, NAME, &[&id], millis).await;
     }
 
-    /// Redisson grants `left` permits and no more, and after a window the whole rate and no more,
-    /// three times.
+    /// Asserts that Redisson grants `left` permits and no more, and after a window the whole rate
+    /// and no more, three times.
     pub async fn goes_on(&mut self, limiter: &Limiter, left: i64, rate: i64) {
         let mut left = left;
         for window in 0..3 {

@@ -15,13 +15,13 @@ use tonic::Request;
 use crate::http::RULES;
 use crate::support::{Serve, ask, command, envoy};
 
-/// How a connection ends on which these bytes were sent and no more.
+/// What comes back on a connection on which only these bytes are sent, until it ends.
 pub fn answer_to(address: &str, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     // The server may end it while it is written.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
-    // Longer than any of the server's.
+    // Longer than any timeout of the server.
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
@@ -80,7 +80,7 @@ async fn a_client_that_reads_no_answers_is_cut_off() {
         // Until the server ends the connection.
         while greedy.write_all(&request).is_ok() {}
     });
-    // There is no other connection for it.
+    // The server accepts one connection, so the next request waits for the end of this one.
     assert_eq!(
         serve.check(json!({ "user": "alice" })).await,
         StatusCode::OK

@@ -27,7 +27,7 @@ use crate::support::servers::Server;
 use crate::support::servers::cluster::Cluster;
 use crate::support::{Serve, ask, envoy};
 
-/// Those of the page that shows them beside the configuration of envoyproxy/ratelimit.
+/// The rules of the page that shows them beside the configuration of envoyproxy/ratelimit.
 const RULES: &str = r#"
 [[rules]]
 name = "addresses"
@@ -111,8 +111,8 @@ async fn all_descriptors_are_decided_together_in_redis() {
     all_descriptors_are_decided_together(Serve::on(&server, RULES, &[])).await;
 }
 
-/// Where all rules decide, also in several slots one after another, a request that is denied is
-/// charged to none.
+/// All rules decide, also in several slots one after another: a request that is denied is charged
+/// to none.
 #[tokio::test]
 async fn all_descriptors_are_decided_together_on_a_cluster() {
     let cluster = Cluster::start();
@@ -332,7 +332,7 @@ async fn a_rule_for_all_requests_is_charged_beside_a_look() {
         codes(&serve.ask(request.clone()).await.unwrap()).0,
         Code::OverLimit
     );
-    // Where nothing is charged, it is looked at.
+    // If no descriptor charges anything, the rule is only looked at.
     for descriptor in &mut request.descriptors {
         descriptor.hits_addend = Some(0);
     }
@@ -445,7 +445,7 @@ async fn a_turn_after_the_deadline_of_the_client_is_denied() {
 }
 
 #[tokio::test]
-async fn the_store_that_is_away_is_unavailable_or_left_to_the_failure_policy() {
+async fn without_a_store_it_is_unavailable_or_the_failure_policy_decides() {
     for (policy, expected) in [
         ("error", Err(Unavailable)),
         ("allow", Ok(Code::Ok)),
@@ -642,7 +642,7 @@ async fn a_method_that_does_not_exist_needs_the_token_too() {
 }
 
 #[tokio::test]
-async fn each_unit_of_the_protocol_is_that_of_a_window_as_long() {
+async fn a_window_has_the_unit_of_the_protocol_with_its_length() {
     let units = [
         ("1s", Unit::Second),
         ("1m", Unit::Minute),

@@ -20,7 +20,7 @@ const STEPS: usize = 200;
 const USERS: [&str; 2] = ["alice", "bob"];
 const METHODS: [&str; 2] = ["GET", "POST"];
 
-/// The permits of the shared limiter: its rate is not what a file changes.
+/// The permits of the shared limiter: a file does not change its rate.
 const SHARED: u32 = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +41,7 @@ struct Ruled {
     is_shadow: bool,
 }
 
-/// Where it is stored what was charged.
+/// The rule's limiter and key that a charge is stored for.
 type Target = (Algorithm, &'static str, &'static str);
 
 /// A request over HTTP, or a descriptor.

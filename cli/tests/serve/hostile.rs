@@ -1,5 +1,5 @@
-//! Requests of hostile clients, of which a rule that is at its limit lets none in: Envoy lets a
-//! request in at each error but a denial, a service at each 200, and nginx at each 2xx.
+//! Requests of hostile clients: a rule that is at its limit must let none of them in. Envoy lets a
+//! request in at each error that is no denial, a service at each 200, and nginx at each 2xx.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -243,7 +243,7 @@ async fn hits_of_any_number_are_as_any_other_above_the_limit() {
         let status = &answer.statuses[0];
         assert_eq!(status.code(), Code::OverLimit);
         assert_eq!(status.current_limit.as_ref().unwrap().name, "bytes");
-        // Who has no limit has none.
+        // A user without a limit is never denied.
         let allowed = serve.ask(hits("monitoring", many)).await.unwrap();
         assert_eq!(allowed.overall_code(), Code::Ok, "{many:?}");
     }
@@ -320,7 +320,7 @@ async fn a_rule_for_all_requests_counts_one_of_many_descriptors_once() {
 
 /// The file does not show it, because each rule applies to other values too.
 #[tokio::test]
-async fn what_more_rules_apply_to_than_decide_together_is_denied() {
+async fn a_request_to_which_too_many_rules_apply_is_denied() {
     let rule = |place| {
         format!(
             "[[rules]]\nname = \"{place}\"\nby = [\"user\"]\n\

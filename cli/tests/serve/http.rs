@@ -203,7 +203,7 @@ async fn an_acquire_waits_no_longer_than_the_server_allows() {
 }
 
 #[tokio::test]
-async fn what_an_acquire_has_waited_is_not_left_for_its_turn() {
+async fn the_time_that_an_acquire_has_waited_is_not_left_for_its_turn() {
     let rules = r#"
         [[rules]]
         name = "window"
@@ -307,7 +307,7 @@ async fn the_status_shows_who_denies_and_counts_no_request_twice() {
 }
 
 #[tokio::test]
-async fn nginx_is_told_what_it_understands() {
+async fn nginx_gets_answers_that_it_understands() {
     let serve = Serve::start(RULES);
     let url = format!(
         "http://{}/v1/auth-request/shop?user=x-user&path=x-path",

@@ -41,7 +41,7 @@ async fn is_ready(serve: &Serve) -> bool {
     is_ready
 }
 
-/// Redis decides: two requests in an hour.
+/// Asserts that Redis decides: two requests in an hour.
 async fn is_exact(serve: &Serve) {
     let statuses = [
         StatusCode::OK,

@@ -60,7 +60,7 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         StatusCode::OK
     );
     serve.write_rules(&RULES.replace("limit", "limmit"));
-    // It sees by itself that the file has changed.
+    // The server notices that the file has changed.
     let refused = serve.line_with("rules: kept the old ones: ");
     assert!(
         refused.contains("line 5: unknown field `limmit`"),
@@ -107,7 +107,7 @@ async fn rules_are_read_again_and_a_mistake_keeps_the_old_ones() {
         serve.line_with("rules: "),
         "rules: read again, 2 of them; nothing changed"
     );
-    // What was counted of a rule that was gone meanwhile is not shown.
+    // The counts of a rule that was removed meanwhile are not shown.
     let (_, without) = RULES.split_once("block\"\n").unwrap();
     serve.write_rules(without);
     serve.line_with("rules: read again, 1 of them");
@@ -422,7 +422,7 @@ fn an_address_that_anyone_reaches_is_warned_of() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told() {
+fn an_address_that_is_taken_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
     std::fs::write(&file, RULES).unwrap();

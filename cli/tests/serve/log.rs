@@ -80,7 +80,8 @@ async fn it_goes_on_when_nobody_reads_its_log_any_more() {
         let status: Value = status.await.unwrap().json().await.unwrap();
         status["alerts"].clone()
     };
-    // Each is a line of the log, and the second one is read by what wrote the first.
+    // Each file causes a line of the log, and the task that writes the first line reads the second
+    // file.
     for (text, alerted) in [("rules = 1", 1), (RULES, 0)] {
         fs::write(&rules, text).unwrap();
         let start = Instant::now();

@@ -64,7 +64,7 @@ async fn nginx_limits_requests_with_the_documented_configuration() {
     }
     let ask = async |user: &str| {
         let url = format!("http://127.0.0.1:{port}/");
-        // What the client calls so does not count.
+        // The value that the client gives to this field does not count.
         let request = serve
             .client
             .post(url)

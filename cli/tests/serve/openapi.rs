@@ -8,8 +8,8 @@ use crate::http::RULES;
 use crate::support::Serve;
 use crate::support::servers::Server;
 
-/// What does not fit a schema, if anything. It knows the keywords that the document has, and no
-/// others.
+/// How a value does not fit a schema, if it does not. Only the keywords that the document has are
+/// known.
 fn misfit(document: &Value, schema: &Value, value: &Value) -> Option<String> {
     for (keyword, wanted) in schema.as_object().unwrap() {
         let fits = match &**keyword {
@@ -206,7 +206,7 @@ async fn each_answer_is_as_the_document_has_it() {
     // The process answers, whatever the store does.
     let healthz = &document["paths"]["/healthz"]["get"]["responses"];
     assert_eq!(healthz["503"], json!(null));
-    // Nothing in the document is not there, and the cases above were met.
+    // The document has only paths that exist, and the cases above were met.
     let mut paths: Vec<_> = document["paths"].as_object().unwrap().keys().collect();
     paths.retain(|path| !operations.contains(path));
     assert_eq!(

@@ -33,7 +33,7 @@ fn used(width: u32) -> View<'static> {
     }
 }
 
-/// As the page shows it: what a person does not see is escaped.
+/// A text as the page shows it: characters that a person does not see are escaped.
 fn visible(text: &str) -> String {
     let visible = |it: char| match it {
         '\u{0}' | '\n' | '\u{1b}' | '\u{a0}' | '\u{200b}' | '\u{202e}' => {
@@ -50,7 +50,7 @@ fn lines(text: &str, line: &str) -> usize {
     text.lines().filter(|it| *it == line).count()
 }
 
-/// Nobody is shut out, and nothing has to be scrolled sideways.
+/// Asserts that the page is accessible and needs no scrolling sideways.
 fn assert_usable(report: &Report, width: u32) {
     assert_eq!(report.violations, [""; 0], "{width}");
     assert_eq!(report.sideways, 0, "{width}: {}", report.text);
@@ -89,7 +89,7 @@ async fn each_rule_shows_its_keys_as_text() {
     }
     let report = see(&serve, used(1280)).await;
     for key in HOSTILE {
-        // Among those that ask most, and among those that are denied most.
+        // It is among the keys with the most requests, and among those with the most denials.
         let line = format!("user={}", visible(key));
         assert_eq!(lines(&report.text, &line), 2, "{line}: {}", report.text);
     }

@@ -45,7 +45,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// In memory, by these rules.
+    /// Starts a server in memory with these rules.
     pub fn start(rules: &str) -> Self {
         Self::start_with(rules, &[], |_| {})
     }
@@ -119,7 +119,7 @@ impl Serve {
         text.expect("each line has it").1.to_owned()
     }
 
-    /// The next line that begins so.
+    /// The next line with this beginning.
     pub fn line_with(&mut self, beginning: &str) -> String {
         loop {
             let line = self.line();
@@ -215,7 +215,7 @@ pub async fn ask(
     try_ask(channel, request).await
 }
 
-/// As [`ask`], where the connection may be refused.
+/// Like [`ask`], but the connection may be refused.
 pub async fn try_ask(
     channel: Channel,
     request: Request<RateLimitRequest>,

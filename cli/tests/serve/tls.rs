@@ -104,7 +104,7 @@ impl Certificates {
         answer.map(drop).map_err(|it| it.to_string())
     }
 
-    /// Replaces them by those of another authority.
+    /// Replaces the certificates by those of another authority.
     fn replace(&mut self) {
         let other = Self::new();
         for file in ["ca.pem", "cert.pem", "key.pem"] {
@@ -222,7 +222,7 @@ async fn certificates_are_replaced_while_it_runs() {
     fs::write(&key, "no key").unwrap();
     serve.signal(rustix::process::Signal::HUP);
     serve.line_with("credentials: kept the old ones: ");
-    serve.line_with("rules: read again"); // a mistake in the ones keeps nobody from the others
+    serve.line_with("rules: read again"); // a mistake in the credentials does not affect the rules
     assert_eq!(certificates.ask(&serve, true).await, Ok(()));
     fs::write(&key, good).unwrap();
     let before = (certificates.ca.clone(), certificates.client.0.clone());

@@ -48,7 +48,7 @@ fn good_rules_are_listed() {
 }
 
 #[test]
-fn rules_that_are_refused_are_told_with_their_line_and_exit_code_2() {
+fn rules_that_are_refused_are_reported_with_their_line_and_exit_code_2() {
     let output = of(&RULES.replace("rate = \"2/1h\"", "rat = 2"), &["--check"]);
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
@@ -59,7 +59,7 @@ fn rules_that_are_refused_are_told_with_their_line_and_exit_code_2() {
 }
 
 #[test]
-fn a_count_is_refused_because_nobody_tells_how_requests_end() {
+fn a_count_is_refused_because_nobody_reports_how_requests_end() {
     let counted = RULES.replace("by = [\"user\"]", "by = [\"user\"]\ncount = \"failures\"");
     assert_ne!(counted, RULES);
     let output = of(&counted, &["--check"]);
@@ -73,7 +73,7 @@ fn a_count_is_refused_because_nobody_tells_how_requests_end() {
 }
 
 #[test]
-fn what_may_not_be_meant_is_warned_of() {
+fn rules_that_may_be_unintended_are_warned_of() {
     let warned = |rules: &str| text(&of(rules, &["--check"]));
     let of_none = warned("rules = []");
     assert!(

@@ -13,7 +13,7 @@ fn the_unit_is_valid_and_hardened() {
     let text = fs::read_to_string(unit).unwrap();
     let program = "/usr/local/bin/rratelimiter";
     assert!(text.contains(&format!("ExecStart={program} serve --rules ")));
-    // It has to be there to be found valid.
+    // The program has to exist for the unit to be valid.
     let text = text.replace(program, env!("CARGO_BIN_EXE_rratelimiter"));
     let unit = folder.path().join("rratelimiter.service");
     fs::write(&unit, text).unwrap();

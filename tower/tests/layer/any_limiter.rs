@@ -140,7 +140,7 @@ async fn a_layer_says_what_is_counted_and_for_whom() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_blocked_by_a_rule_gets_a_403_without_a_time_to_retry() {
+async fn a_request_blocked_by_a_rule_gets_a_403_without_a_time_to_retry() {
     let client = RedissonClient::in_memory();
     let rule = { Rule::new(per_minute(&client, 5)).by(["user"]) }
         .with_plan("blocked", Plan::Block)

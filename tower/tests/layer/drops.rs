@@ -36,8 +36,7 @@ fn rate() -> Rate {
     Rate::overall(RATE, 60 * MINUTE)
 }
 
-/// Makes a request, and drops it at a moment that is chosen at random: when it has been polled so
-/// many times, or after so much time.
+/// Makes a request, and drops it at a random moment: after a number of polls, or after a time.
 async fn drop_at_random<S>(service: S, mut random: Seeded)
 where
     S: Service<http::Request<String>, Response = http::Response<String>, Error = Infallible>,

@@ -30,7 +30,7 @@ pub async fn left(limiter: &PolicyLimiter<FixedWindow>, key: &str) -> u64 {
     peeked.remaining() + u64::from(peeked.is_granted())
 }
 
-/// These rules decide, to which a request has a user.
+/// A layer by these rules, which counts the field `x-user` as the attribute `user`.
 pub fn by_rules(rules: Arc<Rules>) -> RateLimitLayer<ByRules> {
     RateLimitLayer::by_rules(rules).attribute("user", Header::new("x-user"))
 }

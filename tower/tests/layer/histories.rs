@@ -70,7 +70,7 @@ impl Store {
     }
 }
 
-/// The permits of all RRateLimiters: their rate is not what a replacement changes.
+/// The permits of all RRateLimiters: a replacement does not change their rate.
 const SHARED: u32 = 9;
 
 struct History<'a> {
@@ -299,7 +299,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// What the store shows of so much in use: of an RRateLimiter no more than its rate.
+    /// What the store shows if this much is in use: for an RRateLimiter no more than its rate.
     fn shown(&self, target: &Target, used: u32) -> u32 {
         match target.0 {
             Algorithm::Shared => used.min(SHARED),

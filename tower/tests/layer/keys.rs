@@ -185,7 +185,7 @@ fn a_host_that_reads_like_an_address_is_not_taken_for_one() {
         ("a", "192.0.2.1"),
         (r#"a\"b"#, "192.0.2.1"),
         (r"a\\", "192.0.2.1"),
-        // It counts for the proxy, also where that has not quoted the host.
+        // It counts for the proxy, even if the proxy has not quoted the host.
         ("a;for=203.0.113.9;b", "10.0.0.7"),
         ("a,for=203.0.113.9;b", "10.0.0.7"),
         (r#"a\";for=203.0.113.9;b=\"c"#, "10.0.0.7"),
@@ -417,7 +417,7 @@ async fn a_host_is_compared_without_its_port_also_an_ipv6_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_host_of_the_target_is_before_that_of_the_field() {
+async fn the_host_of_the_target_takes_precedence_over_that_of_the_field() {
     let client = RedissonClient::in_memory();
     let rule = Rule::block("seen").when("host", ["example.com"]);
     let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
@@ -462,7 +462,8 @@ async fn rules_see_the_attributes_of_http() {
             assert_eq!(is_seen, expected, "{attribute} {value}");
         }
     }
-    // One of the application is instead of that of the layer, and an empty one is none.
+    // An attribute of the application replaces that of the layer, and an empty one counts as
+    // missing.
     for (path, status) in [(Some("/login"), 403), (Some(""), 200), (None, 200)] {
         let rule = Rule::block("seen").when("path", ["*"]);
         let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));

@@ -97,7 +97,7 @@ async fn a_handler_that_panics_has_charged_once_and_the_next_goes_on() {
 
 #[tokio::test]
 async fn a_body_that_is_never_read_is_charged_once() {
-    /// A body that is neither `Send` nor `Default`, and fails who reads it.
+    /// A body that is neither `Send` nor `Default`, nor an `http_body::Body` that could be read.
     struct Unread(std::rc::Rc<()>);
 
     for Case {

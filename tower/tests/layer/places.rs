@@ -71,7 +71,8 @@ impl Case {
         cases
     }
 
-    /// Those that do not decide at once: what is decided at once is called at once.
+    /// The cases that do not decide at once: after a decision at once, the service is called at
+    /// once.
     async fn decided_later() -> Vec<Self> {
         let mut cases = Self::all().await;
         cases.retain(|it| !["memory", "rules"].contains(&it.name));

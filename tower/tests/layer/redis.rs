@@ -160,8 +160,8 @@ async fn redis_is_emptied_and_restarted_under_load_and_each_limit_holds() {
         });
     }
     let (mut granted, mut lost) = (0, 0);
-    // Waits for this status, and for so many grants. A request without an answer in time may be one
-    // of them.
+    // Waits for this status, and for this many grants. A request without an answer in time may be
+    // one of them.
     let mut until = async |all: usize, status: u16| {
         let mut seen = BTreeMap::from([200, 429, 503].map(|status| (status, 0)));
         let waiting = async {

@@ -154,7 +154,7 @@ async fn a_cost_above_a_limit_names_the_limit_in_all_that_clients_see() {
             "{place}"
         );
         assert!(!response.body().contains("alice"), "{place}");
-        // What is left was not asked.
+        // What is left was not asked for.
         assert_eq!(field(response, "ratelimit"), None, "{place}");
         assert_eq!(field(response, "x-ratelimit-remaining"), None, "{place}");
     }
@@ -195,7 +195,7 @@ async fn a_cost_that_no_limiter_grants_at_once_is_a_429() {
     let layer = RateLimitLayer::new(limiter(), Everyone).cost(|_| 501);
     let rule = Rule::new(limiter()).cost(501);
     let alone = by_rules(Arc::new(client.rules([rule]).unwrap()));
-    // Each would grant so much alone.
+    // Each would grant this cost alone.
     let together = ["one", "other"].map(|name| {
         let limiter = limiter().with_prefix(name).with_name(name);
         Rule::new(limiter).cost(251)
@@ -258,7 +258,7 @@ async fn a_rule_does_not_limit_a_request_that_costs_it_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_that_is_set_up_wrongly_is_told_once_a_minute() {
+async fn a_limiter_that_is_set_up_wrongly_is_reported_once_a_minute() {
     let events = Events::start();
     let layer = failing(uninitialized());
     for told in [1, 0, 0] {
@@ -279,7 +279,7 @@ async fn a_limiter_that_is_set_up_wrongly_is_told_once_a_minute() {
     tokio::time::advance(MINUTE).await;
     ask(&layer.reject_with(StatusOnly), request()).await;
     assert_eq!(events.take().len(), 1);
-    // What is not a mistake is told to nobody.
+    // An error that is no mistake of the application is not reported.
     ask(&failing(unavailable()), request()).await;
     assert_eq!(events.take(), [""; 0]);
 }

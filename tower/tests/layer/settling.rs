@@ -23,7 +23,7 @@ fn layer(limiter: impl redisson_rate_limiter::Limiter + 'static) -> RateLimitLay
         .settle(|response| response.headers.get("x-cost")?.to_str().ok()?.parse().ok())
 }
 
-/// The response to a request that has cost so much.
+/// The response to a request that has cost this much.
 async fn ask(layer: &RateLimitLayer, cost: &'static str) -> Response<String> {
     let handler = service_fn(move |_: Request<String>| async move {
         let response = Response::builder().header("x-cost", cost);
@@ -64,7 +64,7 @@ async fn a_request_costs_what_its_response_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_limiter_has_not_is_not_charged() {
+async fn permits_that_the_limiter_lacks_are_not_charged() {
     let limiter = limiter(7);
     assert_eq!(ask(&layer(limiter.clone()), "10000").await.status(), 200);
     assert_eq!(available(&limiter).await, 0);
@@ -103,7 +103,7 @@ async fn rejected_logins(limiter: impl Limiter + 'static) -> Vec<usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_failures_count_where_a_success_settles_for_nothing() {
+async fn only_failures_count_if_a_success_settles_for_nothing() {
     fn limiter(policy: impl Policy + 'static) -> Arc<dyn Limiter> {
         let client = RedissonClient::in_memory();
         Arc::new(client.policy_limiter(policy).unwrap())
@@ -196,7 +196,7 @@ async fn a_response_settles_what_its_ending_leaves_charged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn charges_that_are_not_settled_are_told_once_a_minute_without_keys() {
+async fn charges_that_are_not_settled_are_reported_once_a_minute_without_keys() {
     let (store, faults) = (MemoryStore::new(), Faults::new());
     let client = RedissonClient::builder().in_memory_with_faults(&store, &faults);
     let limiter = client.keyed_rate_limiter("tokens:", Rate::overall(20, MINUTE));
@@ -350,7 +350,7 @@ async fn a_charge_of_a_policy_is_settled_once() {
 /// The first of two rules, of which the second may be in shadow mode, or of two layers, cannot be
 /// settled or refunded, because its keys hold something else.
 #[tokio::test]
-async fn a_charge_that_cannot_be_corrected_keeps_no_other_from_it() {
+async fn a_charge_that_cannot_be_corrected_does_not_affect_others() {
     let server = Server::start();
     let client = RedissonClient::builder().response_timeout(MINUTE);
     let client = client.connect(&server.url()).await.unwrap();

@@ -39,7 +39,7 @@ async fn a_request_that_would_wait_too_long_is_rejected_at_once() {
     }
 }
 
-/// Takes so long to deny for as long again.
+/// Takes this long to deny a request, and denies it for as long again.
 #[derive(Debug)]
 struct Slow(Duration);
 
@@ -140,7 +140,7 @@ async fn a_limiter_that_denies_for_no_time_is_asked_until_the_wait_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_dropped_while_a_leaky_bucket_has_it_wait_was_charged() {
+async fn a_request_dropped_while_a_leaky_bucket_makes_it_wait_was_charged() {
     let second = Duration::from_secs(1);
     let slow = LeakyBucket::new(1, second).with_capacity(3);
     let limiter = RedissonClient::in_memory().policy_limiter(slow).unwrap();
