@@ -63,7 +63,7 @@ impl Failure {
         }
     }
 
-    /// A signal has ended the command.
+    /// The failure of a command that a signal has ended.
     pub(crate) fn interrupted(exit_code: u8) -> Self {
         Self {
             exit_code,

@@ -40,15 +40,15 @@ impl RateKind {
 }
 
 pub(crate) enum Limiter {
-    /// With the rate that it gets if it has none.
+    /// An RRateLimiter, and the rate that it gets if it has none.
     Rate(RateLimiter, Option<Rate>),
     /// Its prefix is empty, so the key is the whole name.
     Policy(PolicyLimiter<AnyPolicy>, String),
 }
 
 impl Limiter {
-    /// With the rate of `set_up` it makes a limiter that is missing, and takes no key of another
-    /// program for one.
+    /// With the rate of `set_up` it creates a limiter that is missing, and refuses a key of another
+    /// program.
     pub(crate) async fn new(
         context: &Context,
         name: &str,
@@ -137,8 +137,8 @@ impl Limiter {
     }
 }
 
-/// The limiter's answer. One that is missing gets the rate, unless more permits are asked for, and
-/// is asked again; one that is there stays as it is.
+/// Asks the limiter. If it is missing, it gets the rate, unless more permits are asked for, and is
+/// asked again. An existing limiter stays as it is.
 async fn ask<T>(
     limiter: &RateLimiter,
     rate: Option<Rate>,

@@ -95,8 +95,8 @@ async fn unimplemented(request: Request) -> Response {
 /// cannot be decoded or are too large; this function decides them too, because a client of the
 /// proxy may have caused them.
 async fn should_rate_limit(State(service): State<Arc<Service>>, request: Request) -> Response {
-    // Half of the time is for receiving the message and for the store, and half for the wait for a
-    // turn, which may be as long again.
+    // The wait for a turn may take half of the time. The other half is for receiving the message
+    // and for the store.
     let longest_turn = service.longest_turn(deadline(request.headers()));
     let longest = service.longest_turn(None).saturating_mul(2);
     let mut grpc = Grpc::new(Lenient);

@@ -154,7 +154,8 @@ async fn service(store: Store, settings: ServeArguments) -> Result<Service, Erro
             log::event(event);
         });
     let client: RedissonClient = match store.url {
-        // Starts without a server too: until it answers, the failure policy decides.
+        // The program starts even if the server is down: until the server answers, the failure
+        // policy decides.
         Some(url) => builder.require_server(false).connect(&url).await?,
         None => builder.in_memory(&MemoryStore::new()),
     };

@@ -236,7 +236,7 @@ impl Charged {
         settled
     }
 
-    /// Whether it depends on the response, success or failure, which charges stay.
+    /// Whether the success or failure of the response decides which charges stay.
     pub(crate) fn depends_on_ending(&self) -> bool {
         matches!(&self.by, By::Rules { granted, .. } if granted.depends_on_ending())
     }

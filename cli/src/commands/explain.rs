@@ -197,8 +197,8 @@ impl Explained {
         lines
     }
 
-    /// What would become of the request and why, such as `would be denied: 0 are left, and enough
-    /// are back in 3s`.
+    /// Whether the request would be granted, and why, such as `would be denied: 0 are left, and
+    /// enough are back in 3s`.
     fn why(&self) -> String {
         match &self.peeked {
             Some(peeked) if peeked.is_granted() => "would be granted".to_owned(),

@@ -392,7 +392,7 @@ fn conditions(domain: &str, steps: &[Step<'_>]) -> (Vec<String>, Vec<String>) {
     let mut when = vec![format!("domain = {}", quoted(domain))];
     let mut by = Vec::new();
     for (place, (key, value)) in steps.iter().enumerate() {
-        // The second entry of one name is `NAME.2`.
+        // The second entry named `NAME` is written `NAME.2`.
         let number = steps[..=place].iter().filter(|it| it.0 == *key).count();
         let name = match number {
             1 => (*key).to_owned(),

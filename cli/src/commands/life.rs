@@ -1,4 +1,4 @@
-//! `delete`, `expire`, `hold`.
+//! The commands `delete`, `expire` and `hold`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `set`, `update`, `config`.
+//! The commands `set`, `update` and `config`.
 
 use clap::Args;
 use redisson_rate_limiter::{PermitsInUse, Rate, RateLimiter, TimeToLive};

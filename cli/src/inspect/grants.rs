@@ -103,8 +103,8 @@ impl Reading {
 /// `T` of each pass from what is stored and the server's time in ms.
 ///
 /// One page is read atomically. Several are read in passes, at most `READINGS`, until two in a row
-/// find the same grants and value: then they were so between the two. Comparing only the number of
-/// grants would not be enough, because one may go while another comes. Shows its progress.
+/// find the same grants and value: between the two nothing has changed. Comparing only the number
+/// of grants would not be enough, because one may go while another comes. Shows its progress.
 pub(crate) async fn read<T>(
     client: &RedissonClient,
     name: &str,

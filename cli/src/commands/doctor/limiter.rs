@@ -286,7 +286,7 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
         );
         Finding::new(Code::NotChecked, text)
     } else if has_legacy && legacy == Legacy::Count {
-        // The right value depends on what becomes of the legacy grants.
+        // The right value depends on what is done with the legacy grants.
         finding.not_fixed("with --legacy migrate or --legacy remove, --fix sets the value")
     } else {
         let after = settled(rate, stored.value(), tally);
@@ -304,7 +304,7 @@ fn value(rate: i64, reading: &Reading, tally: &Tally, legacy: Legacy, findings: 
             change += &format!(", the permits in use: {} -> {}", in_use.0, in_use.1);
         }
         let finding = match has_legacy {
-            true => finding, // the change depends on what becomes of the legacy grants
+            true => finding, // the change depends on what is done with the legacy grants
             false => finding.changing(change),
         };
         finding.fixed_by(Fix::Value)

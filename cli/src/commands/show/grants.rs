@@ -11,7 +11,8 @@ use crate::inspect::member::Generation;
 pub(crate) const PARTS: usize = 240;
 /// The most returns, and the most takers, that are kept.
 pub(crate) const KEPT: usize = 8;
-/// Two calls are by the same process if their ids differ by at most this: a process counts them up.
+/// Two calls are by the same process if their ids differ by at most this: the ids that a process
+/// gives its calls increase by one.
 const NEAR: u64 = 1 << 20;
 
 /// The sums of a limiter's grants.
