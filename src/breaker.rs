@@ -190,7 +190,7 @@ impl Breaker {
         self.is_healthy() || self.state.borrow().would_admit(Instant::now())
     }
 
-    /// Whether there is an outage, of which the next answer may be the end.
+    /// Whether there is an outage, which the next answer may end.
     pub(crate) fn has_outage(&self) -> bool {
         !self.is_healthy() && self.state.borrow().has_outage()
     }

@@ -1,5 +1,5 @@
 //! The cases in `lua/vectors/client/`: what a client concludes by itself, by the rules of
-//! `lua/README.md`. The module that has a rule holds it to the cases of its file.
+//! `lua/README.md`. The module that has a rule tests it with the cases of its file.
 
 use std::path::Path;
 use std::{env, fs};

@@ -37,7 +37,7 @@ enum Source {
 /// Longer than any wait, and short enough that each clock can show the time at its end.
 pub(crate) const LATE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// A duration of so many ms; zero if they are negative.
+/// A duration of this many ms; zero if they are negative.
 #[inline]
 pub(crate) fn millis(millis: i64) -> Duration {
     Duration::from_millis(millis.max(0).unsigned_abs())

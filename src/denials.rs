@@ -34,7 +34,7 @@ pub(crate) struct Denials {
 #[derive(Default)]
 struct Changes {
     all: UnderWay,
-    /// Those that change the limiter.
+    /// The changes of the limiter itself, not only of its permits.
     of_limiter: UnderWay,
     /// The settings that a call of this client has given the limiter, if the client has not changed
     /// it since. Another call with these changes nothing.
@@ -148,7 +148,8 @@ impl Denials {
         }
     }
 
-    /// Notes that so many permits were available in the store: a denial that left fewer is dropped.
+    /// Notes that this many permits were available in the store: a denial that left fewer is
+    /// dropped.
     pub(crate) fn note_available(&self, available: u64) {
         let last = self.last.load();
         if last.as_ref().is_some_and(|last| last.left < available) {
@@ -195,7 +196,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// The call has been answered.
+    /// Ends the change: the call has been answered.
     pub(crate) fn done(mut self) {
         self.end(None, None, None);
     }

@@ -118,8 +118,8 @@ pub enum Error {
         /// What is wrong, with the name of the field.
         reason: String,
     },
-    /// A [`Rule`](crate::Rule) is invalid, by itself or beside the other rules. Nothing was sent,
-    /// and the rules in force stay.
+    /// A [`Rule`](crate::Rule) is invalid, by itself or together with the other rules. Nothing was
+    /// sent, and the rules in force stay.
     #[error("invalid rule `{}`: it {}", Escaped(.rule), Escaped(.reason))]
     InvalidRule {
         /// The rule's name, or that of the limiter of its plan.

@@ -124,7 +124,7 @@ pub enum Event<'a> {
         attempt: u32,
         /// Whether the server answered, if only to refuse.
         is_answered: bool,
-        /// The time from sending it until the answer came or it was given up.
+        /// The time from sending the call until its answer came or the call was given up.
         took: Duration,
     },
     /// A connection was made. Each tokio runtime that makes calls has one to each server.

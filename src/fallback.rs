@@ -2,8 +2,8 @@
 //! the breaker refuses, and those that the store could not answer.
 //!
 //! This layer is above the queues, which are the same for all policies: a plain request leaves its
-//! queue when the breaker opens. A waiter keeps its place; when it joins, it says what becomes of
-//! it in an outage.
+//! queue when the breaker opens. A waiter keeps its place; when it joins, it states how it is
+//! served in an outage.
 
 mod guarded_queue;
 mod local_limiter;

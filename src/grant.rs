@@ -160,7 +160,8 @@ impl Grant {
     /// the default. Every limiter's refunds and settlements pass here. The change gets the grant as
     /// one that has no clones.
     ///
-    /// A change that failed without effect does not count. One that is dropped does: it may go on.
+    /// A change that failed without effect does not spend the grant. One that is dropped does,
+    /// because it may go on.
     pub(crate) async fn spend<T, F>(self, change: impl FnOnce(Self) -> F) -> Result<T>
     where
         T: Default,

@@ -3,8 +3,7 @@
 #[cfg(feature = "redis")]
 pub(crate) use on_a_server::run_on_a_server;
 
-/// How many cases of so many steps there are: `MODEL_STEPS` together, or as many steps as the tests
-/// that everybody runs often can take.
+/// The number of cases of `steps` steps each: `MODEL_STEPS` steps in all, or 10,000.
 pub(crate) fn cases_of(steps: usize) -> u32 {
     let all = std::env::var("MODEL_STEPS").map_or(10_000, |steps| steps.parse().unwrap());
     u32::try_from(all / steps).unwrap().max(1)

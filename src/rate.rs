@@ -144,11 +144,11 @@ impl Rate {
     /// live that the limiter has from an earlier keep alive, as Redisson does: no request renews it
     /// any more, and the limiter is gone when it ends.
     ///
-    /// Where requests set the rate of a limiter, as those of a
-    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter), a longer keep alive than that of the rate
-    /// stays, and a shorter one than the interval is raised to it, or to the interval before if the
-    /// limiter had no keep alive: what was granted may count longer for another version of a
-    /// service. A shorter keep alive applies once the limiter has expired.
+    /// If requests set the rate of a limiter, as those of a
+    /// [`KeyedRateLimiter`](crate::KeyedRateLimiter) do, a keep alive that is longer than that of
+    /// the rate stays. One that is shorter than the interval is raised to it, or, if the limiter
+    /// had no keep alive, to its earlier interval: what was granted may count longer for another
+    /// version of a service. A shorter keep alive applies once the limiter has expired.
     ///
     /// A waiter asks again when half of `keep_alive` has passed, at the latest, so that the limiter
     /// does not expire. If its request is late by the other half, the limiter may expire before it:

@@ -314,7 +314,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     fn refund<'a>(&'a self, grant: &'a Grant) -> BoxFuture<'a, Result<u32>>;
 
     /// Gives back the unused permits of a lease, and counts the others as used at the time of the
-    /// last use: the score of the grant becomes [`early`](Settlement::early) ms less. Returns how
+    /// last use: the score of the grant falls by [`early`](Settlement::early) ms. Returns how
     /// many permits came back. A lease is settled once, however often and however late this is
     /// called.
     fn settle<'a>(&'a self, lease: &'a Grant, settlement: Settlement)
@@ -323,7 +323,7 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
     /// Gives permits back without naming their grants: the oldest grants lose them.
     fn release(&self, permits: u32) -> BoxFuture<'_, Result<()>>;
 
-    /// Takes all permits for so many ms, or until the limiter expires, by a grant with this id.
+    /// Takes all permits for this many ms, or until the limiter expires, by a grant with this id.
     /// Returns `false`, and takes nothing, if the rate is more than a grant can hold.
     fn hold(&self, millis: i64, call_id: CallId) -> BoxFuture<'_, Result<bool>>;
 

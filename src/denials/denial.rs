@@ -23,7 +23,7 @@ pub(crate) struct Denial {
     pub(super) left: u64,
     /// The fewest permits that were denied.
     permits: u32,
-    /// The denial of a request for so many permits.
+    /// The denial of a request for this many permits.
     denied: Denied,
     until_first: Duration,
     /// For how long it holds, from its call on: until the first permits are back, or the limiter
@@ -136,7 +136,7 @@ impl Denial {
         replacing.is_none() || replacing == self.set_up
     }
 
-    /// Whether a request is denied, however old the denial.
+    /// Whether this denial denies a request, unless the denial is older than the request accepts.
     pub(super) fn denies(&self, request: &Deniable, now: Instant) -> bool {
         // More than the rate is an error, which the store finds out.
         self.left < u64::from(request.fewest)

@@ -14,7 +14,7 @@ use super::spans::TARGET;
 use super::{AskedLimiter, Event};
 
 /// The handler of a client's events, if there is one. Without a handler, and if nobody records
-/// spans, an event costs nothing: no text, no list, and no look at the clock.
+/// spans, an event costs nothing: no text, no list, and no reading of the clock.
 #[derive(Clone, Default)]
 pub(crate) struct Events(Option<Handler>);
 
@@ -57,8 +57,8 @@ impl Events {
         self.joint_request(Mode::Enforced, iter::once_with(|| (name(), permits)))
     }
 
-    /// Starts the report of a request to several limiters: each has a name, and how many permits
-    /// the request asks it for.
+    /// Starts the report of a request to several limiters. `limiters` has the name of each, and how
+    /// many permits the request asks it for.
     #[inline]
     pub(crate) fn joint_request<'a>(
         &'a self,

@@ -1,5 +1,5 @@
-//! A request whose end is an event, whatever it is: an answer, an error, or that its future is
-//! dropped.
+//! A request whose end is reported as an event: it ends with an answer, with an error, or because
+//! its future is dropped.
 
 use std::slice;
 

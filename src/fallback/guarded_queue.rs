@@ -208,8 +208,8 @@ impl GuardedQueue {
     }
 
     /// Takes permits where a grant was made, whatever is available there: the request has used more
-    /// than it was granted. A limiter that is missing gets these settings. One that is there keeps
-    /// its own, which may be newer than the grant.
+    /// than it was granted. A missing limiter gets these settings. An existing one keeps its own,
+    /// which may be newer than the grant.
     pub(crate) async fn owe(
         &self,
         origin: Origin,

@@ -59,9 +59,9 @@ pub(crate) async fn check_target(
 /// The decisions of a call, and what its caller is given beside them.
 type Decided<G> = Result<(Vec<Decision>, G)>;
 
-/// Decides one request by several limiters, or says what they would decide: by `asking`, which
-/// makes `call`, or by their failure policies. With the decisions of the store comes what `asking`
-/// returns beside them.
+/// Decides one request by several limiters, or says what they would decide. `asking` makes `call`,
+/// which asks the store; if the call fails, the failure policies decide. What `asking` returns
+/// beside the decisions of the store is passed on.
 ///
 /// If the future is dropped while a call is in flight whose charge can be given back, the call ends
 /// all the same, and what it returns is dropped then.

@@ -133,7 +133,7 @@ impl Leases {
         CallsAside(self.calls.subscribe())
     }
 
-    /// One more handle wants leases.
+    /// Adds a handle that wants leases.
     pub(super) fn hold(&self, hold: Hold) {
         self.book.lock().holds.push(hold);
     }
@@ -299,8 +299,8 @@ impl Leases {
         book.demand.pause(pause, now);
     }
 
-    /// The store's answer to the call of the next lease, which granted so many permits. Returns
-    /// when it ends.
+    /// Takes in the store's answer to the call for the next lease, which granted this many permits.
+    /// Returns when the lease ends.
     pub(super) fn granted(
         &self,
         plan: &LeasePlan,

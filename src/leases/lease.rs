@@ -222,9 +222,9 @@ impl Lease {
         self.take_of_all(permits, clock)
     }
 
-    /// Whether a step is due, after permits were taken of a stripe that has so many left. Those of
-    /// other threads, which change all the time, are read only where they matter: together there
-    /// are no fewer.
+    /// Whether a step is due, after permits were taken of a stripe that has this many left. The
+    /// stripes of other threads, which change all the time, are read only if `left` is low: all
+    /// stripes together have no fewer.
     fn needs_attention(&self, left: u32, early: i64) -> bool {
         let is_low = || left <= self.terms.low && self.left() <= self.terms.low;
         let is_due = !self.is_due() && (early <= self.terms.late || is_low());

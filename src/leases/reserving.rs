@@ -16,7 +16,7 @@ use crate::store::AcquireCall;
 use crate::window::{Ahead, Requests, SetUp};
 
 impl LeasedQueue {
-    /// Takes permits that become available within so many ms; `None` if they become available
+    /// Takes permits that become available within this many ms; `None` if they become available
     /// later.
     pub(crate) async fn reserve(
         &self,

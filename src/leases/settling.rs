@@ -2,7 +2,7 @@
 //! not used of it.
 //!
 //! It is done in the background. While the store is away or refuses writes, it is tried again,
-//! until the permits would be back in any case. Settling twice changes nothing.
+//! until the permits would have come back anyway. Settling twice changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -42,7 +42,7 @@ impl Charge {
         Self { store, request }
     }
 
-    /// The same charge, for a request that waits for its turn no longer than this.
+    /// This charge, for a request that waits for its turn no longer than this.
     pub(super) fn with_longest_turn(mut self, longest: Duration) -> Result<Self> {
         let TargetRequest { target, cost, .. } = &mut self.request;
         if let Some(model) = target.model.with_longest_turn(longest) {

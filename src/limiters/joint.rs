@@ -293,7 +293,7 @@ fn set_up_by(registry: &Registry, requests: &[TargetRequest], deadline: Instant)
 
 /// Ends the changes of settings once the store has answered, and forgets remembered denials that
 /// the answers contradict: a limiter may have expired and been created again with all its permits,
-/// of which nothing else tells.
+/// which nothing else shows.
 fn answered(
     registry: &Registry,
     requests: &[TargetRequest],

@@ -136,8 +136,9 @@ pub trait Limiter: fmt::Debug + Send + Sync {
 
     /// Charges as much of `cost` as there is, as [`check`](Self::check) does: the grant of a
     /// granted decision says [how much](Grant::permits), and the request is denied only if nothing
-    /// is left. It checks again for what a denial leaves, so that it makes one call more if there
-    /// is less than the cost, and a [penalty](crate::PolicyLimiter::with_penalty) begins then.
+    /// is left. If less than the cost is left, the first check is denied and a second one asks for
+    /// what is left. So this takes one call more, and a
+    /// [penalty](crate::PolicyLimiter::with_penalty) begins.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -144,10 +144,10 @@ impl<P: Policy> PolicyLimiter<P> {
     /// also in memory, if the request has to wait for its turn.
     ///
     /// # Cancel safety
-    /// What a call that is dropped in flight was charged is given back in the background once its
-    /// answer is there, as by [`Limiter::refund`](crate::Limiter::refund); if that is lost, it
-    /// stays. One dropped while it waits for its turn has been charged: its place in the
-    /// [`LeakyBucket`](crate::LeakyBucket) stays taken until it has flowed out, because those
+    /// If a call is dropped in flight, its charge is given back in the background once the answer
+    /// is there, as by [`Limiter::refund`](crate::Limiter::refund); if the answer is lost, the
+    /// charge stays. A call that is dropped while it waits for its turn stays charged: its place in
+    /// the [`LeakyBucket`](crate::LeakyBucket) is taken until it has flowed out, because those
     /// behind it already know when they may proceed.
     pub async fn check(&self, key: &str, cost: u32) -> Result<Decision> {
         let reported = self.reported(cost);
@@ -254,8 +254,8 @@ impl<P: Policy> PolicyLimiter<P> {
         self.ask_shared(key, cost, set_up, queue_time).await
     }
 
-    /// The same, by a handle of the limiter: what [`acquire_now`](Self::acquire_now) has not
-    /// answered.
+    /// Decides a request that [`acquire_now`](Self::acquire_now) has not answered, by a handle of
+    /// the limiter.
     pub(super) async fn ask_shared(
         &self,
         key: &str,
@@ -450,8 +450,8 @@ impl<P: Policy> PolicyLimiter<P> {
         self.policies.replace(policy, algorithm)
     }
 
-    /// The same limiter, whose denials lock nobody out. It shares no calls with this one: a call
-    /// has one penalty.
+    /// This limiter, but its denials lock nobody out. It shares no calls with this one: a call has
+    /// one penalty.
     fn without_penalty(&self) -> Self {
         Self {
             batcher: combining::batcher(&self.registry.store),

@@ -106,9 +106,9 @@ impl Rules {
     /// Replaces the rules while requests come in, and returns what has changed. A request in flight
     /// is decided by the old ones.
     ///
-    /// A rule keeps what was used while its name, its algorithm and its keys stay: it is in the
-    /// keys, where its limiter finds it. Otherwise it starts anew, and
-    /// [`RulesChange::started_anew`] names it. Only the new rules decide.
+    /// A rule keeps what was used while its name, its algorithm and its keys stay, because the keys
+    /// hold it. Otherwise it starts anew, and [`RulesChange::started_anew`] names it. Only the new
+    /// rules decide.
     ///
     /// No limiter may have the keys of another algorithm that these rules have had since they were
     /// made, because what is stored there cannot be read. So give a limiter another prefix with
@@ -192,8 +192,8 @@ impl Rules {
     }
 
     /// Sets all rules in [shadow mode](Rule::in_shadow), or ends that: nothing is enforced, and
-    /// each request is decided and counted as before. Those that are in shadow mode by themselves
-    /// stay so.
+    /// each request is decided and counted as before. Rules that are in shadow mode by themselves
+    /// stay in it.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;
@@ -297,12 +297,12 @@ impl Rules {
         }
     }
 
-    /// Corrects what these rules have charged for a request, those in [shadow
-    /// mode](Rule::in_shadow) too, once the costs are known, as
-    /// [`Limiter::settle`](crate::Limiter::settle) does: `cost` has what the request should have
-    /// cost, by the rule's name and the place of the [part](Self::check_all) of the request, which
-    /// is 0 where it has one, or `None` for a part whose charge is right. What parts that were
-    /// charged together cost is the sum of theirs.
+    /// Corrects what these rules have charged for a request once the costs are known, as
+    /// [`Limiter::settle`](crate::Limiter::settle) does. Rules in [shadow mode](Rule::in_shadow)
+    /// are corrected too. `cost` is called with the name of a rule and the index of a
+    /// [part](Self::check_all) of the request, which is 0 if the request has only one part. It
+    /// returns what the part should have cost, or `None` if its charge is right. Parts that were
+    /// charged together cost the sum of what `cost` returns for each.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -95,7 +95,7 @@ fn without_braces(key: &str) -> Cow<'_, str> {
     Cow::Owned(written)
 }
 
-/// Whether a byte is that of a character which is not always written unchanged.
+/// For each byte, whether it is a character that is not always written unchanged.
 static SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     special[b'{' as usize] = true;
@@ -104,7 +104,7 @@ static SPECIAL: [bool; 256] = {
     special
 };
 
-/// Whether a key has a character which is not always written unchanged.
+/// Whether a key has a character that is not always written unchanged.
 fn has_special(key: &str) -> bool {
     let is_special = |byte: &u8| SPECIAL[usize::from(*byte)];
     key.as_bytes().iter().any(is_special)

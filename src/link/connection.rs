@@ -174,7 +174,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Where calls go now: the first connection to a server may tell that it is part of a cluster.
+    /// Where calls go now: the first connection to a server may show that it is part of a cluster.
     fn route(&self) -> &Route {
         if let (Route::Server(server), Some(cluster)) = (&self.route, &self.cluster)
             && server.resolver.leads_to_cluster()

@@ -171,7 +171,7 @@ const NO_DATABASE: [&str; 3] = [
     "SELECT is not allowed in cluster mode",
 ];
 
-/// What the failure [`needs_cluster`] says.
+/// The text of the failure [`needs_cluster`].
 const NEEDS_CLUSTER: &str = "leads to a cluster, which needs this crate's feature `cluster`";
 
 /// Without the feature, no connection to a cluster can be used.
@@ -179,7 +179,7 @@ pub(crate) fn needs_cluster() -> RedisError {
     (ErrorKind::InvalidClientConfig, NEEDS_CLUSTER).into()
 }
 
-/// What the failure [`is_sentinel`] says.
+/// The text of the failure [`is_sentinel`].
 const IS_SENTINEL: &str = "leads to a Sentinel, which holds no limiters: use a URL such as redis-sentinel://host:26379/primary-name";
 
 /// A Sentinel is no server of limiters.

@@ -43,7 +43,7 @@ use super::unanswered::Unanswered;
 
 /// A connection that was used this recently is assumed to be alive.
 const FRESH: Duration = Duration::from_millis(5);
-/// The silence limit has passed after so many checks in a row that found nothing new: a process
+/// The silence limit has passed after this many checks in a row that found nothing new: a process
 /// that was stopped for a while must see the silence go on before it retires the connection.
 const CHECKS: u32 = 4;
 /// After this many silent checks, a call that ends without an answer retires the connection too.

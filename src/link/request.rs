@@ -72,7 +72,7 @@ pub(crate) struct ScriptCall<'a> {
     /// Which script it is.
     pub(crate) number: usize,
     pub(crate) by_hash: &'a Cmd,
-    /// The same call with the script's text, which is thousands of bytes.
+    /// Makes the command with the script's text, which is thousands of bytes, in place of its hash.
     pub(crate) by_source: &'a (dyn Fn() -> Cmd + Sync),
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// A command that names the keys.
+    /// A command with the keys of the message.
     pub(super) fn command(&self) -> &Cmd {
         match self {
             Self::Command(command) => command,

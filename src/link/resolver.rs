@@ -25,7 +25,7 @@ pub(super) enum Resolver {
 }
 
 impl Resolver {
-    /// The one server of a URL. Its first connection tells whether it is part of a cluster.
+    /// The one server of a URL. Its first connection shows whether it is part of a cluster.
     pub(super) fn first(server: Server) -> Self {
         Self::Server {
             server,

@@ -18,8 +18,8 @@ use crate::same_runtime::{Moved, SameRuntime, wherever_polled};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
-/// After an answer that was lost with its connection: the server is there, but each connection may
-/// be lost after one call.
+/// The longest pause after an answer was lost with its connection: the server is there, but each
+/// connection may be lost after one call.
 const LONGEST_PAUSE_AFTER_LOSS: Duration = Duration::from_millis(50);
 
 /// Returns the error of a call that the server has refused: from the call's first key, the refusal,

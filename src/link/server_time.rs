@@ -66,7 +66,7 @@ impl ServerTime {
 
 fn estimate(known: i64, reported: i64) -> i64 {
     if reported >= known {
-        return reported; // also the first one
+        return reported; // also if it is the first answer
     }
     known - ((known - reported) / 8).max(1)
 }

@@ -85,7 +85,7 @@ struct Channels {
 }
 
 struct Channel {
-    /// A key of the limiter, which tells where it is, and holds the permits left.
+    /// A key of the limiter, which determines its server, and holds the permits left.
     value: String,
     listeners: SmallVec<[Weak<OnFreed>; 1]>,
     /// The number of ticks in a row without a listener.
@@ -287,7 +287,7 @@ impl Node {
                     if let Some(channel) = channels.by_name.get(&name) {
                         commands.cmd("SSUBSCRIBE").arg(&name);
                         commands.cmd("GET").arg(&channel.value);
-                        // Later listeners ask anew: this answer may be older than what they saw.
+                        // Later listeners ask again: this answer may be older than what they saw.
                         asked.push((name, channel.listeners.clone()));
                     }
                 }

@@ -193,7 +193,7 @@ struct JointStep {
     costs: Vec<u32>,
 }
 
-/// One of the limiters that decide together, which can be made again.
+/// Makes one of the limiters that decide together, again in each case.
 #[derive(Clone)]
 struct One(Arc<dyn Fn() -> Sides>);
 

@@ -23,7 +23,7 @@ pub(crate) trait Model: fmt::Debug + Clone {
     fn validate(&self) -> Result<()>;
 
     /// This policy with a limit such that no granted request waits for its turn longer than
-    /// `longest`; `None` if none does anyway.
+    /// `longest`; `None` if none waits longer under this policy.
     fn with_longest_turn(&self, _longest: Duration) -> Option<Self> {
         None
     }

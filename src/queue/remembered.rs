@@ -23,7 +23,7 @@ impl WaitQueue {
         self.queue.denials.set_up(Some(set_up), deadline)
     }
 
-    /// Notes that so many permits were available, by the answer to a call that this queue did not
+    /// Notes that this many permits were available, by the answer to a call that this queue did not
     /// make.
     pub(crate) fn note_available(&self, available: u64) {
         self.queue.denials.note_available(available);

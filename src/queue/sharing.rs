@@ -73,7 +73,7 @@ const LARGEST_FAST_PROBE: i64 = 8;
 /// first. Far more than the difference in travel time between the calls of two processes.
 const LONGEST_DELAY: Duration = Duration::from_millis(12);
 
-/// A process that was granted nothing recently asks so much sooner than one that considers itself
+/// A process that was granted nothing recently asks this much sooner than one that considers itself
 /// alone, and then 1 ms after permits are back.
 const HEAD_START: Duration = Duration::from_millis(2);
 

@@ -291,7 +291,7 @@ proptest! {
                 let queue = Arc::clone(&queue);
                 asking.spawn(async move {
                     sleep(Duration::from_millis(after)).await;
-                    // Callers that never give up end when nothing is left for them.
+                    // A caller that never gives up ends after 5 s if nothing is left for it.
                     let patience = Duration::from_millis(patience.unwrap_or(5_000));
                     let granted = timeout(patience, queue.wait(queue.take_place(), permits, None, None, false, WhileAway::Fail)).await;
                     match granted {

@@ -1,11 +1,11 @@
-//! What becomes of waiters while the store is away, and who serves them then.
+//! How waiters are served while the store is away.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::grant::Grant;
 
-/// What becomes of a waiter while the store is away.
+/// How a waiter is served while the store is away.
 #[derive(Clone)]
 pub(crate) enum WhileAway {
     /// It fails once its call has.
@@ -21,7 +21,7 @@ pub(crate) trait Substitute: Send + Sync {
     /// Decides at once, under the queue's lock: it must not wait, nor call the queue.
     fn ask(&self, permits: u32) -> Substituted;
 
-    /// Whether it grants so many permits at some time, as far as it knows.
+    /// Whether it grants this many permits at some time, as far as it knows.
     fn may_grant(&self, permits: u32) -> bool;
 
     /// Takes back a grant that it made.

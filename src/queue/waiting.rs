@@ -93,7 +93,7 @@ impl WaitQueue {
                 (&mut place).await
             };
             let waiting = SameRuntime::new(Box::pin(within(until, served)))?.await;
-            late = None; // on another runtime it is over
+            late = None; // the late call is not awaited on another runtime
             match waiting {
                 Some(Some(answer)) => return answer.map(Some),
                 Some(None) => return Ok(None),

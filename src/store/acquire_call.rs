@@ -43,7 +43,7 @@ pub(crate) struct AcquireCall {
 #[cfg(any(feature = "redis", feature = "test-util", test))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
-    /// When its time is up, in ms of the server's clock: later it does nothing.
+    /// The time on the server's clock, in ms, after which the attempt does nothing.
     pub(crate) deadline: i64,
     /// The earliest score that its grant can have, in ms.
     pub(crate) from: i64,

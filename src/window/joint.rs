@@ -23,7 +23,7 @@ pub(crate) struct Reading {
 /// The expired grants whose permits a reading counts as available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expired {
-    /// Those that the following step removes.
+    /// Only the grants that the following step removes.
     Removed,
     All,
 }
@@ -147,8 +147,8 @@ impl Window {
     }
 
     /// Takes permits that were granted elsewhere, even if fewer are left. They may be used until
-    /// `ahead` ms from now. Those of one part of the interval become one grant, with the score of
-    /// the last of them.
+    /// `ahead` ms from now. The permits of one part of the interval become one grant, with the
+    /// score of the last of them.
     pub(crate) fn count(&mut self, at: At, client: &str, set_up: SetUp, permits: u32, ahead: i64) {
         const PARTS: i64 = 32;
         const COUNTED: CallId = [0; 16];

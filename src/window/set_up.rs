@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{NotInitialized, Settings};
 use crate::rate::ValidRate;
 
-/// The settings that a missing limiter gets with a request, and what becomes of those that an
-/// existing one has.
+/// The settings that a missing limiter gets with a request, and what happens to those of an
+/// existing one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub(crate) settings: Settings,
@@ -51,9 +51,9 @@ impl Existing {
 /// How the limiter must change before a request.
 pub(super) enum SettingsChange {
     None,
-    /// It gets these settings and keeps what is in use.
+    /// The limiter gets these settings and keeps what is in use.
     Settings(Settings),
-    /// It gets these settings, and nothing is in use.
+    /// The limiter gets these settings, and nothing is in use.
     Afresh(Settings),
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Settlement {
 pub(crate) struct Window {
     pub(crate) settings: Timed<Settings>,
     pub(crate) overall: Pool,
-    /// One for each client of this store.
+    /// A pool for each client of this store.
     pub(crate) clients: BTreeMap<String, Pool>,
 }
 

@@ -1,5 +1,5 @@
-//! Requests that wait: in the queue, whatever the failure policy, which says what becomes of them
-//! while the store is away.
+//! Requests that wait: in the queue, whatever the failure policy. The policy decides how they are
+//! served while the store is away.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ struct InPlace {
 }
 
 impl InPlace {
-    /// The share; `None` if the rate is not known yet, or the share never has so many permits.
+    /// The share; `None` if the rate is not known yet, or the share never has this many permits.
     fn share_of(&self, share: LocalShare, permits: u32) -> Option<SetUp> {
         let set_up = self.set_up.as_ref().and_then(|read| read());
         let share = share.of(self.local.settings_with(set_up)?);

@@ -59,8 +59,7 @@ impl KeyedRateLimiter {
     /// As [`RateLimiter::acquire_grant`](crate::RateLimiter::acquire_grant).
     pub async fn acquire_grant(&self, key: &str, permits: u32) -> Result<Grant> {
         let grant = self.wait(key, permits, None).await?;
-        // Only the end of a timeout, which there is none, ends the waiting without a grant or an
-        // error.
+        // Without a timeout, waiting ends with a grant or an error.
         Ok(grant.expect("there is no timeout"))
     }
 

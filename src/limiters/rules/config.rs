@@ -168,7 +168,7 @@ pub(super) struct Mistake {
     /// The place of the rule.
     rule: usize,
     field: &'static str,
-    /// With the names of the field and the rule.
+    /// The reason, with the names of the field and the rule.
     reason: String,
 }
 

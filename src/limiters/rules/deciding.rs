@@ -243,9 +243,9 @@ impl Rules {
     }
 
     /// Gives back what a request costs to each RRateLimiter whose rule applies to it, as
-    /// [`RateLimiter::release`](crate::RateLimiter::release) does, and returns to how many. One
-    /// that no request has made yet, or that has expired, has nothing in use. Other algorithms
-    /// have no release. To give back exactly what was taken, of every algorithm, see
+    /// [`RateLimiter::release`](crate::RateLimiter::release) does, and returns to how many. An
+    /// RRateLimiter that no request has created yet, or that has expired, has nothing in use. Other
+    /// algorithms have no release. To give back exactly what was taken, of every algorithm, see
     /// [`refund`](Self::refund).
     ///
     /// ```

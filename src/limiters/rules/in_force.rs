@@ -122,7 +122,7 @@ impl InForce {
         }
     }
 
-    /// The same rules, in shadow mode or not.
+    /// These rules, in shadow mode or not.
     pub(super) fn in_shadow(&self, is_shadow: bool) -> Self {
         Self {
             is_shadow,

@@ -54,8 +54,8 @@ impl RulesConfig {
         Self::read(Format::Yaml, text, None)
     }
 
-    /// Reads a file of rules: with the feature `toml` or `yaml`. One whose name ends in `.yaml` or
-    /// `.yml` is YAML, any other one TOML.
+    /// Reads a file of rules: with the feature `toml` or `yaml`. A file whose name ends in `.yaml`
+    /// or `.yml` is YAML, any other one TOML.
     ///
     /// ```
     /// # use redisson_rate_limiter::RulesConfig;

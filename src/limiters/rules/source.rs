@@ -66,7 +66,7 @@ pub(super) enum Format {
 
 /// Why a text is refused.
 pub(super) struct Wrong {
-    /// From 1, if the mistake is in one.
+    /// The line with the mistake, from 1; `None` if it is in no single line.
     pub(super) line: Option<usize>,
     pub(super) reason: String,
 }

@@ -73,7 +73,7 @@ impl OfState for SharedRate {
     }
 }
 
-/// The state of a target, by whichever algorithm.
+/// The state of a target, for any algorithm.
 pub(in super::super) trait TestState: fmt::Debug {
     fn show(&self, target: &str) -> Keyspace;
     fn cloned(&self) -> Box<dyn TestState>;

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// nothing.
 ///
 /// After a change of the policy, what was taken is still taken until the same time: a lower rate
-/// applies to what is taken from then on, and a smaller burst grants nothing until so much has come
+/// applies to what is taken from then on, and a smaller burst grants nothing until enough has come
 /// back.
 ///
 /// As a configuration file of [`AnyPolicy`](crate::AnyPolicy)s has it, in JSON:
@@ -82,7 +82,7 @@ impl Gcra {
         }
     }
 
-    /// `quantity` each second: never one in so many seconds.
+    /// `quantity` each second: never one in several seconds.
     ///
     /// ```
     /// # use redisson_rate_limiter::*;

@@ -1,6 +1,6 @@
-//! One number for each target: the theoretical arrival time, until which what was taken has come
+//! One number for each target: the theoretical arrival time, at which all that was taken has come
 //! back. Each unit of cost moves it by the emission interval, from now on at the earliest; a
-//! request is granted where it stays within the burst. Times are in microseconds, but for those of
+//! request is granted if it stays within the burst. Times are in microseconds, but for those of
 //! answers and times to live, and for the clock, which is read to the millisecond.
 //!
 //! The key expires at the arrival time, which no policy needs longer, whatever its numbers.
@@ -146,7 +146,7 @@ mod tests {
 
     impl Compared for Gcra {
         fn policies() -> BoxedStrategy<Self> {
-            // Of some the emission interval is no whole number of microseconds, but at least
+            // Some have an emission interval that is no whole number of microseconds, but at least
             // TTL_UNIT.
             (1..20_u32, 1..4_u32, 1..4_i64, 0..3_i64)
                 .prop_map(|(burst, quantity, n, more)| {
@@ -181,7 +181,7 @@ mod tests {
 
     impl WithNumbers for Gcra {
         fn with_numbers(numbers: &[i64]) -> Self {
-            // A thousand in so many ms are one in so many microseconds.
+            // A thousand in `n` ms are one in `n` microseconds.
             Self::new(1_000, millis(numbers[1])).with_burst(number(numbers[0]))
         }
     }

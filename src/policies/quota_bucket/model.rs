@@ -45,7 +45,7 @@ impl QuotaBucket {
         }
     }
 
-    /// The tokens at `now`, whose time is in s.
+    /// The tokens at `now`, which is in seconds.
     #[inline]
     fn refilled(&self, state: &StoredFields, now: i64) -> Tokens {
         self.refill().refilled(Self::stored(state), now)

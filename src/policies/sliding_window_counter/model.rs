@@ -23,7 +23,7 @@ use crate::window::{At, Timed};
 /// A decision reads this many counters at most, and those of other lengths of periods too: together
 /// no more than [`MOST_TOUCHED`](crate::policies::model::MOST_TOUCHED).
 const MOST_PERIODS: i64 = 500;
-/// In ms. A time of today and several windows are together an exact Lua number.
+/// In ms. The sum of a time of today and several windows is an exact Lua number.
 const LONGEST_WINDOW: i64 = 1 << 50;
 /// How much longer than the start the counters live, in ms.
 const COUNTERS_OUTLIVE: i64 = 16;
@@ -33,7 +33,7 @@ const COUNTERS_OUTLIVE: i64 = 16;
 pub(crate) struct Periods {
     start: Timed<i64>,
     lengths: Timed<Lengths>,
-    /// By the periods' ends.
+    /// The counters, by the ends of their periods.
     counters: Counters,
     /// Whether the counters are those that a script found in the window.
     is_found: bool,
@@ -185,7 +185,7 @@ impl Open {
     fn extend(&self, state: &mut Periods, server: i64) {
         let left = state.start.expires_at();
         if left.is_none_or(|at| at >= self.needed(self.current, server)) {
-            return; // without a look at the counters
+            return; // without reading the counters
         }
         let Some((newest, _)) = self.held(state).last() else {
             return;
@@ -209,7 +209,7 @@ impl Open {
         state.lengths.expire_at(end);
     }
 
-    /// Changes the state as a request does that takes nothing.
+    /// Changes the state as a request that takes nothing does.
     #[inline]
     fn keep(&self, state: &mut Periods, server: i64) {
         self.extend(state, server);

@@ -256,7 +256,7 @@ impl Model for SlidingWindowLog {
         let limit = i64::from(self.limit);
         let remaining = limit - used;
         let until_over = |score| score + in_millis(self.window) - at.now;
-        // Until so many more members than there is room for are over, the oldest first.
+        // The time until the oldest members have expired that make room for this many missing ones.
         let until_gone = |mut missing: i64| {
             let mut live = log.entries.range(over..end);
             let last_to_go = live.find(|entry| {

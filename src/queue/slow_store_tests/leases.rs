@@ -1,4 +1,4 @@
-//! Permits that are leased of a slow store, and settled.
+//! Permits that are leased from a slow store, and settled.
 
 use super::*;
 use crate::leases::{Ended, LeaseHold, settle};

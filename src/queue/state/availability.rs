@@ -26,7 +26,7 @@ pub(in crate::queue) struct Availability {
 }
 
 impl Availability {
-    /// By an answer to a call that was sent at `sent_at`, which is read at `now`.
+    /// What the answer says that is read at `now`, to a call that was sent at `sent_at`.
     pub(in crate::queue) fn new(left: u64, sent_at: Instant, wait: Duration, now: Instant) -> Self {
         let back_at = after(sent_at, wait);
         Self {

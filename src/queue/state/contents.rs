@@ -152,8 +152,8 @@ impl State {
         });
     }
 
-    /// For how long the store has not answered while the first of these waiters, of those that do
-    /// not stay through outages, was in the queue.
+    /// For how long the store has not answered since the first of these waiters joined. Waiters
+    /// that stay through outages do not count.
     pub(super) fn held_up_for(&self, waiters: &[Waiter]) -> Duration {
         // Waiters that stay wait for the store however long it is away.
         let failing = waiters.iter().filter(|waiter| !waiter.stays());

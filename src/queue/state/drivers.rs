@@ -126,7 +126,7 @@ impl State {
         self.notify_drivers();
     }
 
-    /// Notes that another client has freed permits, and that so many are available now.
+    /// Notes that another client has freed permits, and that this many are available now.
     pub(in crate::queue) fn freed_elsewhere(&mut self, available: i64) {
         let is_new = self.freed_elsewhere.reported(available) && self.in_flight.is_none();
         let fits = |head: &Waiter| i64::from(head.permits) <= available;

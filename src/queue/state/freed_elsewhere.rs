@@ -32,7 +32,7 @@ pub(super) struct FreedElsewhere {
 }
 
 impl FreedElsewhere {
-    /// Notes that a message reports so many available permits. Returns whether no call is planned
+    /// Notes that a message reports this many available permits. Returns whether no call is planned
     /// yet.
     pub(super) fn reported(&mut self, available: i64) -> bool {
         self.available = self.available.max(available);
@@ -42,15 +42,15 @@ impl FreedElsewhere {
     /// When to ask for the head, if a message says that it fits; plans that call.
     pub(super) fn due(&mut self, head_permits: i64, now: Instant) -> Option<Instant> {
         if head_permits > self.available {
-            self.due = None; // the next message is news again
+            self.due = None; // the next message counts as new
             return None;
         }
         let due = self.due.get_or_insert(now + self.delay);
         Some(self.not_before.map_or(*due, |at| at.max(*due)))
     }
 
-    /// Notes that a call is sent, which finds what came free before. `is_caused` by a message or
-    /// not.
+    /// Notes that a call is sent, which finds what came free before. `is_caused` says whether a
+    /// message caused the call.
     pub(super) fn sent(&mut self, is_caused: bool) {
         (self.available, self.due, self.is_asking) = (0, None, is_caused);
     }

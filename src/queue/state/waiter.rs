@@ -74,7 +74,7 @@ impl Waiter {
         self.until?.checked_sub(TIME_FOR_A_CALL)
     }
 
-    /// Whether it still waits at that time, unless it is served or dropped.
+    /// Whether it waits longer than `until`, unless it is served or dropped.
     pub(super) fn stays_for(&self, until: Option<Instant>) -> bool {
         match (self.until, until) {
             (Some(its_own), Some(until)) => its_own > until,

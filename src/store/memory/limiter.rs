@@ -49,7 +49,8 @@ pub(super) struct Held {
     /// The rate at which the grants were last summed; 0 if they never were. Only this crate changes
     /// the state, so summing them once for each rate is enough.
     audited_rate: i64,
-    /// The rate per client that the permits left of each client follow from; 0 if there was none.
+    /// The rate per client from which the permits left of each client were last computed; 0 if
+    /// there was none.
     client_rate: i64,
     names: Names,
     /// The state of the last other kind of limiter that was used under this name.

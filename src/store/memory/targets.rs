@@ -173,8 +173,8 @@ impl Held {
         })
     }
 
-    /// The state for another kind of limiter than the last one, from the keys that it may have left
-    /// here before.
+    /// The state of another kind of limiter than the last one. It has what limiters of this kind
+    /// may have left here before.
     fn open_another(&mut self, model: &Algorithm) -> Option<AnyState> {
         if self.other.is_none() && self.closed.is_none() {
             return model.new_state(());

@@ -214,8 +214,9 @@ impl RedisLimiter {
             .unwrap_or(RateType::Overall)
     }
 
-    /// Gives back what a call took and nobody was told of, once no attempt of it can still arrive.
-    /// Does nothing if the call's outcome is claimed before. Returns how many permits came back.
+    /// Gives back what a call took and no caller learned of, once no attempt of it can still
+    /// arrive. Does nothing if the call's outcome is claimed before. Returns how many permits came
+    /// back.
     pub(super) async fn reclaim_call(&self, acquire: &AcquireCall) -> Result<u32> {
         let name = &self.keys.name;
         let mut attempts = self.attempts(Repeat::Safe);

@@ -79,7 +79,7 @@ fn read(file: &str) -> Option<Cow<'static, str>> {
     include::read(file)
 }
 
-/// With the bounds of unit tests, which are so small that few grants are many.
+/// With the bounds of unit tests, which are so small that a few grants exceed them.
 #[cfg(test)]
 fn read(file: &str) -> Option<Cow<'static, str>> {
     let text = include::read(file)?;

@@ -21,13 +21,13 @@ use crate::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The key that the server has which is away.
+/// The key on the server that is away.
 const LOST: &str = "lost";
 
-/// The key that a server has which is away from when it is to decide.
+/// The key on the server that goes away before it decides.
 const FAILS: &str = "fails";
 
-/// The key that another request is charged for just before it decides.
+/// The key for which another request is charged just before the decision.
 const RACED: &str = "raced";
 
 /// The key whose charges take a second to go back.

@@ -1,4 +1,4 @@
-//! When the fast path opens, and what is recorded of it.
+//! Tests of when the fast path opens, and of what is recorded about it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -67,7 +67,7 @@ impl<P> RuntimeParts<P> {
         (full, needs_flusher)
     }
 
-    /// Takes the pending batch if it has such a part.
+    /// Takes the pending batch if `is_such` is true for one of its parts.
     pub(super) fn take_if_any(&self, is_such: impl Fn(&P) -> bool) -> Option<Vec<PendingPart<P>>> {
         let mut pending = self.pending();
         let has_any = pending.iter().any(|entry| is_such(&entry.part));

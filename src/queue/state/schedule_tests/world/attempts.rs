@@ -43,7 +43,8 @@ impl Attempt {
         }
     }
 
-    /// Whether the store acts on it: it finds an earlier grant at any time.
+    /// Whether the store acts on it: it decides once it is due, and finds an earlier grant at any
+    /// time.
     pub(super) fn may_decide(&self, store: &Ledger, millis: i64) -> bool {
         let is_due = self.not_before.is_none_or(|time| time < millis);
         millis <= self.deadline && (is_due || store.has_granted(&self.call))
