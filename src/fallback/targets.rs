@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{GuardedQueue, LocalStore, allowed, denied, over_store};
@@ -76,17 +76,9 @@ pub(crate) async fn check_together<G: Send + 'static>(
     let key = requests.first().map_or("", |first| &first.target.key);
     requests.iter().for_each(|it| local.note_use(&it.policy));
     let asking = async {
-        let decides = call.purpose == Purpose::Decide;
-        let counts = decides && local.share().is_some();
-        let gives_back = decides && requests.iter().any(TargetRequest::is_given_back);
-        match (counts, gives_back) {
-            (false, false) => asking.await,
-            (true, false) => counted(local, requests, call, asking).await,
-            (false, true) => to_its_end(store, requests, call, asking).await,
-            (true, true) => {
-                let counted = counted(local, requests, call, asking);
-                to_its_end(store, requests, call, counted).await
-            }
+        match call.purpose {
+            Purpose::Decide => to_its_end(store, local, requests, call, asking).await,
+            Purpose::Peek | Purpose::Reset | Purpose::GiveBack { .. } => asking.await,
         }
     };
     let asking = over_store(&**store, key, is_error, asking);
@@ -132,73 +124,58 @@ async fn undo(store: &dyn Store, call: &Arc<Call>) -> Result<u32> {
     answer.unwrap_or_else(|moved| Err(moved.error(|| call.may_have_run())))
 }
 
-/// Counts what the store grants. If it does not answer at once, a task counts it when the answer
-/// arrives, though the caller may not be polled.
-fn counted<G: Send + 'static>(
+/// Makes a call that ends also without its caller, once it may have been executed: what it grants
+/// is counted toward this client's share, and goes back where nobody takes it over.
+async fn to_its_end<G: Send + 'static>(
+    store: &Arc<dyn Store>,
     local: &Arc<LocalStore>,
     requests: &Arc<[TargetRequest]>,
     call: &Arc<Call>,
     asking: impl Future<Output = Decided<G>> + Send + 'static,
-) -> impl Future<Output = Decided<G>> + Send + 'static {
-    let (local, requests) = (Arc::clone(local), Arc::clone(requests));
-    let call = Arc::clone(call);
-    let mut counting = Box::pin(async move {
-        let (decisions, beside) = asking.await?;
-        if decisions.iter().all(Decision::is_granted) {
-            requests.iter().for_each(|request| request.count(&local));
-        }
-        Ok((decisions, beside))
-    });
-    async move {
-        let at_once = poll_fn(|context| Poll::Ready(counting.as_mut().poll(context)));
-        if let Poll::Ready(decided) = at_once.await {
-            return decided;
-        }
-        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let mut counting = Counting {
-            task: runtime.spawn(counting),
-            call,
-        };
-        match (&mut counting.task).await {
-            Ok(decided) => decided,
-            // The runtime shuts down.
-            Err(_) => Err(Error::unanswered(counting.call.may_have_run())),
-        }
-    }
-}
-
-/// The task of a joint decision. Without its caller it ends, unless the call may have been
-/// executed.
-struct Counting<G> {
-    task: JoinHandle<Decided<G>>,
-    call: Arc<Call>,
-}
-
-impl<G> Drop for Counting<G> {
-    fn drop(&mut self) {
-        if !self.call.may_have_run() {
-            self.task.abort();
-        }
-    }
-}
-
-/// Makes a call that ends also without its caller, once it may have been executed: what it has
-/// taken goes back where nobody takes it over.
-async fn to_its_end<G: Send + 'static>(
-    store: &Arc<dyn Store>,
-    requests: &[TargetRequest],
-    call: &Arc<Call>,
-    asking: impl Future<Output = Decided<G>> + Send + 'static,
 ) -> Decided<G> {
-    let longest_window = requests.iter().map(|it| it.quota().window).max();
+    let given_back = requests.iter().filter(|it| it.is_given_back());
     let mut in_flight = InFlight {
-        asking: Some(Box::pin(asking)),
+        longest_window: given_back.map(|it| it.quota().window).max(),
+        asking: None,
         runtime: None,
         store: Arc::clone(store),
         call: Arc::clone(call),
-        longest_window: longest_window.unwrap_or_default(),
     };
+    if local.share().is_none() {
+        in_flight.asking = Some(Box::pin(asking));
+    } else {
+        let (local, requests) = (Arc::clone(local), Arc::clone(requests));
+        let mut counted = Box::pin(async move {
+            let decided = asking.await?;
+            if decided.0.iter().all(Decision::is_granted) {
+                requests.iter().for_each(|request| request.count(&local));
+            }
+            Ok(decided)
+        });
+        let at_once = poll_fn(|context| Poll::Ready(counted.as_mut().poll(context)));
+        if let Poll::Ready(decided) = at_once.await {
+            return decided;
+        }
+        // What the store grants is counted when the answer arrives, though the caller may not be
+        // polled.
+        in_flight.asking = Some(Box::pin(in_task(counted, Arc::clone(call))));
+    }
     poll_fn(|context| in_flight.poll(context)).await
+}
+
+/// Runs a call in a task, which ends if the future is dropped.
+async fn in_task<G: Send + 'static>(
+    asking: impl Future<Output = Decided<G>> + Send + 'static,
+    call: Arc<Call>,
+) -> Decided<G> {
+    let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+    let mut task = JoinSet::new();
+    task.spawn_on(asking, &runtime);
+    match task.join_next().await {
+        Some(Ok(decided)) => decided,
+        // The runtime shuts down.
+        Some(Err(_)) | None => Err(Error::unanswered(call.may_have_run())),
+    }
 }
 
 /// A call that is in flight, and where its caller polls it.
@@ -208,7 +185,8 @@ struct InFlight<G: Send + 'static> {
     runtime: Option<Handle>,
     store: Arc<dyn Store>,
     call: Arc<Call>,
-    longest_window: Duration,
+    /// Of the limiters whose charges can be given back.
+    longest_window: Option<Duration>,
 }
 
 impl<G: Send + 'static> InFlight<G> {
@@ -231,7 +209,7 @@ impl<G: Send + 'static> Drop for InFlight<G> {
         let (Some(asking), Some(runtime)) = (self.asking.take(), &self.runtime) else {
             return;
         };
-        if !self.call.may_have_run() {
+        if self.call.give_up() {
             return;
         }
         let task = runtime.spawn(asking);
@@ -241,7 +219,7 @@ impl<G: Send + 'static> Drop for InFlight<G> {
                 // The charges go back to the store as the answer is dropped here.
                 Ok(Ok(_)) => Duration::ZERO,
                 Ok(Err(error)) if !error.is_unavailable() => Duration::ZERO,
-                Ok(Err(_)) | Err(_) if call.may_have_run() => longest_window,
+                Ok(Err(_)) | Err(_) if call.may_have_run() => longest_window.unwrap_or_default(),
                 Ok(Err(_)) | Err(_) => Duration::ZERO,
             }
         }));
@@ -390,29 +368,45 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::clock::Clock;
+    use crate::store::memory::{MemoryClient, MemoryStore};
 
     #[tokio::test]
     async fn a_dropped_decision_ends_unless_its_call_may_have_been_executed() {
-        let local = Arc::new(LocalStore::new());
-        for may_have_run in [false, true] {
+        let memory = MemoryClient::new(&MemoryStore::new(), Clock::server());
+        let store: Arc<dyn Store> = Arc::new(memory);
+        let share = LocalShare::one_of(std::num::NonZeroU32::MIN);
+        for (policy, may_have_run) in [
+            (FailurePolicy::Error, false),
+            (FailurePolicy::Error, true),
+            (FailurePolicy::Local(share), false),
+            (FailurePolicy::Local(share), true),
+        ] {
+            let local = Arc::new(LocalStore::new());
+            local.note_use(&policy);
             let call = Arc::new(Call::with_purpose(Purpose::Decide, [], []));
-            let (sent, is_made) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+            let (connected, is_made) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
             let asking = {
-                let (sent, is_made) = (Arc::clone(&sent), Arc::clone(&is_made));
+                let (call, connected) = (Arc::clone(&call), Arc::clone(&connected));
+                let is_made = Arc::clone(&is_made);
                 async move {
-                    sent.notified().await;
+                    connected.notified().await;
+                    call.note_sent()?;
                     is_made.store(true, Ordering::Relaxed);
                     Ok((Vec::new(), ()))
                 }
             };
-            let mut counting = Box::pin(counted(&local, &Arc::from([]), &call, asking));
-            let polled = poll_fn(|context| Poll::Ready(counting.as_mut().poll(context)));
+            let requests = Arc::from([]);
+            let mut deciding = Box::pin(to_its_end(&store, &local, &requests, &call, asking));
+            let polled = poll_fn(|context| Poll::Ready(deciding.as_mut().poll(context)));
             assert!(polled.await.is_pending());
-            call.note_sent(may_have_run);
-            drop(counting);
-            sent.notify_one();
+            if may_have_run {
+                call.note_sent().unwrap();
+            }
+            drop(deciding);
+            connected.notify_one();
             yield_now().await;
-            assert_eq!(is_made.load(Ordering::Relaxed), may_have_run);
+            assert_eq!(is_made.load(Ordering::Relaxed), may_have_run, "{policy:?}");
         }
     }
 }

@@ -3,7 +3,6 @@
 //! `lua/shared/one_target.lua` and `lua/joint.lua` take the same steps.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 
@@ -11,6 +10,7 @@ use crate::decision::Decision;
 use crate::error::{Error, Result};
 use crate::grant::Grant;
 use crate::keys::{check_name, share_a_slot, sibling};
+use crate::lock::Lock;
 use crate::name_hash::NameHash;
 use crate::permit::{CallId, new_call_id};
 use crate::window::{At, BOUNDS, NotInitialized, Timed};
@@ -28,7 +28,17 @@ pub(crate) struct Call {
     /// The cost of each request at each limiter.
     pub(crate) costs: SmallVec<[u32; 1]>,
     pub(crate) purpose: Purpose,
-    may_have_run: AtomicBool,
+    progress: Lock<Progress>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Progress {
+    #[default]
+    NotSent,
+    /// It may have been executed, or may still be.
+    Sent,
+    /// It is never sent.
+    GivenUp,
 }
 
 /// What a call is made for.
@@ -104,7 +114,7 @@ impl Call {
             limiters,
             costs: costs.into_iter().collect(),
             purpose,
-            may_have_run: AtomicBool::new(false),
+            progress: Lock::default(),
         }
     }
 
@@ -123,14 +133,35 @@ impl Call {
         }
     }
 
-    /// Notes that the call is about to be sent, or that it was sent but did not run.
+    /// Notes that the call is about to be sent. Fails if it was [given up](Self::give_up): nobody
+    /// would take over what it charges.
     #[cfg(any(feature = "redis", feature = "test-util", test))]
-    pub(crate) fn note_sent(&self, may_have_run: bool) {
-        self.may_have_run.store(may_have_run, Ordering::Relaxed);
+    pub(crate) fn note_sent(&self) -> Result<()> {
+        let mut progress = self.progress.lock();
+        if *progress == Progress::GivenUp {
+            return Err(Error::unanswered(false));
+        }
+        *progress = Progress::Sent;
+        Ok(())
+    }
+
+    /// Notes that the call was sent but did not run.
+    #[cfg(feature = "redis")]
+    pub(crate) fn note_not_run(&self) {
+        *self.progress.lock() = Progress::NotSent;
     }
 
     pub(crate) fn may_have_run(&self) -> bool {
-        self.may_have_run.load(Ordering::Relaxed)
+        *self.progress.lock() == Progress::Sent
+    }
+
+    /// Prevents the call from being sent later. Returns `false` if it may have been executed.
+    pub(crate) fn give_up(&self) -> bool {
+        let mut progress = self.progress.lock();
+        if *progress == Progress::NotSent {
+            *progress = Progress::GivenUp;
+        }
+        *progress == Progress::GivenUp
     }
 }
 
@@ -445,5 +476,33 @@ impl Opened<'_> {
             self.lock.set(());
             self.lock.expire_at(at.server + penalty);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call() -> Call {
+        Call::with_purpose(Purpose::Decide, [], [])
+    }
+
+    #[test]
+    fn a_call_that_was_given_up_is_never_sent() {
+        let call = call();
+        assert!(call.give_up());
+        let refused = call.note_sent().unwrap_err();
+        assert!(matches!(refused, Error::StoreUnavailable { .. }));
+        assert!(!call.may_have_run());
+        assert!(call.give_up());
+    }
+
+    #[test]
+    fn a_call_that_was_sent_is_not_given_up() {
+        let call = call();
+        call.note_sent().unwrap();
+        assert!(!call.give_up());
+        assert!(call.may_have_run());
+        call.note_sent().unwrap(); // once more
     }
 }

@@ -62,13 +62,13 @@ impl RedisStore {
             attempts.ready(|| false).await?;
             let deadline = self.server_deadline(&attempts).await?;
             let now = progress.now.or_else(|| self.clock.now());
-            call.note_sent(true);
+            call.note_sent()?;
             let result = if let Some(part) = part.take() {
                 let entered = self.multi_checks.send(part, attempts.deadline, deadline);
                 match entered.await {
                     Some(SharedReply::Answered(result)) => result.map(|sent| sent.answer),
                     Some(SharedReply::Refused) => {
-                        call.note_sent(false);
+                        call.note_not_run();
                         continue;
                     }
                     None => Err(Failure::Lost(None)),
@@ -85,7 +85,7 @@ impl RedisStore {
                 Box::pin(script.run(&self.connection, &keys, &args, limits)).await
             };
             if let Err(Failure::NotSent(_) | Failure::NotRun(_)) = result {
-                call.note_sent(false);
+                call.note_not_run();
             }
             if let Err(Failure::Refused(error)) = result {
                 let culprit = culprit(call, &error).map_or(name, |target| &target.key);

@@ -61,10 +61,12 @@ impl FaultyStore {
         &self.breaker
     }
 
-    /// Notes whether a call is sent: it is if there is a connection, even if it then waits for the
-    /// store.
-    fn note_sent(&self, call: &Call) {
-        call.note_sent(!self.faults.is_lost());
+    /// Notes that a call is sent if there is a connection, even if it then waits for the store.
+    fn note_sent(&self, call: &Call) -> Result<()> {
+        match self.faults.is_lost() {
+            true => Ok(()),
+            false => call.note_sent(),
+        }
     }
 
     /// Executes a call when it reaches the store.
@@ -122,9 +124,9 @@ impl Store for FaultyStore {
         deadline: Instant,
     ) -> BoxFuture<'a, Result<Answers>> {
         Box::pin(async move {
-            self.note_sent(call);
+            self.note_sent(call)?;
             let checking = async {
-                call.note_sent(true);
+                call.note_sent()?;
                 match self.faults.denial() {
                     Some(denial) if denial.is_of_any(call) => denial.answers(&self.memory, call),
                     _ => self.memory.check_call(call),
@@ -136,9 +138,9 @@ impl Store for FaultyStore {
 
     fn undo<'a>(&'a self, call: &'a Arc<Call>, deadline: Instant) -> BoxFuture<'a, Result<u32>> {
         Box::pin(async move {
-            self.note_sent(call);
+            self.note_sent(call)?;
             let undoing = async {
-                call.note_sent(true);
+                call.note_sent()?;
                 self.memory.undo_call(call)
             };
             self.answer(deadline, undoing).await
