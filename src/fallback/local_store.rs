@@ -26,7 +26,7 @@ pub(crate) struct LocalStore {
     memory: MemoryClient,
     /// The number of clients in the share that was last used; 0 while none was.
     clients: AtomicU32,
-    /// Whether a task gives back memory.
+    /// Whether a task gives memory back.
     is_shrinking: AtomicBool,
 }
 
@@ -103,8 +103,8 @@ impl LocalStore {
     }
 }
 
-/// The task that gives back memory. If its runtime shuts down, the next use of a share starts
-/// another one.
+/// The task that gives back memory, as long as the client lives. If its runtime shuts down, the next
+/// use of a share starts another one.
 struct Shrinking(Weak<LocalStore>);
 
 impl Shrinking {
@@ -114,9 +114,7 @@ impl Shrinking {
             let Some(local) = self.0.upgrade() else {
                 return;
             };
-            if local.memory.shrink_in_parts().await {
-                return;
-            }
+            local.memory.shrink_in_parts().await;
         }
     }
 }

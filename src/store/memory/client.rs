@@ -91,10 +91,9 @@ impl MemoryClient {
         });
     }
 
-    /// Does what [`MemoryStore::shrink`] does, and lets other tasks run in between. Returns whether
-    /// the store is empty.
-    pub(crate) async fn shrink_in_parts(&self) -> bool {
-        self.store.shrink_in_parts().await
+    /// Does what [`MemoryStore::shrink`] does, and lets other tasks run in between.
+    pub(crate) async fn shrink_in_parts(&self) {
+        self.store.shrink_in_parts().await;
     }
 
     #[cfg(test)]

@@ -125,6 +125,7 @@ impl Shard {
         self.slots.shrink_to(capacity, hash_of);
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
