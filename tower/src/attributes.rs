@@ -34,8 +34,8 @@ impl AttributeSources {
     }
 }
 
-/// The attributes of one request. A value that was found asynchronously wins over a key of the
-/// same name, and both win over the built-in attributes.
+/// The attributes of one request. Those that the application has added replace the built-in
+/// attributes of the same names.
 pub(crate) struct RequestAttributes<'a> {
     pub(crate) request: &'a Parts,
     pub(crate) sources: &'a AttributeSources,

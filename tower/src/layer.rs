@@ -9,6 +9,7 @@ use http::response;
 use redisson_rate_limiter::{BoxFuture, Limiter, Rules};
 use tower_layer::Layer;
 
+use crate::attributes::AttributeSources;
 use crate::decide::{ByRules, OneLimiter};
 use crate::fields::{Fields, Limit};
 use crate::key::{ClientAddress, Key};
@@ -221,14 +222,14 @@ impl<R> RateLimitLayer<ByRules, R> {
     /// ```
     #[must_use]
     pub fn attribute(mut self, name: &str, key: impl Key) -> Self {
-        let sources = Arc::make_mut(&mut self.settings.decide.sources);
-        sources.keys.retain(|(it, _)| **it != *name);
+        let sources = self.sources_without(name);
         sources.keys.push((name.into(), Arc::new(key)));
         self
     }
 
-    /// Adds an attribute that is found asynchronously, such as the user of a session in a database.
-    /// It is found once for each request, before the rules decide.
+    /// Adds an attribute that is found asynchronously, such as the user of a session in a database,
+    /// or replaces the attribute of this name. It is found once for each request, before the rules
+    /// decide.
     ///
     /// ```
     /// use http::request::Parts;
@@ -263,9 +264,17 @@ impl<R> RateLimitLayer<ByRules, R> {
     where
         F: Fn(&Parts) -> BoxFuture<'_, Option<String>> + Send + Sync + 'static,
     {
-        let sources = Arc::make_mut(&mut self.settings.decide.sources);
+        let sources = self.sources_without(name);
         sources.async_keys.push((name.into(), Arc::new(find)));
         self
+    }
+
+    /// The sources of attributes, without the one that the application has added by this name.
+    fn sources_without(&mut self, name: &str) -> &mut AttributeSources {
+        let sources = Arc::make_mut(&mut self.settings.decide.sources);
+        sources.keys.retain(|(it, _)| **it != *name);
+        sources.async_keys.retain(|(it, _)| **it != *name);
+        sources
     }
 
     /// Sets how the attribute `address` is found, for a service behind proxies. The default is

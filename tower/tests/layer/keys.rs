@@ -7,8 +7,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderValue, Request};
 use redisson_rate_limiter::{FixedWindow, RedissonClient, Rule};
-use redisson_rate_limiter_tower::RateLimitLayer;
 use redisson_rate_limiter_tower::key::{ClientAddress, Everyone, Header, Key, Path, bounded};
+use redisson_rate_limiter_tower::{ByRules, RateLimitLayer};
 use tower::{Layer, ServiceExt};
 
 use crate::fixture::{Handled, MINUTE, ask, by_rules, left, of, per_minute, request};
@@ -475,6 +475,28 @@ async fn rules_see_the_attributes_of_http() {
         let later = layer.async_attribute("path", move |_| Box::pin(ready(later.clone())));
         for layer in [at_once, later] {
             assert_eq!(ask(&layer, request()).await.status(), status);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_attribute_that_is_added_last_replaces_those_of_its_name() {
+    type Added = fn(RateLimitLayer<ByRules>, &'static str) -> RateLimitLayer<ByRules>;
+    let client = RedissonClient::in_memory();
+    let rule = Rule::block("old").when("user", ["old"]);
+    let layer = by_rules(Arc::new(client.rules([rule]).unwrap()));
+    let of_key = |layer: RateLimitLayer<ByRules>, user: &'static str| {
+        layer.attribute("user", move |_: &Parts| Some(user.to_owned()))
+    };
+    let of_session = |layer: RateLimitLayer<ByRules>, user: &'static str| {
+        layer.async_attribute("user", move |_| Box::pin(ready(Some(user.to_owned()))))
+    };
+    for old in [of_key, of_session] as [Added; 2] {
+        let old = old(layer.clone(), "old");
+        assert_eq!(ask(&old, request()).await.status(), 403);
+        for new in [of_key, of_session] as [Added; 2] {
+            let new = new(old.clone(), "new");
+            assert_eq!(ask(&new, request()).await.status(), 200);
         }
     }
 }
