@@ -31,7 +31,7 @@ pub(super) fn check(path: &Path) -> Result<Tried, Error> {
     let warnings = warnings(&shown);
     let mut text = format!("{}: {}", path.display(), number_of_rules(&shown));
     for rule in &shown.rules {
-        line(&mut text, rule, &rule.applies());
+        line(&mut text, rule, &rule.applies(), rule.config.shadow);
     }
     for warning in &warnings {
         let _ = write!(text, "\nwarning: {warning}"); // writing to a String never fails
@@ -57,8 +57,8 @@ pub(super) async fn decide(path: &Path, request: &str) -> Result<Tried, Error> {
     let (mut text, mut rules) = (String::new(), Vec::new());
     for rule in applying {
         let key = rule.label(&part);
-        line(&mut text, rule, &key);
         let is_shadow = rule.config.shadow || shown.is_shadow;
+        line(&mut text, rule, &key, is_shadow);
         let name = &rule.config.name;
         rules.push(json!({ "name": name, "key": key, "cost": part.cost, "shadow": is_shadow }));
     }
@@ -92,9 +92,9 @@ pub(super) fn number_of_rules(shown: &Shown) -> String {
     }
 }
 
-fn line(text: &mut String, rule: &ShownRule, by: &str) {
+fn line(text: &mut String, rule: &ShownRule, by: &str, is_shadow: bool) {
     let name = rule.config.name.escape_debug();
-    let shadow = if rule.config.shadow { " (shadow)" } else { "" };
+    let shadow = if is_shadow { " (shadow)" } else { "" };
     // Writing to a String never fails.
     let _ = write!(
         text,

@@ -96,6 +96,11 @@ fn a_request_is_tried_against_the_rules() {
                    orders: all requests: shared rate: 3 per 3600s\n\
                    granted, 2 charged\n";
     assert_eq!(tried(RULES, &alice), (Some(0), granted.to_owned()));
+    let in_shadow = granted
+        .replace("per-user", "per-user (shadow)")
+        .replace("orders", "orders (shadow)");
+    let shadow = format!("shadow = true\n{RULES}");
+    assert_eq!(tried(&shadow, &alice), (Some(0), in_shadow));
     let mallory = json!({ "entries": { "user": "mallory" } });
     let (code, said) = tried(RULES, &mallory);
     assert_eq!(code, Some(1));
