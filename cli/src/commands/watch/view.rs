@@ -11,7 +11,7 @@ use super::keys::KEYS;
 use crate::commands::list::layout::health;
 use crate::commands::list::{HOT, percent, share_in_use};
 use crate::report::{lasting, number_of};
-use crate::terminal::{Terminal, compact, shown};
+use crate::terminal::{self, Terminal, compact, shown};
 
 const CHARTS: u16 = 10;
 const BAR: usize = 12;
@@ -212,11 +212,11 @@ fn cells<'a>(it: &Watched, terminal: &Terminal) -> [Span<'a>; 8] {
         Some(share) if share >= HOT => Color::Yellow,
         _ => Color::Green,
     };
-    let (_, word, _) = health(sample);
-    let word_color = match (sample.health.is_sick(), word) {
-        (true, _) => Color::Red,
-        (_, "hot" | "stopped") => Color::Yellow,
-        _ => Color::Green,
+    let (_, word, color_of_word) = health(sample);
+    let word_color = match color_of_word {
+        terminal::Color::Bad => Color::Red,
+        terminal::Color::Warning => Color::Yellow,
+        terminal::Color::Good | terminal::Color::Dim | terminal::Color::Bold => Color::Green,
     };
     [
         Span::from(shown(&sample.settings.as_argument(), 12)),
