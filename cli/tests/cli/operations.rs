@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use redisson_rate_limiter::AnyPolicy;
 use serde_json::json;
 
 use crate::support::{Cli, Ran, program};
@@ -301,7 +304,7 @@ fn an_acquire_waits_until_permits_are_there_or_its_time_is_up() {
 #[test]
 fn each_policy_decides_and_is_reset_by_its_key() {
     let cli = Cli::start();
-    for policy in [
+    let policies = [
         "fixed-window --rate 2/1h",
         "sliding-window-log --rate 2/1h",
         "sliding-window-counter --rate 2/1h --period 30m",
@@ -309,8 +312,14 @@ fn each_policy_decides_and_is_reset_by_its_key() {
         "quota-bucket --rate 2/1h --capacity 2",
         "leaky-bucket --rate 1/1h --capacity 1",
         "penalty-token-bucket --rate 1/1h --capacity 2",
-    ] {
-        let key = policy.split(' ').next().unwrap();
+        "gcra --rate 1/1h --burst 2",
+    ];
+    let names = policies.map(|it| it.split(' ').next().unwrap());
+    for known in AnyPolicy::examples(1, Duration::from_secs(1)) {
+        let name = known.algorithm().replace('_', "-");
+        assert!(name == "shared-rate" || names.contains(&&*name), "{name}");
+    }
+    for (policy, key) in policies.into_iter().zip(names) {
         let arguments = format!("{key} 2 --prefix a: --policy {policy}");
         assert_eq!(cli.run(&format!("peek {arguments}")).code, 0, "{policy}");
         assert_eq!(cli.run(&format!("try {arguments}")).code, 0, "{policy}");
