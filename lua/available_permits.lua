@@ -1,7 +1,7 @@
 -- Returns how many permits an acquire would find available now.
 --
--- If the expired grants are many and the live ones too, a call reads a page of the expired ones,
--- and the next call continues from there.
+-- Where both the expired and the live grants are many, each call reads a page of the expired ones,
+-- and the next call continues after it.
 --
 -- KEYS    name, value, value of the client, permits, permits of the client
 -- ARGV    1  now in ms, '' for the server's clock

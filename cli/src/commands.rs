@@ -91,7 +91,7 @@ Examples:
 /// The commands that connect to a store.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OnStore {
-    /// Give a limiter its rate, and ask before it changes one that has a rate
+    /// Set the rate of a limiter; asks first if the limiter has one
     #[command(after_help = "\
 Examples:
   rratelimiter set orders:api 5/s
@@ -105,7 +105,7 @@ What is not named stays: for whom the rate is, the keep alive, and the permits i
         rate: RateArguments,
         #[command(flatten)]
         change: ChangeArguments,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
         /// Leave the rate of a limiter that has one (exit code 1)
@@ -125,7 +125,7 @@ What is not named stays: for whom the rate is, the keep alive, and the permits i
         #[command(flatten)]
         change: ChangeArguments,
     },
-    /// Take permits if they are there
+    /// Take permits if they are available
     #[command(after_help = "\
 Examples:
   rratelimiter try orders:api && curl …
@@ -145,7 +145,7 @@ Examples:
         #[command(flatten)]
         permits: PermitArguments,
     },
-    /// Give permits back, those that were taken first
+    /// Give permits back, the oldest first
     #[command(after_help = "\
 Examples:
   rratelimiter release orders:api 2")]
@@ -156,7 +156,7 @@ Examples:
         #[arg(default_value_t = 1)]
         permits: u32,
     },
-    /// Print how many permits are there
+    /// Print how many permits are available
     #[command(after_help = "\
 Examples:
   rratelimiter available orders:api
@@ -180,7 +180,7 @@ Examples:
         /// A limiter
         name: String,
     },
-    /// Remove a limiter, or all that a policy counted for a key
+    /// Delete a limiter, or all that a policy has counted for a key
     #[command(after_help = "\
 Examples:
   rratelimiter delete orders:api                       asks on a terminal
@@ -189,7 +189,7 @@ Examples:
     Delete {
         /// A limiter, or the key of a policy
         name: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
         /// The rate of the policy
@@ -198,7 +198,7 @@ Examples:
         #[command(flatten)]
         policy: PolicyArguments,
     },
-    /// Give a limiter a time to live, or take it away
+    /// Set or remove the time to live of a limiter
     #[command(after_help = "\
 Examples:
   rratelimiter expire orders:api 1h
@@ -210,10 +210,10 @@ Examples:
         /// How long it lives, such as 90s, 1h or 7d; 0s removes it, after asking
         #[arg(value_parser = duration, required_unless_present = "never", conflicts_with = "never")]
         time: Option<Duration>,
-        /// It does not expire any more
+        /// Remove the time to live
         #[arg(long)]
         never: bool,
-        /// Do not ask whether to remove it
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
@@ -230,7 +230,7 @@ Examples:
         /// For how long, such as 90s, 10m or 1h
         #[arg(value_parser = duration)]
         time: Duration,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },

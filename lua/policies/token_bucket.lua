@@ -6,11 +6,11 @@
 -- Returns 4  tokens
 --         5  time of the last refill in ms
 --         6  its fraction, in units of 1 / rate ms
--- Writes  if tokens were taken, the bucket's fields: tokens; last_refill_timestamp in ms, advanced
---         by the time that the refilled tokens took; in last_refill_fraction the rest of that time,
---         in units of 1 / rate ms. And if the time to live is less than twice the time that an
---         empty bucket takes to fill, three times that time; or longer, as shared/life.lua says:
---         until the bucket is full
+-- Writes  if tokens were taken, the bucket's fields: tokens; last_refill_timestamp in ms and, in
+--         last_refill_fraction, its fraction in units of 1 / rate ms, both advanced by the time
+--         that the refilled tokens took. If the time to live is less than twice the time in which
+--         an empty bucket fills, it is set to three times that time, or until the bucket is full
+--         if that is longer (shared/life.lua)
 
 --! include shared/limits.lua
 --! include shared/policy.lua

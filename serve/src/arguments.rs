@@ -29,12 +29,12 @@ pub struct ServeArguments {
     /// The file with the rules
     #[arg(long, value_name = "FILE")]
     pub(super) rules: PathBuf,
-    /// Only reads the rules, with exit code 0 if they are good and 2 if not, and warns of what may
-    /// not be meant
+    /// Check the rules and exit, with code 0 if they are valid and 2 if not; warns of what is
+    /// probably not intended
     #[arg(long, conflicts_with = "tried")]
     pub(super) check: bool,
-    /// Only says which rules apply to this request of the HTTP API, and whether they would grant it
-    /// with nothing used before: exit code 0 if so, else 1
+    /// Show which rules apply to this request of the HTTP API and exit, with code 0 if they would
+    /// grant it when nothing has been used before, else 1
     #[arg(long = "try", value_name = "JSON")]
     pub(super) tried: Option<String>,
     /// Where the HTTP API listens; `off` for nowhere
@@ -43,25 +43,25 @@ pub struct ServeArguments {
     /// Where Envoy's rate limit service listens, by gRPC; `off` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub(super) grpc: Address,
-    /// Where the status page and /metrics are: without TLS and token; `off` for nowhere
+    /// Where the status page and /metrics listen, without TLS and token; `off` for nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8082")]
     pub(super) admin: Address,
     /// What a request gets while the store is away: error, deny, allow, or local:N for a share of
     /// one in N
     #[arg(long, value_name = "POLICY", value_parser = failure_policy, default_value = "error")]
     pub(super) failure_policy: FailurePolicy,
-    /// The certificate of the server and those that it was issued with, as PEM: HTTP and gRPC are
-    /// TLS then
+    /// The certificate of the server, followed by those of its issuers, as PEM: HTTP and gRPC then
+    /// use TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(super) tls_cert: Option<PathBuf>,
     /// The key of the certificate, as PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_key: Option<PathBuf>,
-    /// Clients need a certificate that these have issued, as PEM
+    /// The certificate authorities, as PEM: clients then need a certificate of one of them
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) client_ca: Option<PathBuf>,
-    /// A file with the tokens that clients may have, one a line: `Authorization: Bearer TOKEN`. Or
-    /// in RRATELIMITER_TOKEN
+    /// A file with the tokens that clients may send, one a line, as `Authorization: Bearer TOKEN`;
+    /// RRATELIMITER_TOKEN may hold them instead
     #[arg(long, value_name = "FILE")]
     pub(super) token_file: Option<PathBuf>,
     /// The longest that a request may wait for permits

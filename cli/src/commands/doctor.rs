@@ -53,7 +53,7 @@ pub(crate) struct DoctorArguments {
     /// Mend what can be, after asking
     #[arg(long)]
     fix: bool,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short, requires = "fix")]
     yes: bool,
     /// Write to a new file what --fix would do, and the commands that undo it
