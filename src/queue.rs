@@ -34,7 +34,7 @@
 //! calls leaving outage
 //! shared
 //! state
-//! ledger sharing substitute
+//! sharing substitute
 //! ```
 
 mod bounds;
@@ -45,7 +45,7 @@ mod first_try;
 mod interleaving_tests;
 mod leaving;
 #[cfg(test)]
-mod ledger;
+mod ledger_in_tests;
 mod outage;
 mod plain;
 mod remembered;

@@ -16,7 +16,6 @@
 //! through memory would take as long as deciding.
 //!
 //! ```layers
-//! retry
 //! acquire
 //! expiry joint
 //! rates
@@ -39,7 +38,7 @@ mod pool;
 mod rates;
 mod requests;
 #[cfg(all(test, feature = "redis"))]
-mod retry;
+mod retry_in_tests;
 mod set_up;
 mod settings;
 mod state;

@@ -1,5 +1,8 @@
 //! The grants of a pool, ordered by score like the sorted set of permits.
 
+#[cfg(all(test, feature = "redis"))]
+pub(super) mod in_tests;
+
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
@@ -20,14 +23,6 @@ enum Member {
 }
 
 impl Member {
-    #[cfg(all(test, feature = "redis"))]
-    fn from_wire(bytes: &[u8]) -> Self {
-        match permit::decode(bytes) {
-            Some((random, permits)) => Self::new(random, permits),
-            None => Self::Other(Box::new(Bytes::copy_from_slice(bytes))),
-        }
-    }
-
     /// A member with these random bytes, of any length; in ours they are the id of the call.
     fn new(random: &[u8], permits: u32) -> Self {
         match random.try_into() {
@@ -62,16 +57,6 @@ impl Member {
             Self::Other(bytes) => permit::decode(bytes)
                 .map_or_else(|| self.clone(), |(random, _)| Self::new(random, permits)),
         }
-    }
-
-    #[cfg(all(test, feature = "redis"))]
-    fn with_number(&self, number: u32) -> Self {
-        let wire = self.to_wire();
-        let with_number = |(random, permits): (&[u8], u32)| {
-            let start = &random[..random.len().min(16)];
-            Self::new(&[start, &number.to_le_bytes()].concat(), permits)
-        };
-        permit::decode(&wire).map_or_else(|| self.clone(), with_number)
     }
 
     fn is_named(&self, name: &CallId) -> bool {
@@ -147,17 +132,6 @@ impl Entry {
         let ahead = self.member.ahead().map_or(0, |(_, ahead)| ahead);
         self.score.saturating_sub(ahead)
     }
-}
-
-/// A grant that a later attempt of its call has found.
-#[cfg(all(test, feature = "redis"))]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FoundGrant {
-    pub(super) place: usize,
-    pub(super) score: i64,
-    pub(super) permits: u32,
-    /// By how many ms its score may be ahead; 0 for an ordinary grant.
-    pub(super) ahead: i64,
 }
 
 /// The grants of a pool in ascending order.
@@ -309,29 +283,6 @@ impl Grants {
         self.range(first..self.len())
     }
 
-    /// The grants with these random bytes, in their order.
-    #[cfg(all(test, feature = "redis"))]
-    pub(super) fn find(&self, call_id: &CallId) -> impl Iterator<Item = FoundGrant> {
-        let entries = self.range(0..self.len()).enumerate();
-        let named =
-            entries.filter(|(_, entry)| entry.permits() > 0 && entry.member.is_named(call_id));
-        named.map(|(place, entry)| FoundGrant {
-            place,
-            score: entry.score,
-            permits: entry.permits() as u32,
-            ahead: entry.score - entry.made(),
-        })
-    }
-
-    /// The score of the fence of the lease with this name.
-    #[cfg(all(test, feature = "redis"))]
-    pub(super) fn fence(&self, call_id: &CallId) -> Option<i64> {
-        let fence = Member::fence(call_id);
-        let mut entries = self.range(0..self.len());
-        let found = entries.find(|entry| entry.member == fence);
-        found.map(|entry| entry.score)
-    }
-
     /// Takes permits out of the oldest grants from the index `place` on, and removes the members
     /// without permits that it passes. Visits up to one page of members. Returns how many permits
     /// it took, and whether the page was full, so that there may be more grants.
@@ -445,49 +396,9 @@ impl Grants {
         self.insert(Entry { score, member });
     }
 
-    /// This member, or if there is an equal one already, one with another id, as `shrink` in the
-    /// scripts makes it.
-    #[cfg(all(test, feature = "redis"))]
-    fn unlike_others(&self, member: Member) -> Member {
-        let is_another = |it: &Member| self.range(0..self.len()).all(|entry| entry.member != *it);
-        let numbered = (1..).map(|number| member.with_number(number));
-        let mut members = [member.clone()].into_iter().chain(numbered);
-        members.find(is_another).unwrap_or(member)
-    }
-
-    /// Whether a search of these scores finds this grant in its first call.
-    #[cfg(all(test, feature = "redis"))]
-    pub(super) fn is_on_first_page(
-        &self,
-        call_id: &CallId,
-        score: i64,
-        scores: RangeInclusive<i64>,
-    ) -> bool {
-        let in_range = self
-            .range(0..self.len())
-            .filter(|entry| scores.contains(&entry.score));
-        let page: Vec<_> = in_range.take(BOUNDS.most_read).collect();
-        // If the page ends in the millisecond in which it begins, a binary search finds all grants
-        // of that millisecond.
-        let ends_where_it_begins = page.len() == BOUNDS.most_read
-            && page
-                .last()
-                .is_some_and(|last| last.score == *scores.start());
-        page.iter()
-            .any(|entry| entry.score == score && entry.member.is_named(call_id))
-            || (ends_where_it_begins && score == *scores.start())
-    }
-
     #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, Bytes)> {
         self.range(0..self.len())
             .map(|entry| (entry.score, entry.member.to_wire()))
-    }
-
-    #[cfg(all(test, feature = "redis"))]
-    pub(crate) fn insert_member(&mut self, score: i64, member: &[u8]) {
-        let member = Member::from_wire(member);
-        self.retain(|entry| entry.member != member);
-        self.insert(Entry { score, member });
     }
 }

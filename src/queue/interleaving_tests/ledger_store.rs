@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::super::ledger::{Ledger, RATE};
+use super::super::ledger_in_tests::{Ledger, RATE};
 use super::*;
 use crate::box_future::BoxFuture;
 use crate::clock::Clock;

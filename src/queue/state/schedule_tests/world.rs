@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::super::super::ledger::Ledger;
+use super::super::super::ledger_in_tests::Ledger;
 use super::super::super::sharing::Sharing;
 use super::super::availability::LONGEST_SLEEP;
 use super::super::{Answered, Availability, Left, Next, Outbox, Rest, State, Waiter, Watched};

@@ -2,7 +2,7 @@
 //! caller has left, as in the scripts. In memory, no call is sent or lost.
 
 use super::acquired::Details;
-use super::grants::FoundGrant;
+use super::grants::in_tests::FoundGrant;
 use super::pool::Removal;
 use super::{
     Acquire, Acquired, Ahead, At, Grants, NotInitialized, Pool, Retry, SetUp, Settings, Window,
