@@ -334,6 +334,5 @@ pub(crate) trait LimiterStore: fmt::Debug + Send + Sync {
 
     fn config(&self) -> BoxFuture<'_, Result<Option<Rate>>>;
 
-    fn exists(&self) -> BoxFuture<'_, Result<bool>>;
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>>;
 }

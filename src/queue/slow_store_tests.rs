@@ -215,10 +215,6 @@ impl LimiterStore for SlowStore {
         Box::pin(async move { self.memory.config().await })
     }
 
-    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.memory.exists().await })
-    }
-
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
         Box::pin(async move { self.memory.remain_time_to_live().await })
     }

@@ -243,7 +243,7 @@ async fn a_call_that_only_reads_is_sent_until_it_is_answered() {
     assert_eq!(limiter.available_permits().await.unwrap(), 10);
     proxy.next("HMGET", Fate::CutBeforeAnswer);
     assert!(limiter.config().await.unwrap().is_some());
-    proxy.next("EXISTS", Fate::CutBeforeServer);
+    proxy.next("PTTL", Fate::CutBeforeServer);
     assert!(limiter.exists().await.unwrap());
 }
 

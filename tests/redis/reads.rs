@@ -103,7 +103,6 @@ async fn the_server_runs_no_command_that_writes() {
     let reads = [
         "EVAL",
         "EVALSHA",
-        "EXISTS",
         "HMGET",
         "PTTL",
         "lua get",

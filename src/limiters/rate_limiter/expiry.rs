@@ -30,8 +30,7 @@ impl RateLimiter {
     /// Reads only: dropping the future has no effect.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool> {
-        let store = self.validated()?;
-        store.exists().await
+        Ok(self.remain_time_to_live().await? != TimeToLive::Missing)
     }
 
     /// Removes the limiter: its rate, the permits that all clients share, and those of this client.

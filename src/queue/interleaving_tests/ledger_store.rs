@@ -215,10 +215,6 @@ impl LimiterStore for LedgerStore {
         Box::pin(async move { unreachable!("no test asks for it") })
     }
 
-    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { unreachable!("no test asks for it") })
-    }
-
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
         Box::pin(async move { unreachable!("no test asks for it") })
     }

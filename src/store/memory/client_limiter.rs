@@ -262,10 +262,6 @@ impl LimiterStore for MemoryLimiter {
         })
     }
 
-    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.step(|window, at| window.exists(at.server)) })
-    }
-
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
         Box::pin(async move {
             Ok(

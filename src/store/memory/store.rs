@@ -370,10 +370,10 @@ mod tests {
         for i in 0..2_000 {
             store.limiter(&i.to_string());
         }
-        assert!(!kept.exists().await.unwrap());
+        assert!(kept.config().await.unwrap().is_none());
         other.change(LimiterChange::SetRate(rate)).await.unwrap();
-        assert!(kept.exists().await.unwrap());
+        assert!(kept.config().await.unwrap().is_some());
         assert!(kept.change(LimiterChange::DELETE).await.unwrap());
-        assert!(!other.exists().await.unwrap());
+        assert!(other.config().await.unwrap().is_none());
     }
 }

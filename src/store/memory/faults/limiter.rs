@@ -183,10 +183,6 @@ impl LimiterStore for FaultyLimiter {
         Box::pin(async move { self.answer(self.memory.config()).await })
     }
 
-    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { self.answer(self.memory.exists()).await })
-    }
-
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
         Box::pin(async move { self.answer(self.memory.remain_time_to_live()).await })
     }

@@ -209,7 +209,7 @@ impl Sides {
                 assert_eq!(redis, model);
             }
             Step::Exists => {
-                let redis = limiter.exists().await.unwrap();
+                let redis = limiter.remain_time_to_live().await.unwrap() != TimeToLive::Missing;
                 assert_eq!(redis, self.model.exists(at.server));
             }
             Step::Delete => {
