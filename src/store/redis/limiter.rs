@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, FromRedisValue, Value};
 
 use super::audit::Audit;
-use super::client::RedisStore;
+use super::client::{RedisStore, read};
 use super::hints::Hint;
 use super::large_audit;
 use crate::error::Result;
@@ -101,25 +101,19 @@ impl RedisLimiter {
             .tell(|| Event::ClockAhead { ahead });
     }
 
-    pub(super) async fn run(&self, script: &Script, args: &Args, repeat: Repeat) -> Result<Value> {
-        let keys = self.keys.in_order();
-        self.run_on(&keys, script, args, &mut self.attempts(repeat))
-            .await
-    }
-
     /// The attempts of a call that starts now.
     pub(super) fn attempts(&self, repeat: Repeat) -> Attempts<'_> {
         let deadline = self.store.deadline();
         self.store.attempts(&self.keys.name, deadline, repeat)
     }
 
-    pub(super) async fn run_on(
+    pub(super) async fn run_on<T: FromRedisValue>(
         &self,
         keys: &[&str],
         script: &Script,
         args: &Args,
         attempts: &mut Attempts<'_>,
-    ) -> Result<Value> {
+    ) -> Result<T> {
         let connection = &self.store.connection;
         self.call(attempts, |limits| {
             script.run(connection, keys, args, limits)
@@ -127,25 +121,27 @@ impl RedisLimiter {
         .await
     }
 
-    pub(super) async fn send(&self, command: &Cmd, repeat: Repeat) -> Result<Value> {
+    /// Sends a command that only reads.
+    pub(super) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         let (connection, message) = (&self.store.connection, Message::Command(command));
-        let attempts = &mut self.attempts(repeat);
+        let attempts = &mut self.attempts(Repeat::Safe);
         self.call(attempts, |limits| connection.send(message, limits))
             .await
     }
 
-    /// Makes the attempts of a call, unless the breaker refuses it.
-    async fn call<F>(
+    /// Makes the attempts of a call, unless the breaker refuses it, and reads the answer.
+    async fn call<T, F>(
         &self,
         attempts: &mut Attempts<'_>,
         send: impl FnMut(Limits) -> F,
-    ) -> Result<Value>
+    ) -> Result<T>
     where
+        T: FromRedisValue,
         F: Future<Output = Result<Value, Failure>>,
     {
         let (name, deadline) = (&self.keys.name, attempts.deadline);
         let call = attempts.run(send);
-        self.store.guarded(name, deadline, call).await
+        read(name, self.store.guarded(name, deadline, call).await?)
     }
 }
 

@@ -108,7 +108,7 @@ impl LimiterStore for RedisLimiter {
                     .optional(audited_rate)
                     .optional(from);
                 let answer = self.run_on(&keys, &script::REFUND, &args, &mut attempts);
-                match read(&self.keys.name, answer.await?)? {
+                match answer.await? {
                     back @ 0.. => return Ok(u32::try_from(back).unwrap_or(grant.permits)),
                     next => from = Some(-next),
                 }
@@ -135,8 +135,8 @@ impl LimiterStore for RedisLimiter {
                     .optional(self.audited_rate());
                 // Safe to repeat: a lease that is settled has another score.
                 let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
-                let answer = self.run_on(&keys, &script::SETTLE, &args, &mut attempts);
-                read(&self.keys.name, answer.await?)
+                self.run_on(&keys, &script::SETTLE, &args, &mut attempts)
+                    .await
             };
             // In a box of its own, so that the future is small while it waits for its turn.
             Box::pin(settling).await
@@ -154,7 +154,7 @@ impl LimiterStore for RedisLimiter {
                     .number(rest)
                     .optional(audited_rate);
                 let answer = self.run_on(&keys, &script::RELEASE, &args, &mut attempts);
-                rest = read(&self.keys.name, answer.await?)?;
+                rest = answer.await?;
                 attempts.sent_before = true; // a part of them is released
             }
             Ok(())
@@ -170,8 +170,8 @@ impl LimiterStore for RedisLimiter {
                 .optional(self.audited_rate());
             // Safe to repeat: a later attempt finds the grant of an earlier one.
             let (keys, mut attempts) = (self.keys.of_refund(), self.attempts(Repeat::Safe));
-            let answer = self.run_on(&keys, &script::HOLD, &args, &mut attempts);
-            read(&self.keys.name, answer.await?)
+            self.run_on(&keys, &script::HOLD, &args, &mut attempts)
+                .await
         })
     }
 
@@ -184,10 +184,9 @@ impl LimiterStore for RedisLimiter {
             loop {
                 let args = Args::new().optional(now);
                 let args = progress.iter().fold(args, |args, word| args.bytes(word));
-                let script = &script::AVAILABLE_PERMITS;
-                let keys = self.keys.in_order();
+                let (script, keys) = (&script::AVAILABLE_PERMITS, self.keys.in_order());
                 let answer = self.run_on(&keys, script, &args, &mut attempts);
-                let answer = answer.await?;
+                let answer: Value = answer.await?;
                 progress = read(&self.keys.name, answer.clone())?;
                 if progress.len() == 1 {
                     let [permits]: [i64; 1] = read(&self.keys.name, answer)?;
@@ -214,7 +213,8 @@ impl LimiterStore for RedisLimiter {
                 }
                 LimiterChange::ClearExpire => (&script::CLEAR_EXPIRE, args),
             };
-            let answer = self.run(script, &args, Repeat::Never).await?;
+            let (keys, mut attempts) = (self.keys.in_order(), self.attempts(Repeat::Never));
+            let answer = self.run_on(&keys, script, &args, &mut attempts).await?;
             // `set_rate.lua` always sets the rate, and returns nothing.
             let is_done =
                 matches!(change, LimiterChange::SetRate(_)) || read(&self.keys.name, answer)?;
@@ -231,7 +231,7 @@ impl LimiterStore for RedisLimiter {
             command
                 .arg(&self.keys.name)
                 .arg(&["rate", "interval", "type", "keepAliveTime"]);
-            let rate = read_config(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
+            let rate = read_config(&self.keys.name, self.send(&command).await?)?;
             if let Some(rate) = rate {
                 self.learn_type(rate.rate_type());
             }
@@ -239,20 +239,11 @@ impl LimiterStore for RedisLimiter {
         })
     }
 
-    fn exists(&self) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            let mut command = redis::cmd("EXISTS");
-            command.arg(&self.keys.name);
-            read(&self.keys.name, self.send(&command, Repeat::Safe).await?)
-        })
-    }
-
     fn remain_time_to_live(&self) -> BoxFuture<'_, Result<TimeToLive>> {
         Box::pin(async move {
             let mut command = redis::cmd("PTTL");
             command.arg(&self.keys.name);
-            let left: i64 = read(&self.keys.name, self.send(&command, Repeat::Safe).await?)?;
-            Ok(match left {
+            Ok(match self.send(&command).await? {
                 -2 => TimeToLive::Missing,
                 -1 => TimeToLive::Unlimited,
                 left => TimeToLive::Remaining(clock::millis(left)),
