@@ -4,13 +4,14 @@
 //! polled, such as a current-thread runtime between two `block_on`, holds up no other.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
 use super::failure::Failure;
+use crate::lock::Lock;
 
 /// The values, each dropped with its runtime.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct PerRuntime<T> {
 struct Entries<T> {
     all: ArcSwap<Vec<(Id, Arc<Entry<T>>)>>,
     /// Held while they are replaced.
-    replacing: Mutex<()>,
+    replacing: Lock<()>,
 }
 
 #[derive(Debug)]
@@ -53,9 +54,7 @@ impl<T> Entries<T> {
     /// Replaces the entries by a copy that `change` has changed. Old ones are dropped without the
     /// lock.
     fn change<A>(&self, change: impl FnOnce(&mut Vec<(Id, Arc<Entry<T>>)>) -> A) -> A {
-        // The lock guards no state that a panic could leave inconsistent.
         let replacing = self.replacing.lock();
-        let replacing = replacing.unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::clone(&self.all.load());
         let answer = change(&mut all);
         let before = self.all.swap(Arc::new(all));
@@ -70,7 +69,7 @@ impl<T: Send + Sync + 'static> PerRuntime<T> {
         Self {
             entries: Arc::new(Entries {
                 all: ArcSwap::default(),
-                replacing: Mutex::default(),
+                replacing: Lock::default(),
             }),
         }
     }

@@ -1,9 +1,10 @@
 //! How often one client has live grants summed, over all its limiters.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::lock::Lock;
 
 /// An audit costs the server as much as several calls. A client with many limiters that are due
 /// would audit with nearly every call, so two audits are this far apart in the long run.
@@ -15,14 +16,13 @@ const BURST: u32 = 200;
 #[derive(Debug, Default)]
 pub(super) struct AuditBudget {
     /// When the next one is free, if they came one by one.
-    next: Mutex<Option<Instant>>,
+    next: Lock<Option<Instant>>,
 }
 
 impl AuditBudget {
     /// Takes an audit, if the budget has one.
     pub(super) fn take(&self, now: Instant) -> bool {
-        // Nothing panics while the lock is held.
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         let earliest = now.checked_sub(PAUSE * (BURST - 1)).unwrap_or(now);
         let free = next.map_or(earliest, |next| next.max(earliest));
         let is_free = free <= now;

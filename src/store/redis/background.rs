@@ -5,7 +5,7 @@
 //! are done.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 
@@ -16,12 +16,13 @@ use tokio::time::Instant;
 
 use crate::clock::after;
 use crate::escaped::Escaped;
+use crate::lock::Lock;
 use crate::store::Task;
 
 /// Runs tasks on a thread of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    tasks: Mutex<Option<mpsc::UnboundedSender<Task>>>,
+    tasks: Lock<Option<mpsc::UnboundedSender<Task>>>,
     unsettled: Arc<watch::Sender<Unsettled>>,
 }
 
@@ -79,8 +80,7 @@ impl Background {
     /// If the operating system refuses another thread, the task is dropped, and the next call tries
     /// again.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // The lock guards no state that a panic could leave inconsistent.
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         if tasks.is_none() {
             match start() {
                 Ok(sender) => *tasks = Some(sender),

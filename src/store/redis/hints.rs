@@ -4,11 +4,10 @@
 //! [`super::limiter::RedisLimiter`] each time. The hint saves an audit, and the second round trip
 //! that finds out the limiter's type.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use hashbrown::HashTable;
+use std::collections::HashMap;
 
 use super::audit::Audit;
+use crate::lock::Lock;
 use crate::name_hash::NameHash;
 use crate::rate::RateType;
 
@@ -24,32 +23,19 @@ pub(super) struct Hint {
 /// The hints by the hash of the limiter's name. If two names share a hash, a round trip or an audit
 /// is added or saved, and nothing else.
 #[derive(Debug, Default)]
-pub(super) struct HintCache {
-    hints: Mutex<HashTable<(u64, Hint)>>,
-}
+pub(super) struct HintCache(Lock<HashMap<u64, Hint>>);
 
 impl HintCache {
     pub(super) fn take(&self, name: &str) -> Option<Hint> {
-        let name = NameHash::of(name).bits();
-        let mut hints = self.hints();
-        let found = hints.find_entry(name, |(it, _)| *it == name).ok()?;
-        let ((_, hint), _) = found.remove();
-        Some(hint)
+        self.0.lock().remove(&NameHash::of(name).bits())
     }
 
     pub(super) fn insert(&self, name: &str, hint: Hint) {
-        let name = NameHash::of(name).bits();
-        let mut hints = self.hints();
+        let mut hints = self.0.lock();
         if hints.len() >= CAPACITY {
             hints.clear();
         }
-        let entry = hints.entry(name, |(it, _)| *it == name, |(it, _)| *it);
-        entry.insert((name, hint));
-    }
-
-    fn hints(&self) -> MutexGuard<'_, HashTable<(u64, Hint)>> {
-        // Nothing panics while the lock is held.
-        self.hints.lock().unwrap_or_else(PoisonError::into_inner)
+        hints.insert(NameHash::of(name).bits(), hint);
     }
 }
 
@@ -85,7 +71,7 @@ mod tests {
         for i in 0..3 * CAPACITY {
             hints.insert(&i.to_string(), hint(1));
         }
-        assert!(hints.hints().len() <= CAPACITY);
+        assert!(hints.0.lock().len() <= CAPACITY);
         assert!(hints.take(&(3 * CAPACITY - 1).to_string()).is_some());
     }
 }

@@ -2,12 +2,12 @@
 //! one call.
 
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Part, SharedReply};
+use crate::lock::Lock;
 
 /// The most parts of one call. The server does nothing else while a call runs.
 const LARGEST_CALL: usize = 32;
@@ -20,7 +20,7 @@ pub(in crate::store::redis) struct RuntimeParts<P> {
     /// How many calls of this kind are under way, shared or not.
     pub(super) in_flight: AtomicUsize,
     /// The parts that wait for the flusher. There is one unless this is empty.
-    pending: Mutex<Vec<PendingPart<P>>>,
+    pending: Lock<Vec<PendingPart<P>>>,
 }
 
 /// One part of a shared call.
@@ -37,24 +37,19 @@ impl<P> Default for RuntimeParts<P> {
     fn default() -> Self {
         Self {
             in_flight: AtomicUsize::new(0),
-            pending: Mutex::default(),
+            pending: Lock::default(),
         }
     }
 }
 
 impl<P> RuntimeParts<P> {
-    fn pending(&self) -> MutexGuard<'_, Vec<PendingPart<P>>> {
-        // Nothing panics while the lock is held.
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds a part. Returns the parts before it, if it does not fit into their call and they are to
     /// be sent now, and whether a flusher is to be started.
     pub(super) fn push(&self, entry: PendingPart<P>) -> (Vec<PendingPart<P>>, bool)
     where
         P: Part,
     {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         let needs_flusher = pending.is_empty();
         let parts = pending.iter().chain([&entry]);
         let work: usize = parts.map(|it| it.part.work()).sum();
@@ -69,14 +64,14 @@ impl<P> RuntimeParts<P> {
 
     /// Takes the pending batch if `is_such` is true for one of its parts.
     pub(super) fn take_if_any(&self, is_such: impl Fn(&P) -> bool) -> Option<Vec<PendingPart<P>>> {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         let has_any = pending.iter().any(|entry| is_such(&entry.part));
         has_any.then(|| std::mem::take(&mut *pending))
     }
 
     /// Takes the pending batch. A later entry waits for the next flusher.
     pub(super) fn take(&self) -> Vec<PendingPart<P>> {
-        std::mem::take(&mut *self.pending())
+        std::mem::take(&mut *self.pending.lock())
     }
 }
 
