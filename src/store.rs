@@ -6,6 +6,8 @@ pub(crate) mod left_rates;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(any(feature = "redis", feature = "test-util", test))]
+mod unsettled;
 
 use std::fmt;
 use std::sync::Arc;

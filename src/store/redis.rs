@@ -126,7 +126,7 @@ impl Store for RedisStore {
     }
 
     fn given_back(&self) -> BoxFuture<'_, bool> {
-        Box::pin(self.background.given_back())
+        Box::pin(self.background.unsettled.given_back())
     }
 
     fn give_back_in_background(&self, task: GivingBack) {

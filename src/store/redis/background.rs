@@ -5,74 +5,29 @@
 //! are done.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 
 use tokio::runtime::Builder;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
-use crate::clock::after;
 use crate::escaped::Escaped;
 use crate::lock::Lock;
 use crate::store::Task;
+use crate::store::unsettled::Unsettled;
 
 /// Runs tasks on a thread of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     tasks: Lock<Option<mpsc::UnboundedSender<Task>>>,
-    unsettled: Arc<watch::Sender<Unsettled>>,
-}
-
-#[derive(Debug, Default)]
-struct Unsettled {
-    /// The number of tasks that are giving permits back.
-    tasks: usize,
-    /// When the last permits come back that a task could not give back.
-    missing_until: Option<Instant>,
-}
-
-/// Counts a task that gives permits back, until it ends.
-struct Counted {
-    unsettled: Arc<watch::Sender<Unsettled>>,
-    missing_for: Duration,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let is_missing = !self.missing_for.is_zero();
-        let until = is_missing.then(|| after(Instant::now(), self.missing_for));
-        self.unsettled.send_modify(|it| {
-            it.tasks -= 1;
-            it.missing_until = it.missing_until.max(until);
-        });
-    }
+    pub(super) unsettled: Unsettled,
 }
 
 impl Background {
-    /// Runs a task that [`given_back`](Self::given_back) waits for. The task returns for how long
-    /// the permits that it could not give back are missing; zero if there are none.
+    /// Runs a task that gives permits back, and counts it among those that are unsettled.
     pub(crate) fn give_back(&self, task: impl Future<Output = Duration> + Send + 'static) {
-        self.unsettled.send_modify(|it| it.tasks += 1);
-        let counted = Counted {
-            unsettled: Arc::clone(&self.unsettled),
-            missing_for: Duration::MAX, // if it panics or never runs
-        };
-        self.spawn(async move {
-            let mut counted = counted; // moved as a whole, so that it is dropped with the task
-            counted.missing_for = task.await;
-        });
-    }
-
-    /// Waits until no task is giving permits back, and returns whether no permits are missing that
-    /// a task could not give back.
-    pub(crate) async fn given_back(&self) -> bool {
-        let mut unsettled = self.unsettled.subscribe();
-        let settled = unsettled.wait_for(|it| it.tasks == 0).await;
-        // The sender lives as long as `self`.
-        settled.is_ok_and(|it| it.missing_until.is_none_or(|until| until <= Instant::now()))
+        self.spawn(self.unsettled.counted(task));
     }
 
     /// Runs `task` on the background thread. A task that panics ends alone.
@@ -150,12 +105,12 @@ mod tests {
     #[tokio::test]
     async fn each_refund_is_waited_for_if_its_task_ends_panics_or_never_runs() {
         let background = Background::default();
-        assert!(background.given_back().await);
+        assert!(background.unsettled.given_back().await);
         background.spawn(std::future::pending()); // it gives nothing back
         let (finish, may_finish) = oneshot::channel();
         background.give_back(async { may_finish.await.unwrap() });
         background.give_back(async { panic!("a task of the test panics") });
-        let mut given_back = Box::pin(background.given_back());
+        let mut given_back = Box::pin(background.unsettled.given_back());
         let once = std::future::poll_fn(|context| {
             std::task::Poll::Ready(given_back.as_mut().poll(context))
         });
@@ -168,10 +123,10 @@ mod tests {
     async fn what_could_not_be_given_back_is_missing_until_it_comes_back() {
         let background = Background::default();
         background.give_back(async { Duration::ZERO });
-        assert!(background.given_back().await);
+        assert!(background.unsettled.given_back().await);
         background.give_back(async { Duration::MAX });
         background.give_back(async { Duration::ZERO });
-        assert!(!background.given_back().await);
+        assert!(!background.unsettled.given_back().await);
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::limiter::FaultyLimiter;
@@ -16,6 +15,7 @@ use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::policies::call::{Answers, Call};
 use crate::store::memory::MemoryClient;
+use crate::store::unsettled::Unsettled;
 use crate::store::{GivingBack, LimiterStore, Store};
 
 /// The store of one client with faults. Clones are the same store.
@@ -25,17 +25,7 @@ pub(crate) struct FaultyStore {
     pub(super) faults: Faults,
     pub(super) breaker: Arc<Breaker>,
     pub(super) response_timeout: Duration,
-    /// The number of tasks that are giving permits back.
-    giving_back: Arc<watch::Sender<usize>>,
-}
-
-/// Counts a task that gives permits back, until it is dropped.
-struct CountedTask(Arc<watch::Sender<usize>>);
-
-impl Drop for CountedTask {
-    fn drop(&mut self) {
-        self.0.send_modify(|tasks| *tasks -= 1);
-    }
+    unsettled: Unsettled,
 }
 
 impl FaultyStore {
@@ -52,7 +42,7 @@ impl FaultyStore {
             faults: faults.clone(),
             breaker,
             response_timeout,
-            giving_back: Arc::default(),
+            unsettled: Unsettled::default(),
         }
     }
 
@@ -148,23 +138,14 @@ impl Store for FaultyStore {
     }
 
     fn give_back_in_background(&self, task: GivingBack) {
-        let Ok(runtime) = Handle::try_current() else {
-            return; // no call is made outside of a runtime
-        };
-        self.giving_back.send_modify(|tasks| *tasks += 1);
-        let counted = CountedTask(Arc::clone(&self.giving_back));
-        runtime.spawn(async move {
-            task.await;
-            drop(counted);
-        });
+        // No call is made outside of a runtime.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.unsettled.counted(task));
+        }
     }
 
     fn given_back(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async move {
-            let mut giving_back = self.giving_back.subscribe();
-            // The sender lives as long as `self`.
-            giving_back.wait_for(|tasks| *tasks == 0).await.is_ok()
-        })
+        Box::pin(self.unsettled.given_back())
     }
 
     fn call_deadline(&self) -> Instant {

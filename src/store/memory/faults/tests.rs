@@ -522,3 +522,13 @@ async fn requests_of_the_same_time_are_decided_in_order_also_with_faults() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_no_task_could_give_back_are_missing() {
+    let client = MemoryClient::new(&MemoryStore::new(), Clock::server());
+    let store = FaultyStore::new(client, &Faults::new(), RESPONSE_TIMEOUT, Arc::default());
+    store.give_back_in_background(Box::pin(async { Duration::ZERO }));
+    assert!(store.given_back().await);
+    store.give_back_in_background(Box::pin(async { Duration::MAX }));
+    assert!(!store.given_back().await);
+}
