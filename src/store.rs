@@ -1,6 +1,10 @@
 //! Where limiters are kept. A [`Store`] holds one client's limiters; a [`LimiterStore`] is one
 //! limiter, and each of its methods is one atomic step.
 
+#[cfg_attr(
+    not(feature = "redis"),
+    expect(dead_code, reason = "no call in memory has several attempts")
+)]
 pub(crate) mod acquire_call;
 pub(crate) mod left_rates;
 pub(crate) mod memory;

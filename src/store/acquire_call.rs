@@ -9,12 +9,9 @@ use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-#[cfg(any(feature = "redis", feature = "test-util", test))]
 use smallvec::SmallVec;
 
-#[cfg(any(feature = "redis", feature = "test-util", test))]
 use crate::error::{Error, Result};
-#[cfg(any(feature = "redis", feature = "test-util", test))]
 use crate::lock::Lock;
 #[cfg(all(test, feature = "redis"))]
 use crate::permit::CallId;
@@ -27,7 +24,6 @@ use crate::window::{Acquire, Ahead, Requests, SetUp};
 pub(crate) struct AcquireCall {
     acquire: Acquire,
     /// The attempts that may have been executed, or may still be.
-    #[cfg(any(feature = "redis", feature = "test-util", test))]
     attempts: Lock<SmallVec<[Attempt; 1]>>,
     /// The number of attempts, which the queue reads under its own lock and so without this one.
     made: AtomicUsize,
@@ -40,7 +36,6 @@ pub(crate) struct AcquireCall {
 }
 
 /// An attempt of a call, or what several attempts have in common.
-#[cfg(any(feature = "redis", feature = "test-util", test))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
     /// The time on the server's clock, in ms, after which the attempt does nothing.
@@ -49,7 +44,6 @@ pub(crate) struct Attempt {
     pub(crate) from: i64,
 }
 
-#[cfg(any(feature = "redis", feature = "test-util", test))]
 impl Attempt {
     fn and(self, other: Self) -> Self {
         Self {
@@ -78,7 +72,6 @@ impl AcquireCall {
                 set_up: None,
                 ahead: None,
             },
-            #[cfg(any(feature = "redis", feature = "test-util", test))]
             attempts: Lock::default(),
             made: AtomicUsize::new(0),
             #[cfg(any(feature = "test-util", test))]
@@ -122,7 +115,6 @@ impl AcquireCall {
     /// others.
     ///
     /// Fails if the outcome is claimed: nobody would look for what the attempt takes.
-    #[cfg(any(feature = "redis", feature = "test-util", test))]
     pub(crate) fn note_attempt(&self, attempt: Attempt) -> Result<Option<Attempt>> {
         self.change(|attempts| {
             if self.is_claimed.load(Ordering::Relaxed) {
@@ -135,7 +127,6 @@ impl AcquireCall {
     }
 
     /// Removes an attempt that has done nothing and cannot do anything later.
-    #[cfg(any(feature = "redis", test))]
     pub(crate) fn forget_attempt(&self, attempt: Attempt) {
         self.change(|attempts| {
             if let Some(place) = attempts.iter().position(|other| *other == attempt) {
@@ -146,7 +137,6 @@ impl AcquireCall {
 
     /// Notes that the server got an attempt after its deadline, at `now` by the server's clock. A
     /// copy of the attempt may have come in time.
-    #[cfg(feature = "redis")]
     pub(crate) fn note_deadline_exceeded(&self, attempt: Attempt, now: i64) {
         let mut attempts = self.attempts.lock();
         if let Some(late) = attempts.iter_mut().find(|other| **other == attempt) {
@@ -159,7 +149,6 @@ impl AcquireCall {
     ///
     /// The first attempt does not count: either it took the permits, or its deadline had passed
     /// when another attempt took them.
-    #[cfg(feature = "redis")]
     pub(crate) fn last_deadline_except(&self, attempt: Attempt) -> Option<i64> {
         if self.made.load(Ordering::Acquire) < 2 {
             return None;
@@ -170,7 +159,6 @@ impl AcquireCall {
     }
 
     /// What all attempts have in common that may have been executed, or may still be.
-    #[cfg(any(feature = "redis", test))]
     pub(crate) fn attempts_made(&self) -> Option<Attempt> {
         self.attempts.lock().iter().copied().reduce(Attempt::and)
     }
@@ -180,7 +168,6 @@ impl AcquireCall {
         self.made.load(Ordering::Acquire) > 0
     }
 
-    #[cfg(any(feature = "redis", feature = "test-util", test))]
     fn change<T>(&self, change: impl FnOnce(&mut SmallVec<[Attempt; 1]>) -> T) -> T {
         let mut attempts = self.attempts.lock();
         let answer = change(&mut attempts);
@@ -242,7 +229,6 @@ mod tests {
         assert_eq!(call.attempts_made(), None);
     }
 
-    #[cfg(feature = "redis")]
     #[test]
     fn a_late_attempt_may_have_run_by_a_copy_but_holds_up_none_behind_it() {
         let call = AcquireCall::new(Requests::one(1));
