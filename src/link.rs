@@ -64,7 +64,8 @@ pub(crate) use request::{Message, ScriptCall};
 pub(crate) use round_trip::Pace;
 pub(crate) use settings::Connecting;
 pub(crate) use subscriber::Subscriber;
+pub(crate) use supplied::SendsCommands;
 #[cfg(test)]
-pub(crate) use supplied::{SendsCommands, Silent};
+pub(crate) use supplied::Silent;
 #[cfg(feature = "tls")]
 pub use tls::TlsConfig;

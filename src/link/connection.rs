@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::ConnectionLike;
 use redis::{Cmd, Value};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -21,7 +20,7 @@ use super::sentinel::Sentinels;
 use super::server_link::{Link, WaitUntil};
 use super::server_time::ServerTime;
 use super::settings::{Connecting, Settings};
-use super::supplied::{Cloned, SendsCommands};
+use super::supplied::SendsCommands;
 use super::tls::Tls;
 use super::wait::Wait;
 use crate::breaker::{Breaker, Breakers};
@@ -76,17 +75,6 @@ impl Single {
 }
 
 impl Connection {
-    pub(crate) fn supplied<C>(
-        connection: C,
-        response_timeout: Duration,
-        breakers: Arc<Breakers>,
-    ) -> Self
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
-        Self::over(Cloned(connection), response_timeout, breakers)
-    }
-
     /// Uses a connection that the application supplies.
     pub(crate) fn over(
         connection: impl SendsCommands,

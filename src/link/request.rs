@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
 
 use super::failure::closed;
-use super::supplied::{Cloned, SendsCommands};
+use super::supplied::SendsCommands;
 
 /// Sends commands over a connection of this crate's own, or over one that the application supplies.
 pub(super) enum Sender {
@@ -18,7 +18,7 @@ impl Sender {
     /// Returns the connection for a task that sends commands in the background.
     pub(super) fn shared(&self) -> Arc<dyn SendsCommands> {
         match self {
-            Self::Own(connection) => Arc::new(Cloned(connection.clone())),
+            Self::Own(connection) => Arc::new(connection.clone()),
             Self::Supplied(connection) => Arc::clone(connection),
         }
     }

@@ -11,14 +11,9 @@ pub(crate) trait SendsCommands: Send + Sync + 'static {
     fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>>;
 }
 
-pub(super) struct Cloned<C>(pub(super) C);
-
-impl<C> SendsCommands for Cloned<C>
-where
-    C: ConnectionLike + Clone + Send + Sync + 'static,
-{
+impl<C: ConnectionLike + Clone + Send + Sync + 'static> SendsCommands for C {
     fn send<'a>(&'a self, command: &'a Cmd) -> BoxFuture<'a, RedisResult<Value>> {
-        let mut connection = self.0.clone();
+        let mut connection = self.clone();
         Box::pin(async move { connection.req_packed_command(command).await })
     }
 }

@@ -424,7 +424,7 @@ impl Fixture {
         let keys = call.limiters.iter().flat_map(Target::all_keys);
         let keys: Vec<String> = keys.collect();
         let (connection, timeout) = (self.connection.clone(), Duration::from_secs(60));
-        let connection = Connection::supplied(connection, timeout, Arc::default());
+        let connection = Connection::over(connection, timeout, Arc::default());
         let mut progress = Progress::default();
         let part = CheckPart::new(call).filter(|_| matches!(form, Form::Shared));
         loop {

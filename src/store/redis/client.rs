@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use redis::aio::ConnectionLike;
 use redis::{Cmd, Value, from_redis_value};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -23,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::link::limits::Repeat;
 use crate::link::retry::Attempts;
 use crate::link::server_time::{self, ServerTime};
-use crate::link::{Connecting, Connection, Message, Reached, Subscriber, failure};
+use crate::link::{Connecting, Connection, Message, Reached, SendsCommands, Subscriber, failure};
 use crate::store::left_rates::LeftRates;
 
 /// The most leases that are settled at a time. When the last handle of a limiter for keys is
@@ -77,17 +76,14 @@ impl RedisStore {
         Ok(Self::new(connection, server_time, clock, response_timeout))
     }
 
-    pub(crate) fn over<C>(
-        connection: C,
+    pub(crate) fn over(
+        connection: impl SendsCommands,
         clock: Clock,
         response_timeout: Duration,
         breakers: Arc<Breakers>,
-    ) -> Self
-    where
-        C: ConnectionLike + Clone + Send + Sync + 'static,
-    {
+    ) -> Self {
         let server_time = Arc::new(ServerTime::unknown());
-        let connection = Connection::supplied(connection, response_timeout, breakers);
+        let connection = Connection::over(connection, response_timeout, breakers);
         Self::new(connection, server_time, clock, response_timeout)
     }
 
