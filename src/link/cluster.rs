@@ -86,9 +86,8 @@ impl Cluster {
 
     /// Returns the node of a slot. Reads the slot map in the background if none is known.
     fn node_for(&self, nodes: &Arc<Nodes>, slot: Option<u16>) -> Result<Endpoint, Failure> {
-        let slots = self.0.slots();
-        let node = self.0.node_in(&slots, slot);
-        if node.is_none() || slots.is_empty() {
+        let node = self.0.node_for(slot);
+        if node.is_none() || self.0.slots.load().is_empty() {
             self.refresh_soon(nodes);
         }
         node.ok_or_else(|| {
@@ -147,7 +146,7 @@ impl Cluster {
     /// with.
     pub(super) fn servers(&self) -> Result<Vec<Endpoint>, Failure> {
         let nodes = self.0.nodes.current(Nodes::default)?;
-        let slots = self.0.slots();
+        let slots = self.0.slots.load();
         let mut all: Vec<_> = slots.nodes().into_iter().collect();
         if all.is_empty() {
             all.extend(self.0.seeds.iter().map(|seed| &seed.endpoint));
@@ -241,17 +240,10 @@ impl Inner {
         Err(last_failure)
     }
 
-    fn slots(&self) -> Arc<SlotMap> {
-        self.slots.load_full()
-    }
-
-    fn node_for(&self, slot: Option<u16>) -> Option<Endpoint> {
-        self.node_in(&self.slots(), slot)
-    }
-
     /// The node that serves a slot, or any node for a command without keys. Before a map was read,
     /// a node that the client was configured with: it redirects commands.
-    fn node_in(&self, slots: &SlotMap, slot: Option<u16>) -> Option<Endpoint> {
+    fn node_for(&self, slot: Option<u16>) -> Option<Endpoint> {
+        let slots = self.slots.load();
         match slots.is_empty() {
             true => self.seeds.first().map(|seed| seed.endpoint.clone()),
             false => slots.owner(slot.unwrap_or(0)).cloned(),
@@ -280,7 +272,7 @@ impl Inner {
     /// The nodes that may know the slot map: those with an open connection first, in rotation, and
     /// last those that the client was configured with.
     fn nodes_to_ask(&self, nodes: &Nodes) -> Vec<Endpoint> {
-        let slots = self.slots();
+        let slots = self.slots.load();
         let mut known: Vec<_> = slots.nodes().into_iter().cloned().collect();
         let links = nodes.links.lock();
         let is_open = |node: &Endpoint| links.get(node).is_some_and(|link| link.is_open());
