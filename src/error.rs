@@ -359,14 +359,17 @@ impl std::error::Error for Refusal {
 /// The result of every call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Refuses an argument that is not as required.
+#[inline]
+pub(crate) fn require(is_met: bool, argument: &'static str, reason: &'static str) -> Result<()> {
+    match is_met {
+        true => Ok(()),
+        false => Err(Error::InvalidArgument { argument, reason }),
+    }
+}
+
 /// Refuses a number that is 0.
 #[inline]
 pub(crate) fn at_least_one(number: u32, argument: &'static str) -> Result<()> {
-    if number == 0 {
-        return Err(Error::InvalidArgument {
-            argument,
-            reason: "must be at least 1",
-        });
-    }
-    Ok(())
+    require(number > 0, argument, "must be at least 1")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Starts {
@@ -17,13 +17,11 @@ const UNITS: [i64; 4] = [DAY, 60 * 60 * 1000, 60 * 1000, 1000];
 impl Starts {
     /// Refuses a length in ms that no unit of the clock fits into.
     pub(super) fn validate(self, length: i64, argument: &'static str) -> Result<()> {
-        if self == Self::AlignedToClock && length % 1000 != 0 {
-            return Err(Error::InvalidArgument {
-                argument,
-                reason: "must be a whole number of seconds, minutes, hours or days",
-            });
-        }
-        Ok(())
+        require(
+            self == Self::WithFirstRequest || length % 1000 == 0,
+            argument,
+            "must be a whole number of seconds, minutes, hours or days",
+        )
     }
 
     /// The unit of the clock at whose start a window of this length begins, both in ms; 0 if it

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::policies::starts::DAY;
 
 const HOUR: i64 = 60 * 60 * 1_000;
@@ -75,13 +75,8 @@ impl Unit {
 
 impl Calendar {
     pub(super) fn validate(self) -> Result<()> {
-        match self.offset_minutes.abs() <= LARGEST_OFFSET {
-            true => Ok(()),
-            false => Err(Error::InvalidArgument {
-                argument: "utc_offset_minutes",
-                reason: "must be less than a day",
-            }),
-        }
+        let is_met = self.offset_minutes.abs() <= LARGEST_OFFSET;
+        require(is_met, "utc_offset_minutes", "must be less than a day")
     }
 
     /// How many ms to add to a time so that windows of constant length begin at its multiples.

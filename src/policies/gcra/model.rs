@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::Gcra;
-use crate::error::{Error, Result, at_least_one};
+use crate::error::{Result, at_least_one, require};
 use crate::policies::answer::Answer;
 use crate::policies::arithmetic::{LONGEST, div_ceil};
 use crate::policies::model::{Charge, Model};
@@ -48,23 +48,19 @@ impl Model for Gcra {
     type State = Arrival;
 
     fn validate(&self) -> Result<()> {
-        let refuse = |argument, reason| Err(Error::InvalidArgument { argument, reason });
         at_least_one(self.quantity, "quantity")?;
         at_least_one(self.burst, "burst")?;
         whole_millis(self.period, "period")?;
-        if u128::from(self.quantity) > self.period.as_micros() {
-            return refuse(
-                "quantity",
-                "must be less: at most one for each microsecond of the period",
-            );
-        }
-        if self.tolerance() > LONGEST {
-            return refuse(
-                "burst",
-                "must be less: all of it would be back only after 2^52 us",
-            );
-        }
-        Ok(())
+        require(
+            u128::from(self.quantity) <= self.period.as_micros(),
+            "quantity",
+            "must be less: at most one for each microsecond of the period",
+        )?;
+        require(
+            self.tolerance() <= LONGEST,
+            "burst",
+            "must be less: all of it would be back only after 2^52 us",
+        )
     }
 
     fn example(limit: u32, window: Duration) -> Self {
@@ -138,6 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
     use crate::policies::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
         times_to_live,

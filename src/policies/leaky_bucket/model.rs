@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::LeakyBucket;
-use crate::error::{Error, Result, at_least_one};
+use crate::error::{Result, at_least_one, require};
 use crate::keys::sibling;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::arithmetic::{LONGEST, div_ceil, in_millis, pace};
@@ -68,13 +68,11 @@ impl Model for LeakyBucket {
         at_least_one(self.capacity, "capacity")?;
         let period = whole_millis(self.period, "period")?;
         self.starts.validate(period, "period")?;
-        if i128::from(self.periods_to_live()) * i128::from(period) > i128::from(LONGEST) {
-            return Err(Error::InvalidArgument {
-                argument: "period",
-                reason: "must be shorter: a full bucket would take longer than 2^52 ms to flow out",
-            });
-        }
-        Ok(())
+        require(
+            i128::from(self.periods_to_live()) * i128::from(period) <= i128::from(LONGEST),
+            "period",
+            "must be shorter: a full bucket would take longer than 2^52 ms to flow out",
+        )
     }
 
     /// A request that waits has its turn within `capacity / quantity` periods, rounded up.
@@ -174,6 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
     use crate::policies::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
         times_to_live,

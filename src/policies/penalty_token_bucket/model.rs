@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::PenaltyTokenBucket;
-use crate::error::{Error, Result, at_least_one};
+use crate::error::{Result, at_least_one, require};
 use crate::keys::sibling;
 use crate::policies::answer::Answer;
 use crate::policies::arithmetic::{LONGEST, div_ceil, in_millis, pace};
@@ -67,13 +67,11 @@ impl Model for PenaltyTokenBucket {
         at_least_one(self.capacity, "capacity")?;
         let period = whole_millis(self.period, "period")?;
         self.starts.validate(period, "period")?;
-        if self.time_to_live() > LONGEST {
-            return Err(Error::InvalidArgument {
-                argument: "period",
-                reason: "must be shorter: an empty bucket would take longer than 2^51 ms to fill",
-            });
-        }
-        Ok(())
+        require(
+            self.time_to_live() <= LONGEST,
+            "period",
+            "must be shorter: an empty bucket would take longer than 2^51 ms to fill",
+        )
     }
 
     fn example(limit: u32, window: Duration) -> Self {
@@ -162,6 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
     use crate::policies::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
         times_to_live,

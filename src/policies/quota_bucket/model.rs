@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::QuotaBucket;
-use crate::error::{Error, Result, at_least_one};
+use crate::error::{Result, at_least_one, require};
 use crate::policies::answer::Answer;
 use crate::policies::arithmetic::{LONGEST, fitting};
 use crate::policies::model::{Charge, Model};
@@ -84,22 +84,19 @@ impl Model for QuotaBucket {
     fn validate(&self) -> Result<()> {
         at_least_one(self.quantity, "quantity")?;
         at_least_one(self.capacity, "capacity")?;
-        let refuse = |reason| {
-            Err(Error::InvalidArgument {
-                argument: "period",
-                reason,
-            })
-        };
         let period = whole_millis(self.period, "period")?;
-        if period % 1000 != 0 {
-            return refuse("must be a whole number of seconds");
-        }
+        require(
+            period % 1000 == 0,
+            "period",
+            "must be a whole number of seconds",
+        )?;
         let until_full = i128::from(self.capacity) * i128::from(period) / i128::from(self.quantity);
         let product = i128::from(self.capacity) * i128::from(period / 1000);
-        if until_full > i128::from(LONGEST) || product > i128::from(LONGEST) {
-            return refuse("must be shorter: its product with the capacity is above 2^52");
-        }
-        Ok(())
+        require(
+            until_full.max(product) <= i128::from(LONGEST),
+            "period",
+            "must be shorter: its product with the capacity is above 2^52",
+        )
     }
 
     fn example(limit: u32, window: Duration) -> Self {
@@ -182,6 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
     use crate::policies::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
         times_to_live,

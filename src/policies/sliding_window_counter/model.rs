@@ -8,7 +8,7 @@ use std::mem::take;
 use std::time::Duration;
 
 use super::SlidingWindowCounter;
-use crate::error::{Error, Result, at_least_one};
+use crate::error::{Result, at_least_one, require};
 use crate::keys::sibling;
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::arithmetic::{div_ceil, in_millis};
@@ -275,19 +275,24 @@ impl Model for SlidingWindowCounter {
     };
 
     fn validate(&self) -> Result<()> {
-        let refuse = |argument, reason| Err(Error::InvalidArgument { argument, reason });
         at_least_one(self.limit, "limit")?;
         let window = whole_millis(self.window, "window")?;
         let period = whole_millis(self.period, "period")?;
-        if window > LONGEST_WINDOW {
-            return refuse("window", "must be at most 2^50 ms");
-        }
-        if window % period != 0 {
-            return refuse("window", "must be a whole number of periods");
-        }
-        if window / period > MOST_PERIODS {
-            return refuse("period", "must be longer: a window has at most 500 periods");
-        }
+        require(
+            window <= LONGEST_WINDOW,
+            "window",
+            "must be at most 2^50 ms",
+        )?;
+        require(
+            window % period == 0,
+            "window",
+            "must be a whole number of periods",
+        )?;
+        require(
+            window / period <= MOST_PERIODS,
+            "period",
+            "must be longer: a window has at most 500 periods",
+        )?;
         self.starts.validate(window, "window")
     }
 

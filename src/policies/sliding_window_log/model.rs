@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::SlidingWindowLog;
-use crate::error::{Error, Result, at_least_one};
+use crate::error::{Result, at_least_one, require};
 use crate::policies::answer::{Answer, Outcome};
 use crate::policies::arithmetic::in_millis;
 use crate::policies::model::{Charge, MOST_TOUCHED, Model, Properties};
@@ -163,14 +163,12 @@ impl Model for SlidingWindowLog {
 
     fn validate(&self) -> Result<()> {
         at_least_one(self.limit, "limit")?;
-        if self.limit > LARGEST_LIMIT {
-            return Err(Error::InvalidArgument {
-                argument: "limit",
-                reason: "must be at most 20,000: a log has as many members, which expire at once",
-            });
-        }
-        whole_millis(self.window, "window")?;
-        Ok(())
+        require(
+            self.limit <= LARGEST_LIMIT,
+            "limit",
+            "must be at most 20,000: a log has as many members, which expire at once",
+        )?;
+        whole_millis(self.window, "window").map(drop)
     }
 
     fn example(limit: u32, window: Duration) -> Self {
@@ -338,6 +336,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
     use crate::policies::differential_tests::{
         Compared, Content, Keyspace, START, TTL_UNIT, WithNumbers, millis, number, show_key, timed,
         times_to_live,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Error;
 use crate::keys::{share_a_slot, sibling};
 use crate::policies::differential_tests::{
     Compared, Content, Keyspace, START, WithNumbers, millis, number, show_key, timed, times_to_live,
