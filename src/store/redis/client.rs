@@ -15,7 +15,7 @@ use super::failure::of_call;
 use super::hints::HintCache;
 use super::multi_acquire::AcquirePart;
 use super::multi_check::CheckPart;
-use super::shared_calls::SharedCalls;
+use super::shared_calls::{CallSender, SharedCalls};
 use crate::breaker::{Breaker, Breakers, Patience, guarded};
 use crate::clock::{Clock, after};
 use crate::error::{Error, Result};
@@ -95,16 +95,19 @@ impl RedisStore {
     ) -> Self {
         let connection = Arc::new(connection);
         let subscriber = Subscriber::new(&connection);
-        let multi_acquires = SharedCalls::new(&connection, &clock, &server_time);
-        let multi_checks = SharedCalls::new(&connection, &clock, &server_time);
+        let sender = Arc::new(CallSender {
+            connection: Arc::clone(&connection),
+            clock: clock.clone(),
+            server_time: Arc::clone(&server_time),
+        });
         let left_rates = LeftRates::reporting_to(connection.events().clone());
         Self(Arc::new(RedisStoreInner {
             connection,
             clock,
             response_timeout,
             server_time,
-            multi_acquires,
-            multi_checks,
+            multi_acquires: SharedCalls::new(&sender),
+            multi_checks: SharedCalls::new(&sender),
             audit_budget: AuditBudget::default(),
             is_auditing: AtomicBool::new(false),
             audits: AtomicU64::new(0),

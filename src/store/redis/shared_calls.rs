@@ -27,13 +27,11 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::script::{Args, Script};
-use crate::clock::Clock;
+use crate::link::PerRuntime;
 use crate::link::failure::Failure;
 use crate::link::limits::Repeat;
-use crate::link::server_time::ServerTime;
-use crate::link::{Connection, PerRuntime};
-use batch::{PendingPart, RuntimeParts};
-use sender::CallSender;
+use batch::{Caller, PendingPart, RuntimeParts};
+pub(super) use sender::CallSender;
 
 /// The next calls share one once this many are in flight.
 const FEW: usize = 16;
@@ -100,17 +98,9 @@ impl<P> Drop for CountedCall<P> {
 }
 
 impl<P: Part> SharedCalls<P> {
-    pub(super) fn new(
-        connection: &Arc<Connection>,
-        clock: &Clock,
-        server_time: &Arc<ServerTime>,
-    ) -> Self {
+    pub(super) fn new(sender: &Arc<CallSender>) -> Self {
         Self {
-            sender: Arc::new(CallSender {
-                connection: Arc::clone(connection),
-                clock: clock.clone(),
-                server_time: Arc::clone(server_time),
-            }),
+            sender: Arc::clone(sender),
             batches: PerRuntime::new(),
         }
     }
@@ -151,12 +141,12 @@ impl<P: Part> SharedCalls<P> {
             return Some(SharedReply::Refused);
         };
         let (answer, receiver) = oneshot::channel();
-        let (full, needs_flusher) = batch.push(PendingPart {
-            part,
+        let caller = Caller {
             deadline,
             server_deadline,
-            answer,
-        });
+            answer: Some(answer),
+        };
+        let (full, needs_flusher) = batch.push(PendingPart { part, caller });
         if needs_flusher {
             let flusher = SharedCallFlusher {
                 sender: Arc::clone(&self.sender),
@@ -203,7 +193,7 @@ impl<P: Part> Drop for SharedCallFlusher<P> {
     fn drop(&mut self) {
         if !self.has_taken {
             for entry in self.batch.take() {
-                entry.answer(SharedReply::Refused);
+                entry.caller.answer(SharedReply::Refused);
             }
         }
     }
@@ -222,8 +212,10 @@ mod tests {
     use super::super::multi_acquire::AcquirePart;
     use super::*;
     use crate::box_future::BoxFuture;
+    use crate::clock::Clock;
     use crate::keys::Keys;
-    use crate::link::{SendsCommands, Silent};
+    use crate::link::server_time::ServerTime;
+    use crate::link::{Connection, SendsCommands, Silent};
     use crate::rate::RateType;
     use crate::window::{Acquire, Requests};
 
@@ -236,11 +228,11 @@ mod tests {
         let connection = Arc::new(Connection::over(connection, minute, Arc::default()));
         let server_time = Arc::new(ServerTime::unknown());
         server_time.learn(0);
-        Arc::new(SharedCalls::new(
-            &connection,
-            &Clock::server(),
-            &server_time,
-        ))
+        Arc::new(SharedCalls::new(&Arc::new(CallSender {
+            connection,
+            clock: Clock::server(),
+            server_time,
+        })))
     }
 
     fn multi_acquires() -> Arc<SharedCalls<AcquirePart>> {

@@ -26,11 +26,17 @@ pub(in crate::store::redis) struct RuntimeParts<P> {
 /// One part of a shared call.
 pub(in crate::store::redis) struct PendingPart<P> {
     pub(in crate::store::redis) part: P,
-    /// When the caller stops waiting.
+    pub(super) caller: Caller,
+}
+
+/// A caller that waits for the answer to its part.
+pub(super) struct Caller {
+    /// When it stops waiting.
     pub(super) deadline: Instant,
-    /// When the server stops deciding it, in ms of its clock.
+    /// When the server stops deciding the part, in ms of its clock.
     pub(super) server_deadline: i64,
-    pub(super) answer: oneshot::Sender<SharedReply>,
+    /// `None` once its time is up.
+    pub(super) answer: Option<oneshot::Sender<SharedReply>>,
 }
 
 impl<P> Default for RuntimeParts<P> {
@@ -75,10 +81,15 @@ impl<P> RuntimeParts<P> {
     }
 }
 
-impl<P> PendingPart<P> {
-    pub(super) fn answer(self, entered: SharedReply) {
-        // A caller that has left needs no answer.
-        let _ = self.answer.send(entered);
+impl Caller {
+    pub(super) fn is_waiting(&self) -> bool {
+        self.answer.as_ref().is_some_and(|it| !it.is_closed())
+    }
+
+    pub(super) fn answer(self, answer: SharedReply) {
+        if let Some(sender) = self.answer {
+            let _ = sender.send(answer); // a caller that has left needs no answer
+        }
     }
 }
 
@@ -124,9 +135,11 @@ mod tests {
     fn entry(work: usize) -> PendingPart<Work> {
         PendingPart {
             part: Work(work),
-            deadline: Instant::now(),
-            server_deadline: 0,
-            answer: oneshot::channel().0,
+            caller: Caller {
+                deadline: Instant::now(),
+                server_deadline: 0,
+                answer: None,
+            },
         }
     }
 

@@ -5,10 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use redis::{ErrorKind, ServerErrorKind, Value};
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::batch::PendingPart;
+use super::batch::{Caller, PendingPart};
 use super::{Part, PartReply, SharedReply};
 use crate::clock::Clock;
 use crate::link::Connection;
@@ -17,38 +16,28 @@ use crate::link::limits::Limits;
 use crate::link::server_time::ServerTime;
 
 /// What shared calls are sent with.
-pub(super) struct CallSender {
-    pub(super) connection: Arc<Connection>,
-    pub(super) clock: Clock,
-    pub(super) server_time: Arc<ServerTime>,
-}
-
-/// A caller that waits for the answer to its part.
-struct Caller {
-    deadline: Instant,
-    /// `None` once its time is up.
-    answer: Option<oneshot::Sender<SharedReply>>,
+pub(in crate::store::redis) struct CallSender {
+    pub(in crate::store::redis) connection: Arc<Connection>,
+    pub(in crate::store::redis) clock: Clock,
+    pub(in crate::store::redis) server_time: Arc<ServerTime>,
 }
 
 impl CallSender {
     /// Sends one call.
     pub(super) async fn send<P: Part>(self: Arc<Self>, mut entries: Vec<PendingPart<P>>) {
         let now = Instant::now();
-        entries.retain(|entry| !entry.answer.is_closed() && entry.deadline > now);
+        entries.retain(|entry| entry.caller.is_waiting() && entry.caller.deadline > now);
         entries.sort_by_key(|entry| entry.part.rank());
         // Each caller waits until its own deadline. The server decides nothing after the first of
         // their deadlines; callers that have more time ask again then.
-        let deadline = entries.iter().map(|entry| entry.deadline).max();
-        let server_deadline = entries.iter().map(|entry| entry.server_deadline).min();
+        let (parts, mut callers): (Vec<P>, Vec<Caller>) =
+            entries.into_iter().map(|it| (it.part, it.caller)).unzip();
+        let deadline = callers.iter().map(|caller| caller.deadline).max();
+        let server_deadline = callers.iter().map(|caller| caller.server_deadline).min();
         let Some(deadline) = deadline else {
             return;
         };
         let now = self.clock.now();
-        let each = entries.into_iter().map(|entry| {
-            let (deadline, answer) = (entry.deadline, Some(entry.answer));
-            (entry.part, Caller { deadline, answer })
-        });
-        let (parts, mut callers): (Vec<P>, Vec<Caller>) = each.unzip();
         let parts: Vec<&P> = parts.iter().collect();
         let (keys, args) = P::keys_and_args(&parts, server_deadline, now);
         let limits = Limits::new(deadline, P::REPEAT).at_once().on_one_server();
@@ -90,14 +79,6 @@ impl CallSender {
                     caller.answer(SharedReply::Answered(Err(failure.clone())));
                 }
             }
-        }
-    }
-}
-
-impl Caller {
-    fn answer(self, answer: SharedReply) {
-        if let Some(sender) = self.answer {
-            let _ = sender.send(answer); // a caller that has left needs no answer
         }
     }
 }
