@@ -114,15 +114,6 @@ pub(crate) enum LimiterChange {
 
 impl LimiterChange {
     pub(crate) const DELETE: Self = Self::Expire(Expiry::In(0), Condition::Always);
-
-    /// The rate that the limiter has once the change is made, if the change sets one.
-    #[cfg(feature = "redis")]
-    fn rate(&self) -> Option<&ValidRate> {
-        match self {
-            Self::TrySetRate(rate) | Self::SetRate(rate) | Self::UpdateRate(rate, ..) => Some(rate),
-            Self::Expire(..) | Self::ClearExpire => None,
-        }
-    }
 }
 
 /// The limiters of one client.

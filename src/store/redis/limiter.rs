@@ -22,6 +22,7 @@ use crate::rate::RateType;
 use crate::store::redis::script::{Args, Script};
 use crate::window::Acquired;
 
+#[derive(Debug)]
 pub(super) struct RedisLimiter {
     pub(super) store: RedisStore,
     pub(super) keys: Arc<Keys>,
@@ -152,14 +153,5 @@ impl Drop for RedisLimiter {
             let hint = Hint { audit, rate_type };
             self.store.hints.insert(&self.keys.name, hint);
         }
-    }
-}
-
-impl std::fmt::Debug for RedisLimiter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RedisLimiter")
-            .field("keys", &self.keys)
-            .field("store", &self.store)
-            .finish_non_exhaustive()
     }
 }

@@ -218,7 +218,11 @@ impl LimiterStore for RedisLimiter {
             // `set_rate.lua` always sets the rate, and returns nothing.
             let is_done =
                 matches!(change, LimiterChange::SetRate(_)) || read(&self.keys.name, answer)?;
-            if is_done && let Some(rate) = change.rate() {
+            if let LimiterChange::TrySetRate(rate)
+            | LimiterChange::SetRate(rate)
+            | LimiterChange::UpdateRate(rate, ..) = change
+                && is_done
+            {
                 self.learn_type(rate.rate_type);
             }
             Ok(is_done)
