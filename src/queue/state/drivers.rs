@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::super::sharing::Ask;
 use super::contents::{Next, State};
 use super::in_flight::InFlight;
+use super::outbox::Outbox;
 use super::waiter::Waiter;
 use crate::batch::hold_up_within;
 use crate::store::AcquireCall;
@@ -155,14 +156,6 @@ impl State {
             return None;
         }
         // The queue has no driver: dropping their places tells the waiters to join again.
-        let lost = self.in_flight.take();
-        let waiters = self.waiters.drain(..);
-        let (call, carried) = lost.map(|it| (it.call, it.waiters)).unzip();
-        for waiter in waiters.chain(carried.into_iter().flatten()) {
-            self.outbox.remove(waiter);
-        }
-        self.left = 0;
-        self.known = None;
-        call
+        self.take_all(Outbox::remove)
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::contents::State;
+use super::outbox::Outbox;
 use super::waiter::Waiter;
 use crate::error::Error;
 use crate::store::AcquireCall;
@@ -102,16 +103,24 @@ impl State {
     /// waits for now.
     pub(in crate::queue) fn close(&mut self) -> Option<Arc<AcquireCall>> {
         self.is_closed = true;
-        let (call, carried) = match self.in_flight.take() {
-            Some(in_flight) => (Some(in_flight.call), in_flight.waiters),
-            None => (None, Vec::new()),
-        };
-        for waiter in carried.into_iter().chain(std::mem::take(&mut self.waiters)) {
-            self.outbox.answer(waiter, Err(Error::Closed));
+        let call = self.take_all(|outbox, waiter| outbox.answer(waiter, Err(Error::Closed)));
+        self.notify_drivers();
+        call
+    }
+
+    /// Takes all waiters out, also those of the call in flight, and passes each to `end`. Returns
+    /// that call.
+    pub(super) fn take_all(
+        &mut self,
+        end: impl Fn(&mut Outbox, Waiter),
+    ) -> Option<Arc<AcquireCall>> {
+        let in_flight = self.in_flight.take();
+        let (call, carried) = in_flight.map(|it| (it.call, it.waiters)).unzip();
+        for waiter in carried.into_iter().flatten().chain(self.waiters.drain(..)) {
+            end(&mut self.outbox, waiter);
         }
         self.left = 0;
         self.known = None;
-        self.notify_drivers();
         call
     }
 
