@@ -210,7 +210,7 @@ impl Faults {
         let before = std::mem::replace(&mut *self.0.fault.lock(), fault);
         self.0.changed.notify_waiters();
         if before.is_lost() != is_lost {
-            self.set_breakers(&self.0.breakers);
+            self.set_breakers();
         }
         if matches!(before, Fault::Denies(_)) {
             for on_freed in live(&self.0.waiting) {
@@ -222,11 +222,14 @@ impl Faults {
     /// Opens or closes the breakers as the store is lost or not. A breaker calls the application's
     /// handler of events, so no lock is held. If the store is lost or found again meanwhile, all
     /// breakers are set again, so that they end in the state that holds.
-    fn set_breakers(&self, breakers: &Lock<Vec<Weak<Breaker>>>) {
+    fn set_breakers(&self) {
         loop {
             let is_lost = self.is_lost();
-            for breaker in live(breakers) {
-                tell(&breaker, is_lost);
+            for breaker in live(&self.0.breakers) {
+                match is_lost {
+                    true => breaker.disconnected(&refused()),
+                    false => breaker.connected(),
+                }
             }
             if self.is_lost() == is_lost {
                 return;
@@ -242,7 +245,7 @@ impl Faults {
     fn add_breaker(&self, breaker: &Arc<Breaker>) {
         add(&self.0.breakers, breaker);
         if self.is_lost() {
-            self.set_breakers(&Lock::new(vec![Arc::downgrade(breaker)]));
+            self.set_breakers();
         }
     }
 
@@ -302,13 +305,6 @@ impl Fault {
 /// The error of a call that found no connection.
 fn refused() -> Error {
     Error::unavailable(Arc::new(io::Error::from(io::ErrorKind::ConnectionRefused)))
-}
-
-fn tell(breaker: &Arc<Breaker>, is_lost: bool) {
-    match is_lost {
-        true => breaker.disconnected(&refused()),
-        false => breaker.connected(),
-    }
 }
 
 fn live<T: ?Sized>(held: &Lock<Vec<Weak<T>>>) -> Vec<Arc<T>> {
