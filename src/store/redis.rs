@@ -13,7 +13,7 @@
 //! steps
 //! acquire
 //! limiter
-//! acquire_answer check commands large_audit
+//! acquire_answer check large_audit
 //! client
 //! hints multi_acquire multi_check
 //! acquire_args audit shared_calls
@@ -31,7 +31,6 @@ mod audit_pages;
 pub(crate) mod background;
 pub(crate) mod check;
 mod client;
-pub(crate) mod commands;
 #[cfg(test)]
 mod differential_tests;
 mod failure;

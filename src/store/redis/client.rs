@@ -189,6 +189,26 @@ impl RedisStore {
         guarded(&breaker, Patience::ResponseTimeout, noted).await
     }
 
+    /// The servers, on a cluster the primaries.
+    pub(crate) fn servers(&self) -> Result<Vec<Reached>> {
+        self.connection.servers().map_err(|_| Error::NoRuntime)
+    }
+
+    /// Sends a command of the application to the server that has its keys, at most once.
+    pub(crate) async fn command(&self, command: &Cmd) -> Result<Value> {
+        let mut attempts = self.attempts("", self.deadline(), Repeat::Never);
+        let message = Message::Command(command);
+        attempts
+            .run(|limits| self.connection.send(message, limits))
+            .await
+    }
+
+    /// Sends a command of the application to one server, at most once.
+    pub(crate) async fn command_on(&self, server: &Reached, command: &Cmd) -> Result<Value> {
+        self.ask(server, command, self.deadline(), Repeat::Never)
+            .await
+    }
+
     pub(super) fn deadline(&self) -> Instant {
         after(Instant::now(), self.response_timeout)
     }
