@@ -116,24 +116,12 @@ impl Rate {
         Self::new(RateType::PerClient, permits, interval)
     }
 
-    fn new(rate_type: RateType, permits: u64, interval: Duration) -> Self {
+    pub(crate) fn new(rate_type: RateType, permits: u64, interval: Duration) -> Self {
         Self {
             rate_type,
             permits,
             interval,
             keep_alive: None,
-        }
-    }
-
-    pub(crate) fn from_stored(
-        rate_type: RateType,
-        permits: u64,
-        interval: u64,
-        keep_alive: u64,
-    ) -> Self {
-        Self {
-            keep_alive: (keep_alive > 0).then(|| Duration::from_millis(keep_alive)),
-            ..Self::new(rate_type, permits, Duration::from_millis(interval))
         }
     }
 
@@ -207,8 +195,8 @@ impl Rate {
         self.keep_alive
     }
 
-    /// Returns the numbers that the store holds, or an error if one is out of its range.
-    pub(crate) fn validate(&self) -> Result<ValidRate, Error> {
+    /// Fails if a number is out of the range of those that can be stored.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
         if !(1..=LARGEST_RATE).contains(&self.permits) {
             return Err(Error::InvalidArgument {
                 argument: "permits",
@@ -216,22 +204,15 @@ impl Rate {
             });
         }
         let interval = whole_millis(self.interval, "interval")?;
-        let keep_alive = match self.keep_alive {
-            Some(time) => whole_millis(time, "keep_alive")?,
-            None => 0,
-        };
-        if self.keep_alive.is_some() && keep_alive < interval {
+        if let Some(time) = self.keep_alive
+            && whole_millis(time, "keep_alive")? < interval
+        {
             return Err(Error::InvalidArgument {
                 argument: "keep_alive",
                 reason: "must not be shorter than the interval",
             });
         }
-        Ok(ValidRate {
-            rate_type: self.rate_type,
-            permits: self.permits as i64,
-            interval,
-            keep_alive,
-        })
+        Ok(())
     }
 }
 
@@ -247,17 +228,6 @@ impl fmt::Display for Rate {
             None => Ok(()),
         }
     }
-}
-
-/// A rate that can be stored: every number is in its range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ValidRate {
-    pub(crate) rate_type: RateType,
-    pub(crate) permits: i64,
-    /// Milliseconds.
-    pub(crate) interval: i64,
-    /// Milliseconds; 0 for none.
-    pub(crate) keep_alive: i64,
 }
 
 /// A duration as the whole milliseconds that Redis counts in, at least 1.
@@ -319,16 +289,8 @@ mod tests {
     #[test]
     fn the_ends_of_the_ranges_are_valid() {
         let shortest = Rate::per_client(1, Duration::from_millis(1));
-        let valid = shortest.keep_alive(Duration::from_millis(1)).validate();
-        assert_eq!(
-            valid.ok(),
-            Some(ValidRate {
-                rate_type: RateType::PerClient,
-                permits: 1,
-                interval: 1,
-                keep_alive: 1
-            })
-        );
+        let shortest = shortest.keep_alive(Duration::from_millis(1));
+        assert!(shortest.validate().is_ok());
         assert!(Rate::overall(1 << 53, SECOND).validate().is_ok());
     }
 }

@@ -31,8 +31,8 @@ use crate::health::ServerHealth;
 use crate::keys::Keys;
 use crate::permit::CallId;
 use crate::policies::call::{Answers, Call};
-use crate::rate::{Rate, ValidRate};
-use crate::window::{Acquired, Condition, Expiry, SetUp, Settlement};
+use crate::rate::Rate;
+use crate::window::{Acquired, Condition, Expiry, SetUp, Settings, Settlement};
 
 /// What happens to the permits in use when the rate changes. An argument of
 /// [`set_rate_with`](crate::RateLimiter::set_rate_with) and
@@ -104,10 +104,10 @@ pub(crate) enum IfMissing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimiterChange {
     /// Sets the rate of a limiter that has none.
-    TrySetRate(ValidRate),
+    TrySetRate(Settings),
     /// Sets the rate, and forgets the permits in use.
-    SetRate(ValidRate),
-    UpdateRate(ValidRate, PermitsInUse, IfMissing),
+    SetRate(Settings),
+    UpdateRate(Settings, PermitsInUse, IfMissing),
     Expire(Expiry, Condition),
     ClearExpire,
 }

@@ -22,7 +22,7 @@ fn is_remembered_now(denials: &Denials) -> bool {
 }
 
 fn set_up(permits: u64, existing: Existing) -> Option<SetUp> {
-    let settings = Settings::of_stored(Rate::overall(permits, MINUTE));
+    let settings = Settings::of(Rate::overall(permits, MINUTE));
     Some(SetUp { settings, existing })
 }
 

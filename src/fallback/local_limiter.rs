@@ -97,7 +97,7 @@ impl LocalLimiter {
 
     /// Notes the limiter's rate in the store.
     pub(super) fn learn(&self, rate: Option<Rate>) {
-        let settings = rate.map(Settings::of_stored);
+        let settings = rate.map(Settings::of);
         let mut known = self.known.lock();
         known.settings = settings;
         known.read_at = Some(Instant::now());

@@ -37,13 +37,13 @@ impl SharedRate {
     /// A limiter that gets this rate with each request. If the rate has no keep alive, the limiter
     /// expires an interval after its last request.
     pub(crate) fn owned(client_id: Arc<str>, rate: Rate) -> Result<Self> {
-        let set_up = SetUp::expiring(rate.validate()?);
+        let set_up = SetUp::expiring(Settings::valid(rate)?);
         Ok(Self::with_set_up(client_id, set_up))
     }
 
     /// A limiter that gets this rate if it is missing, and otherwise keeps its own.
     pub(crate) fn where_missing(client_id: Arc<str>, rate: Rate) -> Result<Self> {
-        let set_up = SetUp::where_missing(rate.validate()?);
+        let set_up = SetUp::where_missing(Settings::valid(rate)?);
         Ok(Self::with_set_up(client_id, set_up))
     }
 
@@ -363,8 +363,7 @@ mod tests {
                         false => Rate::per_client(permits, units(n)),
                     };
                     let rate = longer.map_or(rate, |longer| rate.keep_alive(units(n + longer)));
-                    let rate = rate.validate().unwrap();
-                    Self::with_set_up("client".into(), SetUp::expiring(rate))
+                    Self::owned("client".into(), rate).unwrap()
                 })
                 .boxed()
         }

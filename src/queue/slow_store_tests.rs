@@ -29,7 +29,7 @@ use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{
     AcquireCall, GivingBack, LimiterChange, LimiterStore, OnDone, Store, Task, TimeToLive,
 };
-use crate::window::{Acquired, Settlement};
+use crate::window::{Acquired, Settings, Settlement};
 
 const TRAVEL: Duration = Duration::from_millis(2);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -72,7 +72,7 @@ impl SlowStore {
     }
 
     async fn queue(self: &Arc<Self>, rate: Rate) -> Arc<LeasedQueue> {
-        let rate = rate.validate().unwrap();
+        let rate = Settings::valid(rate).unwrap();
         let change = LimiterChange::SetRate(rate);
         self.memory.change(change).await.unwrap();
         Arc::new(LeasedQueue::new(

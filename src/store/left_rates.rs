@@ -70,7 +70,7 @@ mod tests {
     use crate::rate::Rate;
 
     fn settings(permits: u64) -> Settings {
-        Settings::of_stored(Rate::overall(permits, Duration::from_secs(1)))
+        Settings::of(Rate::overall(permits, Duration::from_secs(1)))
     }
 
     #[test]

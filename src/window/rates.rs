@@ -1,7 +1,7 @@
 //! Setting, changing and reading the rate.
 
 use super::{At, BOUNDS, Pool, Settings, Window};
-use crate::rate::{RateType, ValidRate};
+use crate::rate::RateType;
 
 impl Window {
     /// The settings, if the limiter exists.
@@ -11,22 +11,22 @@ impl Window {
     }
 
     /// Sets the rate of a limiter that has none, and returns whether it did.
-    pub(crate) fn try_set_rate(&mut self, at: At, client: &str, rate: ValidRate) -> bool {
+    pub(crate) fn try_set_rate(&mut self, at: At, client: &str, settings: Settings) -> bool {
         self.drop_expired(client, at.server);
         if self.settings.get().is_some() {
             return false;
         }
         self.overall = Pool::default();
         self.clients.remove(client);
-        self.store(at, rate.into());
+        self.store(at, settings);
         true
     }
 
     /// Sets the rate, whatever it was, and resets the pool of its type.
-    pub(crate) fn set_rate(&mut self, at: At, client: &str, rate: ValidRate) {
+    pub(crate) fn set_rate(&mut self, at: At, client: &str, settings: Settings) {
         self.drop_expired(client, at.server);
-        self.store(at, rate.into());
-        self.clear_pool(rate.rate_type, client);
+        self.store(at, settings);
+        self.clear_pool(settings.rate_type, client);
     }
 
     /// Changes the rate, and keeps what is in use if `keep_state`. If the limiter is missing,
@@ -35,7 +35,7 @@ impl Window {
         &mut self,
         at: At,
         client: &str,
-        rate: ValidRate,
+        settings: Settings,
         keep_state: bool,
         only_existing: bool,
     ) -> bool {
@@ -45,27 +45,27 @@ impl Window {
         if only_existing && type_before.is_none() {
             return false;
         }
-        self.store(at, rate.into());
-        if type_before.is_some_and(|before| before != rate.rate_type) {
+        self.store(at, settings);
+        if type_before.is_some_and(|before| before != settings.rate_type) {
             self.overall = Pool::default();
             self.clients.remove(client);
         } else if keep_state {
             if let Ok(open) = self.open(client, at.server) {
-                let expired = open.pool.grants().count_up_to(at.now - rate.interval);
+                let expired = open.pool.grants().count_up_to(at.now - settings.interval);
                 let number = open.pool.grants().len();
                 let left = if number <= BOUNDS.most_summed || expired == number {
                     open.pool.change_grants(|grants| grants.drop_first(expired));
-                    rate.permits - open.pool.grants().permits_after(0)
+                    settings.rate - open.pool.grants().permits_after(0)
                 } else {
                     // If the permits left are lost, they count as none.
-                    let rate_before = before.map_or(rate.permits, |settings| settings.rate);
-                    let left = open.pool.value.get().unwrap_or(&0) + rate.permits - rate_before;
-                    left.min(rate.permits)
+                    let rate_before = before.map_or(settings.rate, |settings| settings.rate);
+                    let left = open.pool.value.get().unwrap_or(&0) + settings.rate - rate_before;
+                    left.min(settings.rate)
                 };
                 open.pool.value.set(left);
             }
         } else {
-            self.clear_pool(rate.rate_type, client);
+            self.clear_pool(settings.rate_type, client);
         }
         if let Ok(mut open) = self.open(client, at.server) {
             open.renew(at.server);

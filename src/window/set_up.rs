@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{NotInitialized, Settings};
-use crate::rate::ValidRate;
 
 /// The settings that a missing limiter gets with a request, and what happens to those of an
 /// existing one.
@@ -59,17 +58,16 @@ pub(super) enum SettingsChange {
 
 impl SetUp {
     /// The rate of a limiter that others may share: one that exists keeps its own.
-    pub(crate) fn where_missing(rate: ValidRate) -> Self {
+    pub(crate) fn where_missing(settings: Settings) -> Self {
         Self {
-            settings: rate.into(),
+            settings,
             existing: Existing::Left,
         }
     }
 
     /// The rate of a limiter that has it from its next request on, and expires: without a keep
     /// alive of its own, an interval after its last request.
-    pub(crate) fn expiring(rate: ValidRate) -> Self {
-        let mut settings = Settings::from(rate);
+    pub(crate) fn expiring(mut settings: Settings) -> Self {
         let existing = match settings.keep_alive {
             0 => {
                 settings.keep_alive = settings.interval;

@@ -5,6 +5,7 @@ mod next_lease;
 
 use super::*;
 use crate::permit::new_call_id;
+use crate::window::Settings;
 
 const LASTS: i64 = 100;
 const INTERVAL: i64 = 1_000;
@@ -407,7 +408,7 @@ fn the_last_handle_ends_the_leases_and_none_is_taken_without_one() {
 #[test]
 fn a_request_with_other_settings_is_served_by_no_lease() {
     let process = Process::with_lease(10);
-    let rate = crate::Rate::overall(5, ms(INTERVAL)).validate().unwrap();
+    let rate = Settings::of(crate::Rate::overall(5, ms(INTERVAL)));
     let other = Some(SetUp::expiring(rate));
     assert!(process.leases.take(1, other, || process.now()).is_none());
     assert!(process.leases.acquire(1, other, || process.now()).is_none());
@@ -536,7 +537,7 @@ fn a_lease_of_a_limiter_with_other_settings_is_given_back() {
     let process = Process::new();
     let of_rate = |permits| {
         let rate = crate::Rate::overall(permits, ms(INTERVAL));
-        Some(SetUp::expiring(rate.validate().unwrap()))
+        Some(SetUp::expiring(Settings::of(rate)))
     };
     // The limiter has 1,000 permits.
     for (set_up, given_back) in [(of_rate(1_000), vec![]), (of_rate(5), vec![(0, LASTS)])] {

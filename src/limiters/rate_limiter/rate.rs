@@ -4,6 +4,7 @@ use super::RateLimiter;
 use crate::error::Result;
 use crate::rate::Rate;
 use crate::store::{IfMissing, LimiterChange, PermitsInUse};
+use crate::window::Settings;
 
 impl RateLimiter {
     /// Sets the rate if the limiter has none, and returns whether it did.
@@ -34,7 +35,7 @@ impl RateLimiter {
     #[doc(alias = "trySetRate")]
     pub async fn try_set_rate(&self, rate: Rate) -> Result<bool> {
         let store = self.validated()?;
-        let change = LimiterChange::TrySetRate(rate.validate()?);
+        let change = LimiterChange::TrySetRate(Settings::valid(rate)?);
         let answer = self.change(store.change(change)).await;
         if !matches!(answer, Ok(false)) {
             self.learn(rate, answer.is_ok());
@@ -67,7 +68,7 @@ impl RateLimiter {
     #[doc(alias = "setRate")]
     pub async fn set_rate(&self, rate: Rate) -> Result<()> {
         let store = self.validated()?;
-        let change = LimiterChange::SetRate(rate.validate()?);
+        let change = LimiterChange::SetRate(Settings::valid(rate)?);
         let answer = self.change(store.change(change)).await;
         self.learn(rate, answer.is_ok());
         answer.map(drop)
@@ -168,7 +169,7 @@ impl RateLimiter {
         if_missing: IfMissing,
     ) -> Result<bool> {
         let store = self.validated()?;
-        let change = LimiterChange::UpdateRate(rate.validate()?, in_use, if_missing);
+        let change = LimiterChange::UpdateRate(Settings::valid(rate)?, in_use, if_missing);
         let answer = self.change(store.change(change)).await;
         self.learn(rate, matches!(answer, Ok(true)));
         answer

@@ -6,7 +6,7 @@ use super::RateLimiter;
 use crate::error::{Error, Result};
 use crate::queue::ReadSetUp;
 use crate::rate::Rate;
-use crate::window::SetUp;
+use crate::window::{SetUp, Settings};
 
 impl RateLimiter {
     /// This limiter with a rate to create it with: if the limiter is missing, a request of this
@@ -58,7 +58,7 @@ impl RateLimiter {
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid rate, as for
     /// [`try_set_rate`](Self::try_set_rate).
     pub fn with_rate(self, rate: Rate) -> Result<Self> {
-        let set_up = SetUp::where_missing(rate.validate()?);
+        let set_up = SetUp::where_missing(Settings::valid(rate)?);
         Ok(self.with_set_up(Some(set_up)))
     }
 

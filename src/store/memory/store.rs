@@ -227,6 +227,7 @@ mod tests {
     use crate::rate::Rate;
     use crate::store::memory::MemoryClient;
     use crate::store::{LimiterChange, Store};
+    use crate::window::Settings;
     use crate::{FixedWindow, RedissonClient};
 
     impl MemoryStore {
@@ -352,7 +353,7 @@ mod tests {
             let keys = Arc::new(Keys::new(&i.to_string(), "id"));
             client
                 .limiter(keys)
-                .change(LimiterChange::TrySetRate(rate.validate().unwrap()))
+                .change(LimiterChange::TrySetRate(Settings::of(rate)))
                 .await
                 .unwrap();
         }
@@ -363,7 +364,7 @@ mod tests {
     async fn a_handle_meets_others_on_its_limiter_however_often_that_was_swept() {
         let store = MemoryStore::new();
         let client = MemoryClient::new(&store, Clock::server());
-        let rate = Rate::overall(1, Duration::from_secs(1)).validate().unwrap();
+        let rate = Settings::of(Rate::overall(1, Duration::from_secs(1)));
         let keys = Arc::new(Keys::new("kept", "id"));
         let kept = client.limiter(Arc::clone(&keys));
         let other = client.limiter(keys);

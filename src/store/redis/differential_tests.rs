@@ -24,8 +24,7 @@ use crate::clock::Clock;
 use crate::keys::Keys;
 use crate::link::limits::Repeat;
 use crate::random_cases::{cases_of, run_on_a_server};
-use crate::rate::ValidRate;
-use crate::window::Window;
+use crate::window::{Settings, Window};
 use keyspace::{of_model, of_redis};
 use sides::Sides;
 use steps::{Step, a_larger_rate, a_rate, a_step, a_step_among_copies, a_step_among_many_grants};
@@ -61,7 +60,7 @@ fn compare(cases: u32) {
 
 async fn compare_case(
     connection: MultiplexedConnection,
-    (rate, steps): (ValidRate, Vec<(Step, usize)>),
+    (rate, steps): (Settings, Vec<(Step, usize)>),
 ) {
     let now = Arc::new(AtomicI64::new(1_000_000));
     let redis = RedisStore::over(

@@ -18,12 +18,12 @@ use crate::grant::Grant;
 use crate::keys::Keys;
 use crate::link::limits::Repeat;
 use crate::permit::CallId;
-use crate::rate::{LARGEST_RATE, Rate, RateType, ValidRate};
+use crate::rate::{LARGEST_RATE, Rate, RateType};
 use crate::store::{
     AcquireCall, IfMissing, LimiterChange, LimiterStore, OnDone, OnFreed, PermitsInUse, Store,
     Task, TimeToLive,
 };
-use crate::window::{Acquired, Condition, Expiry, Settlement};
+use crate::window::{Acquired, Condition, Expiry, Settings, Settlement};
 
 impl LimiterStore for RedisLimiter {
     fn keys(&self) -> &Keys {
@@ -200,10 +200,14 @@ impl LimiterStore for RedisLimiter {
         Box::pin(async move {
             let args = Args::new();
             let (script, args) = match change {
-                LimiterChange::TrySetRate(rate) => (&script::TRY_SET_RATE, rate_args(args, &rate)),
-                LimiterChange::SetRate(rate) => (&script::SET_RATE, rate_args(args, &rate)),
-                LimiterChange::UpdateRate(rate, in_use, if_missing) => {
-                    let args = rate_args(args.optional(self.store.clock.now()), &rate)
+                LimiterChange::TrySetRate(settings) => {
+                    (&script::TRY_SET_RATE, settings_args(args, &settings))
+                }
+                LimiterChange::SetRate(settings) => {
+                    (&script::SET_RATE, settings_args(args, &settings))
+                }
+                LimiterChange::UpdateRate(settings, in_use, if_missing) => {
+                    let args = settings_args(args.optional(self.store.clock.now()), &settings)
                         .flag(in_use == PermitsInUse::Keep)
                         .flag(if_missing == IfMissing::DoNothing);
                     (&script::UPDATE_RATE, args)
@@ -218,12 +222,12 @@ impl LimiterStore for RedisLimiter {
             // `set_rate.lua` always sets the rate, and returns nothing.
             let is_done =
                 matches!(change, LimiterChange::SetRate(_)) || read(&self.keys.name, answer)?;
-            if let LimiterChange::TrySetRate(rate)
-            | LimiterChange::SetRate(rate)
-            | LimiterChange::UpdateRate(rate, ..) = change
+            if let LimiterChange::TrySetRate(settings)
+            | LimiterChange::SetRate(settings)
+            | LimiterChange::UpdateRate(settings, ..) = change
                 && is_done
             {
-                self.learn_type(rate.rate_type);
+                self.learn_type(settings.rate_type);
             }
             Ok(is_done)
         })
@@ -278,11 +282,11 @@ impl RedisLimiter {
     }
 }
 
-fn rate_args(args: Args, rate: &ValidRate) -> Args {
-    args.number(rate.permits)
-        .number(rate.interval)
-        .number(rate.rate_type.code())
-        .number(rate.keep_alive)
+fn settings_args(args: Args, settings: &Settings) -> Args {
+    args.number(settings.rate)
+        .number(settings.interval)
+        .number(settings.rate_type.code())
+        .number(settings.keep_alive)
 }
 
 fn expire_args(args: Args, expiry: Expiry, condition: Condition) -> Args {
@@ -310,8 +314,8 @@ pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
     };
     let bad_state = || Error::bad_state(name);
     let number = |text: &str| {
-        let number: Option<u64> = text.parse().ok();
-        let number = number.filter(|number| *number <= LARGEST_RATE);
+        let number: Option<i64> = text.parse().ok();
+        let number = number.filter(|number| (0..=LARGEST_RATE as i64).contains(number));
         // Only in the form in which Redis writes it: `parse` accepts `+5` and `05` too.
         let number = number.filter(|number| number.to_string() == text);
         number.ok_or_else(bad_state)
@@ -321,10 +325,11 @@ pub(super) fn read_config(name: &str, answer: Value) -> Result<Option<Rate>> {
         "1" => RateType::PerClient,
         _ => return Err(bad_state()),
     };
-    Ok(Some(Rate::from_stored(
+    let settings = Settings {
+        rate: number(&rate)?,
+        interval: number(&interval)?,
         rate_type,
-        number(&rate)?,
-        number(&interval)?,
-        number(keep_alive.as_deref().unwrap_or("0"))?,
-    )))
+        keep_alive: number(keep_alive.as_deref().unwrap_or("0"))?,
+    };
+    Ok(Some(settings.rate()))
 }

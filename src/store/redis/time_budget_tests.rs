@@ -21,7 +21,7 @@ use crate::link::server_time::ServerTime;
 use crate::link::{Connection, failure};
 use crate::rate::{Rate, RateType};
 use crate::store::{AcquireCall, LimiterChange, LimiterStore};
-use crate::window::{Requests, Settlement};
+use crate::window::{Requests, Settings, Settlement};
 use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,7 +194,7 @@ async fn learn_the_time(limiter: &RedisLimiter) {
 /// What each kind of call ends with, and how long it takes.
 async fn outcomes(limiter: &Arc<RedisLimiter>) -> Vec<(&'static str, Error, Duration)> {
     let grant = Grant::new(0, [0; 16], 1);
-    let rate = Rate::overall(5, ms(1_000)).validate().unwrap();
+    let rate = Settings::of(Rate::overall(5, ms(1_000)));
     let mut outcomes = Vec::new();
     macro_rules! note {
         ($($name:literal: $call:expr,)*) => {$(

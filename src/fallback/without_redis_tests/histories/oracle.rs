@@ -171,7 +171,7 @@ impl Oracle {
         let FailurePolicy::Local(share) = self.policy else {
             return None;
         };
-        let settings = Settings::from(terms.rate().validate().unwrap());
+        let settings = Settings::of(terms.rate());
         let settings = share.of(settings).settings;
         Some(Terms {
             rate: settings.rate.unsigned_abs(),

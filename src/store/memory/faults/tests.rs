@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 use crate::keys::Keys;
 use crate::store::memory::{MemoryClient, MemoryStore};
 use crate::store::{AcquireCall, LimiterChange, LimiterStore, Store};
-use crate::window::Requests;
+use crate::window::{Requests, Settings};
 use crate::{
     BreakerState, Decision, DecisionSource, Event, FailurePolicy, FixedWindow, KeyedRateLimiter,
     Lease, LimiterOptions, LocalShare, PolicyLimiter, Rate, RateLimiter, RedissonClient, Rule,
@@ -389,7 +389,7 @@ async fn limiter() -> Arc<dyn LimiterStore> {
     let faults = Faults::new();
     let store = FaultyStore::new(client, &faults, RESPONSE_TIMEOUT, Arc::default());
     let limiter = store.limiter(Arc::new(Keys::new("limiter", "client")));
-    let rate = Rate::overall(10, MINUTE).validate().unwrap();
+    let rate = Settings::of(Rate::overall(10, MINUTE));
     let change = LimiterChange::SetRate(rate);
     limiter.change(change).await.unwrap();
     limiter

@@ -17,7 +17,7 @@ use crate::keys::Keys;
 use crate::link::failure::Failure;
 use crate::link::limits::Limits;
 use crate::permit::CallId;
-use crate::rate::{Rate, RateType};
+use crate::rate::RateType;
 use crate::store::redis::RedisStore;
 use crate::store::redis::acquire_answer::{AcquireAnswer, Meaning};
 use crate::store::redis::acquire_args::{acquire_args, call_key, reclaim_args};
@@ -195,17 +195,7 @@ impl Sides {
             }
             Step::Config => {
                 let redis = limiter.config().await.unwrap();
-                let model = self.model.config(at.server).map(|settings| {
-                    let Settings {
-                        rate,
-                        interval,
-                        rate_type,
-                        keep_alive,
-                    } = settings;
-                    let [rate, interval, keep_alive] =
-                        [rate, interval, keep_alive].map(i64::unsigned_abs);
-                    Rate::from_stored(rate_type, rate, interval, keep_alive)
-                });
+                let model = self.model.config(at.server).map(Settings::rate);
                 assert_eq!(redis, model);
             }
             Step::Exists => {

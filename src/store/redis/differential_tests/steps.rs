@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::TTL_UNIT;
 use crate::permit;
-use crate::rate::{LARGEST_RATE, RateType, ValidRate};
+use crate::rate::{LARGEST_RATE, RateType};
 use crate::store::{IfMissing, PermitsInUse};
-use crate::window::{Ahead, Condition, Retry, SetUp, Settlement, Share, any_existing};
+use crate::window::{Ahead, Condition, Retry, SetUp, Settings, Settlement, Share, any_existing};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -26,9 +26,9 @@ pub(super) enum Step {
     /// The lease of one of the last acquires.
     Settle(usize, Settlement, Option<i64>),
     AvailablePermits,
-    TrySetRate(ValidRate),
-    SetRate(ValidRate),
-    UpdateRate(ValidRate, PermitsInUse, IfMissing),
+    TrySetRate(Settings),
+    SetRate(Settings),
+    UpdateRate(Settings, PermitsInUse, IfMissing),
     Config,
     Exists,
     Delete,
@@ -92,7 +92,7 @@ fn a_rate_type() -> impl Strategy<Value = RateType> {
     prop_oneof![3 => Just(RateType::Overall), 1 => Just(RateType::PerClient)]
 }
 
-pub(super) fn a_rate() -> impl Strategy<Value = ValidRate> {
+pub(super) fn a_rate() -> impl Strategy<Value = Settings> {
     (
         prop_oneof![8 => 1..20_i64, 1 => Just(LARGE_RATE)],
         // One that is longer than a keep alive becomes a time to live.
@@ -100,10 +100,10 @@ pub(super) fn a_rate() -> impl Strategy<Value = ValidRate> {
         a_rate_type(),
         prop_oneof![3 => Just(0), 1 => (1..9_i64).prop_map(|n| n * TTL_UNIT)],
     )
-        .prop_map(|(permits, interval, rate_type, keep_alive)| ValidRate {
-            rate_type,
-            permits,
+        .prop_map(|(rate, interval, rate_type, keep_alive)| Settings {
+            rate,
             interval,
+            rate_type,
             keep_alive,
         })
 }
@@ -125,7 +125,7 @@ fn audited_rate() -> impl Strategy<Value = Option<i64>> {
 
 fn set_up() -> impl Strategy<Value = SetUp> {
     (a_rate(), any_existing()).prop_map(|(rate, existing)| SetUp {
-        settings: rate.into(),
+        settings: rate,
         existing,
     })
 }
@@ -270,14 +270,12 @@ pub(super) fn a_step() -> impl Strategy<Value = Step> {
 }
 
 /// Has room for more grants than a call sums.
-pub(super) fn a_larger_rate() -> impl Strategy<Value = ValidRate> {
-    (15..60_i64, 500..4_000_i64, a_rate_type()).prop_map(|(permits, interval, rate_type)| {
-        ValidRate {
-            rate_type,
-            permits,
-            interval,
-            keep_alive: 0,
-        }
+pub(super) fn a_larger_rate() -> impl Strategy<Value = Settings> {
+    (15..60_i64, 500..4_000_i64, a_rate_type()).prop_map(|(rate, interval, rate_type)| Settings {
+        rate,
+        interval,
+        rate_type,
+        keep_alive: 0,
     })
 }
 

@@ -12,11 +12,10 @@ use crate::clock::Clock;
 use crate::grant::Grant;
 use crate::permit;
 use crate::random_cases::{cases_of, run_on_a_server};
-use crate::rate::ValidRate;
 use crate::store::redis::limiter::RedisLimiter;
 use crate::store::{AcquireCall, IfMissing, LimiterChange, LimiterStore, PermitsInUse};
 use crate::support::Server;
-use crate::window::Requests;
+use crate::window::{Requests, Settings};
 
 const NAME: &str = "n";
 const VALUE: &str = "{n}:value";
@@ -159,7 +158,7 @@ impl Clients {
             calls: 0,
             grants: Vec::new(),
         };
-        let valid = clients.valid_rate();
+        let valid = clients.settings();
         let change = LimiterChange::SetRate(valid);
         clients.limiter.change(change).await.unwrap();
         clients.set_left(rate).await;
@@ -174,11 +173,11 @@ impl Clients {
         audit.step(&self.limiter.store).await
     }
 
-    fn valid_rate(&self) -> ValidRate {
-        ValidRate {
-            rate_type: RateType::Overall,
-            permits: self.rate,
+    fn settings(&self) -> Settings {
+        Settings {
+            rate: self.rate,
             interval: INTERVAL,
+            rate_type: RateType::Overall,
             keep_alive: 0,
         }
     }
@@ -203,7 +202,7 @@ impl Clients {
             }
             Other::UpdateRate(rate) => {
                 self.rate = rate;
-                let (rate, keep) = (self.valid_rate(), PermitsInUse::Keep);
+                let (rate, keep) = (self.settings(), PermitsInUse::Keep);
                 let change = LimiterChange::UpdateRate(rate, keep, IfMissing::DoNothing);
                 assert!(self.limiter.change(change).await.unwrap());
             }
