@@ -1,143 +1,229 @@
-//! How types are written and read as named fields, with the feature `serde`.
+//! How types are written and read as named fields, with the feature `serde`. A type puts its values
+//! under their names and takes them from there. So each mistake names its field, whoever finds it.
 
 mod text;
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
+use serde::ser::{Error as _, Serializer};
 
 use crate::error::{Error, Result};
-pub(crate) use text::{TimeText, read_rate, read_time, read_time_of_rate};
+use text::read_time;
+pub(crate) use text::{TimeText, read_rate, read_time_of_rate};
 
-/// Implements `Serialize` and `Deserialize` for a type by its fields. What `validate` refuses is
-/// neither written nor read. `names` has the field for each argument that `validate` names.
+/// A type that is written and read as fields. What `check` refuses is neither written nor read.
+pub(crate) trait AsFields: Sized {
+    /// The names of all fields.
+    const FIELDS: &'static [&'static str];
+
+    /// The field for each argument that `check` names.
+    const ARGUMENTS: &'static [(&'static str, &'static str)];
+
+    fn check(&self) -> Result<()>;
+
+    fn write(&self, fields: &mut Fields);
+
+    /// Fails with the reason.
+    fn read(fields: &mut Fields) -> Result<Self, String>;
+
+    /// Reads all fields and checks what was read. Fails with the reason.
+    fn of(mut fields: Fields) -> Result<Self, String> {
+        let mut names = fields.0.iter().map(|(name, _)| &**name);
+        if let Some(name) = names.find(|it| !Self::FIELDS.contains(it)) {
+            return Err(unknown("field", name, Self::FIELDS));
+        }
+        let read = Self::read(&mut fields)?;
+        match read.check_fields() {
+            Ok(()) => Ok(read),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Checks it. An error names the field in place of the argument.
+    fn check_fields(&self) -> Result<()> {
+        self.check().map_err(|error| match error {
+            Error::InvalidArgument { argument, reason } => {
+                let mut fields = Self::ARGUMENTS.iter();
+                let field = fields.find(|(name, _)| *name == argument);
+                Error::InvalidArgument {
+                    argument: field.map_or(argument, |(_, field)| field),
+                    reason,
+                }
+            }
+            other => other,
+        })
+    }
+}
+
+/// Implements `Serialize` and `Deserialize` for types by their fields.
 macro_rules! as_fields {
-    ($type:ty, $fields:ty, $validate:expr, $names:expr) => {
+    ($type:ty) => {
         impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                crate::fields::by_field($validate(self), &$names)
-                    .map_err(serde::ser::Error::custom)?;
-                <$fields>::from(self).serialize(serializer)
+            fn serialize<S: serde::Serializer>(
+                &self,
+                serializer: S,
+            ) -> std::result::Result<S::Ok, S::Error> {
+                crate::fields::write(self, serializer)
             }
         }
 
         impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let read = Self::try_from(<$fields>::deserialize(deserializer)?);
-                let read = read.map_err(serde::de::Error::custom)?;
-                crate::fields::by_field($validate(&read), &$names)
-                    .map_err(serde::de::Error::custom)?;
-                Ok(read)
+            fn deserialize<D: serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> std::result::Result<Self, D::Error> {
+                crate::fields::read(deserializer)
             }
         }
     };
 }
 
-/// Defines a type for each field, whose error for an invalid value names the field.
-macro_rules! field_types {
-    ($($field:ident: $Type:ty,)*) => {
-        $(
-            #[expect(non_camel_case_types, reason = "it has the name of the field")]
-            #[derive(serde::Serialize)]
-            #[serde(transparent)]
-            pub(super) struct $field {
-                pub(super) value: $Type,
-            }
-
-            impl<'de> serde::Deserialize<'de> for $field {
-                fn deserialize<D: serde::Deserializer<'de>>(
-                    value: D,
-                ) -> std::result::Result<Self, D::Error> {
-                    crate::fields::named(stringify!($field), value).map(|value| Self { value })
-                }
-            }
-        )*
-    };
+pub(crate) fn write<S: Serializer>(it: &impl AsFields, serializer: S) -> Result<S::Ok, S::Error> {
+    it.check_fields().map_err(S::Error::custom)?;
+    let mut fields = Fields::default();
+    it.write(&mut fields);
+    serializer.collect_map(fields.0)
 }
 
-/// Reads the value of a field. An error names the field.
-pub(crate) fn named<'de, T, D>(field: &str, value: D) -> std::result::Result<T, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    T::deserialize(value).map_err(|error| {
-        let text = error.to_string();
-        match text.starts_with("missing field") {
-            true => error,
-            false => D::Error::custom(format_args!("`{field}`: {}", text.trim_end())),
-        }
-    })
+pub(crate) fn read<'de, T: AsFields, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    T::of(Fields::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// Returns what was validated, or an error that names the field in place of the argument.
-pub(crate) fn by_field<T>(validated: Result<T>, names: &[(&str, &'static str)]) -> Result<T> {
-    validated.map_err(|error| match error {
-        Error::InvalidArgument { argument, reason } => {
-            let field = names.iter().find(|(name, _)| *name == argument);
-            Error::InvalidArgument {
-                argument: field.map_or(argument, |(_, field)| field),
-                reason,
-            }
-        }
-        other => other,
-    })
+/// Names with their values, in the order in which they are written.
+#[derive(Default)]
+pub(crate) struct Fields(Vec<(String, Scalar)>);
+
+/// A field that is null is as one that is missing.
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = BTreeMap::<String, Option<Scalar>>::deserialize(deserializer)?;
+        let fields = fields.into_iter();
+        Ok(Self(
+            fields
+                .filter_map(|(name, value)| Some((name, value?)))
+                .collect(),
+        ))
+    }
 }
 
-/// A number or a time as the value of a field.
-pub(crate) trait Field: Sized {
-    type Written;
-
-    fn written(self) -> Self::Written;
-
-    /// Fails with the reason.
-    fn read(written: Self::Written) -> std::result::Result<Self, String>;
-}
-
-impl Field for u32 {
-    type Written = Self;
-
-    fn written(self) -> Self {
-        self
+impl Fields {
+    pub(crate) fn put(&mut self, name: &str, value: impl FieldValue) {
+        self.0.push((name.to_owned(), value.written()));
     }
 
-    fn read(written: Self) -> std::result::Result<Self, String> {
-        Ok(written)
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(it, _)| it == name)
+    }
+
+    pub(crate) fn take<T: FieldValue>(&mut self, name: &str) -> Result<Option<T>, String> {
+        let Some(place) = self.0.iter().position(|(it, _)| it == name) else {
+            return Ok(None);
+        };
+        let read = T::read(self.0.swap_remove(place).1);
+        read.map(Some)
+            .map_err(|reason| format!("`{name}`: {reason}"))
+    }
+
+    pub(crate) fn require<T: FieldValue>(&mut self, name: &str) -> Result<T, String> {
+        let value = self.take(name)?;
+        value.ok_or_else(|| format!("missing field `{name}`"))
+    }
+}
+
+/// The error for a name that is none of these.
+pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    let known: Vec<_> = known.iter().map(|it| format!("`{it}`")).collect();
+    format!(
+        "unknown {what} `{name}`, expected one of {}",
+        known.join(", ")
+    )
+}
+
+/// The value of a field.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Scalar {
+    Flag(bool),
+    Number(u64),
+    Text(String),
+    /// One that no field has.
+    #[serde(skip_serializing)]
+    Other(IgnoredAny),
+}
+
+/// A type of the values of fields.
+pub(crate) trait FieldValue: Sized {
+    fn written(self) -> Scalar;
+
+    /// Fails with the reason.
+    fn read(value: Scalar) -> Result<Self, String>;
+}
+
+impl FieldValue for bool {
+    fn written(self) -> Scalar {
+        Scalar::Flag(self)
+    }
+
+    fn read(value: Scalar) -> Result<Self, String> {
+        match value {
+            Scalar::Flag(flag) => Ok(flag),
+            _ => Err("must be true or false".to_owned()),
+        }
+    }
+}
+
+impl FieldValue for u32 {
+    fn written(self) -> Scalar {
+        Scalar::Number(self.into())
+    }
+
+    fn read(value: Scalar) -> Result<Self, String> {
+        let number = match value {
+            Scalar::Number(number) => number.try_into().ok(),
+            _ => None,
+        };
+        number.ok_or_else(|| "must be a whole number of at most 4294967295".to_owned())
+    }
+}
+
+impl FieldValue for String {
+    fn written(self) -> Scalar {
+        Scalar::Text(self)
+    }
+
+    fn read(value: Scalar) -> Result<Self, String> {
+        match value {
+            Scalar::Text(text) => Ok(text),
+            _ => Err("must be a string".to_owned()),
+        }
     }
 }
 
 /// Written as [text](read_time).
-impl Field for Duration {
-    type Written = String;
-
-    fn written(self) -> String {
-        TimeText(self).to_string()
+impl FieldValue for Duration {
+    fn written(self) -> Scalar {
+        TimeText(self).to_string().written()
     }
 
-    fn read(written: String) -> std::result::Result<Self, String> {
-        read_time(&written)
+    fn read(value: Scalar) -> Result<Self, String> {
+        read_time(&String::read(value)?)
     }
 }
 
-/// A policy with a quantity in each period, which the field `rate` holds as one text.
-pub(crate) trait OfRate: Sized {
-    fn rate_parts(&self) -> (u32, Duration);
+/// A quantity in each period, as one text.
+pub(crate) struct PerTime<N>(pub(crate) N, pub(crate) Duration);
 
-    /// Fails with the reason.
-    fn of_rate(quantity: u32, period: Duration) -> std::result::Result<Self, String>;
-
-    fn rate_text(&self) -> String {
-        let (quantity, period) = self.rate_parts();
-        format!("{quantity}/{}", TimeText(period))
+impl<N: TryFrom<u64> + fmt::Display> FieldValue for PerTime<N> {
+    fn written(self) -> Scalar {
+        let Self(quantity, period) = self;
+        format!("{quantity}/{}", TimeText(period)).written()
     }
 
-    fn read(text: &str) -> std::result::Result<Self, String> {
-        let (quantity, time) = read_rate(text)?;
-        Self::of_rate(small(quantity)?, read_time_of_rate(time)?)
+    fn read(value: Scalar) -> Result<Self, String> {
+        let text = String::read(value)?;
+        let (quantity, time) = read_rate(&text)?;
+        Ok(Self(quantity, read_time_of_rate(time)?))
     }
-}
-
-/// Converts a number to the type of a policy's numbers.
-pub(crate) fn small(number: u64) -> std::result::Result<u32, String> {
-    u32::try_from(number).map_err(|_| format!("`{number}` is more than 4294967295"))
 }

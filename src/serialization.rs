@@ -85,7 +85,7 @@ mod tests {
     fn what_no_limiter_takes_is_refused() {
         is_refused::<Rate>(r#"{"rate":"0/s"}"#, "`rate` must be between 1 and 2^53");
         is_refused::<Rate>(r#"{"rate":"-1/s"}"#, "`rate`: `-1` is not a whole number");
-        is_refused::<Rate>(r#"{"rate":5}"#, "`rate`: invalid type");
+        is_refused::<Rate>(r#"{"rate":5}"#, "`rate`: must be a string");
         is_refused::<Rate>(r#"{"rate":"1/0s"}"#, "`rate` must be at least 1 ms");
         is_refused::<Rate>(
             r#"{"rate":"1/s","keep_alive":"999ms"}"#,

@@ -503,7 +503,7 @@ fn a_mistake_is_refused_with_its_line_and_field() {
             "by = [\"user\"]",
             "by = [\"user\"]\ncount = 5",
             5,
-            "`count`",
+            "`count` of `per-user`: must be a string",
         ),
         (
             "\"token_bucket\", rate = \"1/s\", capacity = 2 }",
@@ -559,7 +559,12 @@ fn a_mistake_is_refused_with_its_line_and_field() {
             16,
             "`limiter` of `everything`: must not be empty",
         ),
-        ("limiter = \"shared\"", "limiter = [5]", 16, "`limiter`: "),
+        (
+            "limiter = \"shared\"",
+            "limiter = [5]",
+            16,
+            "`limiter` of `everything`: must be a string",
+        ),
         (
             "limiter = \"shared\"",
             "cost = 1",
@@ -618,7 +623,7 @@ fn a_mistake_is_refused_with_its_line_and_field() {
             "capacity = 2",
             "capacity = -2",
             5,
-            "invalid value: integer `-2`",
+            "`limit` of `per-user`: `capacity`: must be a whole number of at most 4294967295",
         ),
         (
             "capacity = 2",
@@ -638,7 +643,12 @@ fn a_mistake_is_refused_with_its_line_and_field() {
             8,
             "`keys` of `per-user`: a key has the plan `gold`, which is none of its `plans`",
         ),
-        ("shadow = true", "shadow = \"yes\"", 18, "`shadow`: "),
+        (
+            "shadow = true",
+            "shadow = \"yes\"",
+            18,
+            "`shadow` of `everything`: must be true or false",
+        ),
         (
             "shadow = true",
             "penalty = \"0s\"",
@@ -673,7 +683,7 @@ fn a_mistake_is_refused_with_its_line_and_field() {
             "shadow = true",
             "cost = 1.5",
             18,
-            "`cost`: invalid type: floating point",
+            "`cost` of `everything`: must be a number or the name of an attribute",
         ),
         (
             "shadow = true",

@@ -14,14 +14,16 @@ const UNITS: [(u64, &str); 5] = [
 
 /// Reads a quantity and its time, such as `5/1m`. The time stays text: it may be a unit of the
 /// calendar.
-pub(crate) fn read_rate(text: &str) -> Result<(u64, &str), String> {
+pub(crate) fn read_rate<N: TryFrom<u64>>(text: &str) -> Result<(N, &str), String> {
     let (quantity, time) = text
         .split_once('/')
         .ok_or_else(|| format!("`{text}` is not QUANTITY/TIME, such as \"5/1m\" or \"10/s\""))?;
     let (quantity, time) = (quantity.trim(), time.trim());
-    match whole_number(quantity) {
-        Some(quantity) => Ok((quantity, time)),
-        None => Err(format!("`{quantity}` is not a whole number")),
+    let number = whole_number(quantity);
+    let number = number.ok_or_else(|| format!("`{quantity}` is not a whole number"))?;
+    match number.try_into() {
+        Ok(number) => Ok((number, time)),
+        Err(_) => Err(format!("`{number}` is more than 4294967295")),
     }
 }
 
@@ -107,12 +109,12 @@ mod tests {
 
     #[test]
     fn the_one_of_a_rates_time_may_be_left_out() {
-        assert_eq!(read_rate("5/s"), Ok((5, "s")));
-        assert_eq!(read_rate("20 / 500ms"), Ok((20, "500ms")));
+        assert_eq!(read_rate("5/s"), Ok((5_u32, "s")));
+        assert_eq!(read_rate("20 / 500ms"), Ok((20_u64, "500ms")));
         assert_eq!(read_time_of_rate("s"), Ok(Duration::from_secs(1)));
         assert_eq!(read_time_of_rate("10m"), Ok(Duration::from_secs(600)));
         for text in ["", "5", "/s", "five/s", "-1/s", "1.5/s"] {
-            assert!(read_rate(text).is_err(), "{text}");
+            assert!(read_rate::<u32>(text).is_err(), "{text}");
         }
         for text in ["", "0x5s", "s/s", "month"] {
             assert!(read_time_of_rate(text).is_err(), "{text}");

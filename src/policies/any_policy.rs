@@ -91,7 +91,10 @@ macro_rules! any_policy {
         /// ```
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-        #[cfg_attr(feature = "serde", serde(tag = "algorithm", rename_all = "snake_case"))]
+        #[cfg_attr(
+            feature = "serde",
+            serde(tag = "algorithm", rename_all = "snake_case", try_from = "crate::fields::Fields")
+        )]
         #[non_exhaustive]
         pub enum AnyPolicy {
             $(
@@ -152,6 +155,24 @@ macro_rules! any_policy {
                 let policies = [$(Self::$Policy($Policy::example(limit, window)),)*];
                 let rate = Rate::overall(limit.into(), window);
                 policies.into_iter().chain([Self::SharedRate(rate)])
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl TryFrom<crate::fields::Fields> for AnyPolicy {
+            type Error = String;
+
+            fn try_from(mut fields: crate::fields::Fields) -> Result<Self, String> {
+                use crate::fields::AsFields;
+                let algorithm: String = fields.require("algorithm")?;
+                match &*algorithm {
+                    $(stringify!($name) => $Policy::of(fields).map(Self::$Policy),)*
+                    SharedRate::NAME => Rate::of(fields).map(Self::SharedRate),
+                    other => {
+                        let known = [$(stringify!($name),)* SharedRate::NAME];
+                        Err(crate::fields::unknown("variant", other, &known))
+                    }
+                }
             }
         }
 

@@ -67,93 +67,56 @@ macro_rules! numbers {
         }
 
         #[cfg(feature = "serde")]
-        numbers!(@of_rate $Policy $new $($number)*);
+        impl crate::fields::AsFields for $Policy {
+            const FIELDS: &[&str] = &["rate", $(stringify!($more_field),)* $(stringify!($aligned))?];
+            const ARGUMENTS: &[(&str, &str)] = &[
+                $((stringify!($number), "rate"),)*
+                $((stringify!($more), stringify!($more_field)),)*
+            ];
 
-        #[cfg(feature = "serde")]
-        const _: () = {
-            use crate::fields::OfRate;
-
-            field_types! {
-                rate: String,
-                $($more_field: <$More as crate::fields::Field>::Written,)*
+            fn check(&self) -> crate::error::Result<()> {
+                crate::policies::model::Model::validate(self)
             }
 
-            #[derive(serde::Serialize, serde::Deserialize)]
-            #[serde(deny_unknown_fields)]
-            struct Fields {
-                rate: rate,
-                $($more_field: Option<$more_field>,)*
-                $(
-                    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-                    $aligned: bool,
-                )?
+            fn write(&self, fields: &mut crate::fields::Fields) {
+                fields.put("rate", numbers!(@rate_of self $new $($number)*));
+                $(fields.put(stringify!($more_field), self.$more);)*
+                $(if self.$is_aligned() {
+                    fields.put(stringify!($aligned), true);
+                })?
             }
 
-            impl From<&$Policy> for Fields {
-                fn from(policy: &$Policy) -> Self {
-                    Self {
-                        rate: rate { value: policy.rate_text() },
-                        $($more_field: Some($more_field { value: crate::fields::Field::written(policy.$more()) }),)*
-                        $($aligned: policy.$is_aligned(),)?
-                    }
-                }
-            }
-
-            impl TryFrom<Fields> for $Policy {
-                type Error = String;
-
-                fn try_from(fields: Fields) -> std::result::Result<Self, String> {
-                    let in_field = |name| move |reason| format!("`{name}`: {reason}");
-                    let policy: Self = OfRate::read(&fields.rate.value).map_err(in_field("rate"))?;
-                    $(let policy = match fields.$more_field {
-                        Some(written) => {
-                            let read = crate::fields::Field::read(written.value);
-                            policy.$with(read.map_err(in_field(stringify!($more_field)))?)
-                        }
-                        None => policy,
-                    };)*
-                    $(let policy = match fields.$aligned {
-                        true => policy.$aligned(),
-                        false => policy,
-                    };)?
-                    Ok(policy)
-                }
-            }
-
-            as_fields!(
-                $Policy,
-                Fields,
-                crate::policies::model::Model::validate,
-                [
-                    $((stringify!($number), "rate"),)*
-                    $((stringify!($more), stringify!($more_field)),)*
-                ]
-            );
-        };
-    };
-    (@of_rate $Policy:ident new $quantity:ident $period:ident) => {
-        impl crate::fields::OfRate for $Policy {
-            fn rate_parts(&self) -> (u32, std::time::Duration) {
-                (self.$quantity, self.$period)
-            }
-
-            fn of_rate(quantity: u32, period: std::time::Duration) -> Result<Self, String> {
-                Ok(Self::new(quantity, period))
+            fn read(fields: &mut crate::fields::Fields) -> Result<Self, String> {
+                let crate::fields::PerTime(quantity, period) = fields.require("rate")?;
+                let policy = numbers!(@of_rate $new quantity period);
+                $(let policy = match fields.take(stringify!($more_field))? {
+                    Some($more) => policy.$with($more),
+                    None => policy,
+                };)*
+                $(let policy = match fields.take(stringify!($aligned))? {
+                    Some(true) => policy.$aligned(),
+                    _ => policy,
+                };)?
+                Ok(policy)
             }
         }
-    };
-    (@of_rate $Policy:ident per_second $quantity:ident) => {
-        impl crate::fields::OfRate for $Policy {
-            fn rate_parts(&self) -> (u32, std::time::Duration) {
-                (self.$quantity, std::time::Duration::from_secs(1))
-            }
 
-            fn of_rate(quantity: u32, period: std::time::Duration) -> Result<Self, String> {
-                match period == std::time::Duration::from_secs(1) {
-                    true => Ok(Self::per_second(quantity)),
-                    false => Err("must be of a second, such as \"10/s\": a `gcra` has any period".to_owned()),
-                }
-            }
+        #[cfg(feature = "serde")]
+        as_fields!($Policy);
+    };
+    (@rate_of $policy:ident new $quantity:ident $period:ident) => {
+        crate::fields::PerTime($policy.$quantity, $policy.$period)
+    };
+    (@rate_of $policy:ident per_second $quantity:ident) => {
+        crate::fields::PerTime($policy.$quantity, std::time::Duration::from_secs(1))
+    };
+    (@of_rate new $quantity:ident $period:ident) => {
+        Self::new($quantity, $period)
+    };
+    (@of_rate per_second $quantity:ident $period:ident) => {
+        match $period == std::time::Duration::from_secs(1) {
+            true => Self::per_second($quantity),
+            false => return Err("`rate`: must be of a second, such as \"10/s\": a `gcra` has any period".to_owned()),
         }
     };
 }

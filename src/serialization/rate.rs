@@ -1,64 +1,54 @@
 //! The fields of a rate.
 
-use serde::{Deserialize, Serialize};
-
-use crate::fields::{Field, TimeText, read_rate, read_time_of_rate};
+use crate::error::Result;
+use crate::fields::{AsFields, FieldValue, Fields, PerTime, Scalar, unknown};
 use crate::rate::{Rate, RateType};
 
-field_types! {
-    rate: String,
-    keep_alive: String,
-}
+as_fields!(Rate);
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RateFields {
-    rate: rate,
-    /// Overall if it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    rate_type: Option<RateType>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    keep_alive: Option<keep_alive>,
-}
+impl AsFields for Rate {
+    const FIELDS: &[&str] = &["rate", "rate_type", "keep_alive"];
+    const ARGUMENTS: &[(&str, &str)] = &[("permits", "rate"), ("interval", "rate")];
 
-impl From<&Rate> for RateFields {
-    fn from(given: &Rate) -> Self {
-        Self {
-            rate: rate {
-                value: format!("{}/{}", given.permits(), TimeText(given.interval())),
-            },
-            rate_type: Some(given.rate_type()).filter(|it| *it != RateType::Overall),
-            keep_alive: given.keep_alive_time().map(|time| keep_alive {
-                value: time.written(),
-            }),
+    fn check(&self) -> Result<()> {
+        self.validate()
+    }
+
+    fn write(&self, fields: &mut Fields) {
+        fields.put("rate", PerTime(self.permits(), self.interval()));
+        if self.rate_type() != RateType::Overall {
+            fields.put("rate_type", self.rate_type());
+        }
+        if let Some(time) = self.keep_alive_time() {
+            fields.put("keep_alive", time);
         }
     }
-}
 
-impl TryFrom<RateFields> for Rate {
-    type Error = String;
-
-    fn try_from(fields: RateFields) -> Result<Self, String> {
-        let of_rate = |reason| format!("`rate`: {reason}");
-        let (permits, interval) = read_rate(&fields.rate.value).map_err(of_rate)?;
-        let interval = read_time_of_rate(interval).map_err(of_rate)?;
-        let rate = match fields.rate_type {
-            None | Some(RateType::Overall) => Self::overall(permits, interval),
-            Some(RateType::PerClient) => Self::per_client(permits, interval),
-        };
-        Ok(match fields.keep_alive {
-            Some(time) => {
-                let time = Field::read(time.value);
-                rate.keep_alive(time.map_err(|reason| format!("`keep_alive`: {reason}"))?)
-            }
+    fn read(fields: &mut Fields) -> Result<Self, String> {
+        let PerTime(permits, interval) = fields.require("rate")?;
+        let rate_type = fields.take("rate_type")?.unwrap_or(RateType::Overall);
+        let rate = Self::new(rate_type, permits, interval);
+        Ok(match fields.take("keep_alive")? {
+            Some(time) => rate.keep_alive(time),
             None => rate,
         })
     }
 }
 
-as_fields!(
-    Rate,
-    RateFields,
-    Rate::validate,
-    [("permits", "rate"), ("interval", "rate")]
-);
+impl FieldValue for RateType {
+    fn written(self) -> Scalar {
+        let word = match self {
+            Self::Overall => "overall",
+            Self::PerClient => "per_client",
+        };
+        word.to_owned().written()
+    }
+
+    fn read(value: Scalar) -> Result<Self, String> {
+        match &*String::read(value)? {
+            "overall" => Ok(Self::Overall),
+            "per_client" => Ok(Self::PerClient),
+            other => Err(unknown("variant", other, &["overall", "per_client"])),
+        }
+    }
+}

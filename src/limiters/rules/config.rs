@@ -11,12 +11,12 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de};
 
 use super::condition::{Condition, escaped};
-use super::raw::{RawCost, RawLimit, RawRule, RawRules};
+use super::raw::{RawLimit, RawRule, RawRules};
 use super::rule::NOTHING_BACK;
 use super::source::Source;
 use super::{Ending, Plan, Rule, RuleCost};
 use crate::error::{Error, Result};
-use crate::fields::read_time;
+use crate::fields::{FieldValue, Scalar};
 use crate::limiters::charge::first_too_many;
 use crate::limiters::targets::{Names, Taken};
 use crate::limiters::{PolicyLimiter, Registry};
@@ -209,8 +209,8 @@ impl TryFrom<RawRules> for RulesConfig {
         };
         let (mut names, mut targets) = (HashSet::new(), Taken::default());
         let mut conditions = Vec::new();
-        for (place, raw) in raw.rules.0.into_iter().enumerate() {
-            let name = raw.name.value.clone();
+        for (place, raw) in raw.rules.into_iter().enumerate() {
+            let name = raw.name.clone();
             let mistake = |reason| Mistake::of(place, &name, reason);
             if !names.insert(name.clone()) {
                 return Err(mistake(("name", "is that of an earlier rule".to_owned())));
@@ -337,7 +337,12 @@ impl RuleLimit {
                 "`{word}` is neither \"{ALLOW}\" nor \"{BLOCK}\" nor a limit such as \
                  {{ algorithm = \"fixed_window\", rate = \"5/1m\" }}"
             )),
-            RawLimit::Fields(fields) => fields.policy(inherited).map(Self::Policy),
+            RawLimit::Fields(mut fields) => {
+                if let Some(algorithm) = inherited.filter(|_| !fields.has("algorithm")) {
+                    fields.put("algorithm", algorithm.to_owned());
+                }
+                fields.try_into().map(Self::Policy)
+            }
         }
     }
 
@@ -349,14 +354,34 @@ impl RuleLimit {
     }
 }
 
-fn read_count(text: &str) -> Result<Ending, String> {
-    match text {
+fn read_cost(value: Scalar) -> Result<RuleCost, String> {
+    match value {
+        Scalar::Text(name) if !name.is_empty() => Ok(RuleCost::Attribute(name)),
+        number @ Scalar::Number(_) => u32::read(number).map(RuleCost::Fixed),
+        _ => Err("must be a number or the name of an attribute".to_owned()),
+    }
+}
+
+fn read_count(value: Scalar) -> Result<Ending, String> {
+    match &*String::read(value)? {
         "failures" => Ok(Ending::Failure),
         "successes" => Ok(Ending::Success),
         other => Err(format!(
             "`{other}` is neither \"failures\" nor \"successes\""
         )),
     }
+}
+
+/// What the value of a field means.
+fn read<T>(
+    field: &'static str,
+    value: Option<Scalar>,
+    read: fn(Scalar) -> Result<T, String>,
+) -> Result<Option<T>, Reason> {
+    value
+        .map(read)
+        .transpose()
+        .map_err(|reason| (field, reason))
 }
 
 fn model_of(policy: &AnyPolicy) -> Option<Algorithm> {
@@ -378,7 +403,7 @@ fn algorithm_of(name: &str) -> Option<&'static str> {
 impl RuleConfig {
     fn read(raw: RawRule) -> Result<(Self, Condition), Reason> {
         let in_field = |field| move |reason| (field, reason);
-        if raw.name.value.is_empty() {
+        if raw.name.is_empty() {
             return Err(("name", "must not be empty".to_owned()));
         }
         let mut condition = Condition::default();
@@ -390,7 +415,7 @@ impl RuleConfig {
         for name in &raw.by {
             condition.count_by(name).map_err(in_field("by"))?;
         }
-        let limiter = raw.limiter.map(|it| it.value);
+        let limiter = read("limiter", raw.limiter, String::read)?;
         let shared = limiter.as_ref().map(|_| "shared_rate");
         let limit = RuleLimit::read(raw.limit, shared).map_err(in_field("limit"))?;
         let inherited = limit.policy().map(AnyPolicy::algorithm).or(shared);
@@ -412,7 +437,7 @@ impl RuleConfig {
             }
         }
         let rule = Self {
-            name: raw.name.value,
+            name: raw.name,
             when: raw
                 .when
                 .into_iter()
@@ -423,17 +448,10 @@ impl RuleConfig {
             plans,
             keys: raw.keys,
             limiter,
-            cost: raw.cost.map(|RawCost(cost)| cost),
-            penalty: match raw.penalty {
-                Some(time) => Some(read_time(&time.value).map_err(in_field("penalty"))?),
-                None => None,
-            },
-            count: raw
-                .count
-                .map(|it| read_count(&it.value))
-                .transpose()
-                .map_err(in_field("count"))?,
-            shadow: raw.shadow.is_some_and(|it| it.value),
+            cost: read("cost", raw.cost, read_cost)?,
+            penalty: read("penalty", raw.penalty, Duration::read)?,
+            count: read("count", raw.count, read_count)?,
+            shadow: read("shadow", raw.shadow, bool::read)?.unwrap_or_default(),
             instead_of: raw.instead_of,
         };
         rule.check()?;
@@ -495,10 +513,6 @@ impl RuleConfig {
     fn check_cost(&self) -> Result<(), Reason> {
         match &self.cost {
             Some(RuleCost::Fixed(0)) => Err(("cost", "must be at least 1".to_owned())),
-            Some(RuleCost::Attribute(name)) if name.is_empty() => Err((
-                "cost",
-                "must be a number or the name of an attribute".to_owned(),
-            )),
             Some(RuleCost::Fixed(cost)) => {
                 let mut limits = self.policies().filter_map(|it| model_of(it)?.limit());
                 match limits.find(|limit| i64::from(*cost) > *limit) {

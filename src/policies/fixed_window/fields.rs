@@ -3,83 +3,68 @@
 
 use super::FixedWindow;
 use super::calendar::{OffsetText, Unit, read_offset};
-use crate::fields::{TimeText, read_rate, read_time_of_rate, small};
+use crate::error::Result;
+use crate::fields::{AsFields, Fields, PerTime, read_rate, read_time_of_rate};
 use crate::policies::model::Model;
 
-field_types! {
-    rate: String,
-    utc_offset: String,
-}
+as_fields!(FixedWindow);
 
-#[derive(serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fields {
-    rate: rate,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    utc_offset: Option<utc_offset>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    aligned_to_clock: bool,
-}
+impl AsFields for FixedWindow {
+    const FIELDS: &[&str] = &["rate", "utc_offset", "aligned_to_clock"];
+    const ARGUMENTS: &[(&str, &str)] = &[
+        ("limit", "rate"),
+        ("window", "rate"),
+        ("utc_offset_minutes", "utc_offset"),
+    ];
 
-const NAMES: [(&str, &str); 3] = [
-    ("limit", "rate"),
-    ("window", "rate"),
-    ("utc_offset_minutes", "utc_offset"),
-];
+    fn check(&self) -> Result<()> {
+        self.validate()
+    }
 
-as_fields!(FixedWindow, Fields, Model::validate, NAMES);
-
-impl From<&FixedWindow> for Fields {
-    fn from(policy: &FixedWindow) -> Self {
-        let offset = policy
-            .calendar
-            .map_or(0, |calendar| calendar.offset_minutes);
-        let time = match policy.calendar {
-            Some(calendar) => calendar.unit.word().to_owned(),
-            None => TimeText(policy.window).to_string(),
-        };
-        Self {
-            rate: rate {
-                value: format!("{}/{time}", policy.limit),
-            },
-            utc_offset: (offset != 0).then(|| utc_offset {
-                value: OffsetText(offset).to_string(),
-            }),
-            // Windows of the calendar are aligned already, and refused with this field.
-            aligned_to_clock: policy.is_aligned_to_clock() && policy.calendar.is_none(),
+    fn write(&self, fields: &mut Fields) {
+        // The offset has an effect on the calendar only, and what starts with it is aligned.
+        match &self.calendar {
+            Some(calendar) => {
+                let unit = calendar.unit.word();
+                fields.put("rate", format!("{}/{unit}", self.limit));
+                if calendar.offset_minutes != 0 {
+                    let offset = OffsetText(calendar.offset_minutes);
+                    fields.put("utc_offset", offset.to_string());
+                }
+            }
+            None => {
+                fields.put("rate", PerTime(self.limit, self.window));
+                if self.is_aligned_to_clock() {
+                    fields.put("aligned_to_clock", true);
+                }
+            }
         }
     }
-}
 
-impl TryFrom<Fields> for FixedWindow {
-    type Error = String;
-
-    fn try_from(fields: Fields) -> Result<Self, String> {
-        let (limit, time) = read_rate(&fields.rate.value).map_err(of_rate)?;
-        let limit = small(limit).map_err(of_rate)?;
-        let policy = match Unit::of_word(time) {
-            Some(unit) => Self::by_calendar(limit, unit),
-            None => Self::new(limit, read_time_of_rate(time).map_err(of_rate)?),
-        };
-        let is_of_calendar = policy.calendar.is_some();
-        let policy = match fields.utc_offset {
-            None => policy,
-            Some(_) if !is_of_calendar => {
+    fn read(fields: &mut Fields) -> Result<Self, String> {
+        let rate: String = fields.require("rate")?;
+        let (limit, time) = read_rate(&rate).map_err(of_rate)?;
+        let Some(unit) = Unit::of_word(time) else {
+            if fields.has("utc_offset") {
                 return Err("`utc_offset` needs a `rate` such as \"9/day\"".into());
             }
-            Some(offset) => {
-                let minutes = read_offset(&offset.value);
-                let minutes = minutes.ok_or("`utc_offset` must be like \"+09:00\"")?;
-                policy.with_utc_offset_minutes(minutes)
-            }
+            let policy = Self::new(limit, read_time_of_rate(time).map_err(of_rate)?);
+            return Ok(match fields.take("aligned_to_clock")? {
+                Some(true) => policy.aligned_to_clock(),
+                _ => policy,
+            });
         };
-        match fields.aligned_to_clock {
-            true if is_of_calendar => {
-                Err("`aligned_to_clock` and a `rate` of the calendar exclude each other".into())
-            }
-            true => Ok(policy.aligned_to_clock()),
-            false => Ok(policy),
+        if fields.take("aligned_to_clock")? == Some(true) {
+            return Err(
+                "`aligned_to_clock` and a `rate` of the calendar exclude each other".into(),
+            );
         }
+        let policy = Self::by_calendar(limit, unit);
+        let Some(offset) = fields.take::<String>("utc_offset")? else {
+            return Ok(policy);
+        };
+        let minutes = read_offset(&offset).ok_or("`utc_offset` must be like \"+09:00\"")?;
+        Ok(policy.with_utc_offset_minutes(minutes))
     }
 }
 
