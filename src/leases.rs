@@ -5,7 +5,7 @@
 //! [held aside](crate::queue::HeldAside).
 //!
 //! ```layers
-//! hot_keys reserving
+//! reserving
 //! leased_queue
 //! leasing reserved
 //! settling
@@ -15,7 +15,6 @@
 
 mod demand;
 mod held;
-mod hot_keys;
 mod lease;
 mod leased_queue;
 mod leasing;
@@ -25,7 +24,6 @@ mod settling;
 
 #[cfg(test)]
 pub(crate) use held::Ended;
-pub(crate) use hot_keys::{HotKeys, Kept};
 pub(crate) use leased_queue::{LeaseHold, LeasedQueue};
 pub(crate) use reserved::Reserved;
 #[cfg(test)]
