@@ -26,18 +26,10 @@ pub(crate) struct Registry {
     /// The shares of limiters that this process grants while the store is unavailable.
     pub(crate) local_store: Arc<LocalStore>,
     pub(crate) state: Arc<ClientState>,
-    queues: RwLock<Queues>,
+    /// The queues in use, by the names of their limiters. A queue that no limiter holds any more
+    /// leaves a dead entry; dead entries are dropped before the map grows.
+    queues: RwLock<HashMap<String, Weak<GuardedQueue>>>,
 }
-
-/// The queues in use, by the names of their limiters. A queue that no limiter holds any more leaves
-/// a dead entry; dead entries are dropped when they are many.
-#[derive(Default)]
-struct Queues {
-    by_name: HashMap<String, Weak<GuardedQueue>>,
-    sweep_at: usize,
-}
-
-const SMALLEST_SWEEP: usize = 64;
 
 impl Registry {
     pub(crate) fn new(
@@ -70,7 +62,7 @@ impl Registry {
 
     fn queues_in_use(&self) -> Vec<Arc<GuardedQueue>> {
         let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
-        queues.by_name.values().filter_map(Weak::upgrade).collect()
+        queues.values().filter_map(Weak::upgrade).collect()
     }
 
     /// How many callers wait for permits.
@@ -91,10 +83,8 @@ impl Registry {
 
     /// The limiter of a name that the name mapper has mapped already.
     pub(crate) fn rate_limiter(&self, mapped: &str) -> RateLimiter {
-        let queue = self.queue_in_use(mapped).unwrap_or_else(|| {
-            let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
-            queues.get_or_create(mapped, self)
-        });
+        let queue = self.queue_in_use(mapped);
+        let queue = queue.unwrap_or_else(|| self.get_or_create(mapped));
         RateLimiter::new(queue, self.options.clone())
     }
 
@@ -103,34 +93,24 @@ impl Registry {
         // The map stays whole whatever panics elsewhere. Requests by key come here each time, so
         // those of a queue in use do not wait for each other.
         let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
-        queues.get(mapped)
-    }
-}
-
-impl Queues {
-    fn get(&self, name: &str) -> Option<Arc<GuardedQueue>> {
-        self.by_name.get(name).and_then(Weak::upgrade)
+        queues.get(mapped).and_then(Weak::upgrade)
     }
 
-    fn get_or_create(&mut self, name: &str, registry: &Registry) -> Arc<GuardedQueue> {
-        if self.by_name.len() >= self.sweep_at {
-            self.by_name.retain(|_, queue| queue.strong_count() > 0);
-            self.sweep_at = SMALLEST_SWEEP.max(self.by_name.len() * 2);
+    fn get_or_create(&self, mapped: &str) -> Arc<GuardedQueue> {
+        let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
+        if queues.len() == queues.capacity() {
+            queues.retain(|_, queue| queue.strong_count() > 0);
+            let in_use = queues.len();
+            queues.reserve(in_use + 1);
         }
-        let entry = self.by_name.entry(name.to_owned()).or_default();
+        let entry = queues.entry(mapped.to_owned()).or_default();
         if let Some(queue) = entry.upgrade() {
             return queue;
         }
-        let Registry {
-            store,
-            local_store,
-            state,
-            ..
-        } = registry;
-        let keys = Arc::new(Keys::new(name, Arc::clone(&registry.client_id)));
-        let (store, local) = (Arc::clone(store), Arc::clone(local_store));
-        let state = Arc::clone(state);
-        let queue = GuardedQueue::new(store, local, &registry.recent, state, keys);
+        let keys = Arc::new(Keys::new(mapped, Arc::clone(&self.client_id)));
+        let (store, local) = (Arc::clone(&self.store), Arc::clone(&self.local_store));
+        let state = Arc::clone(&self.state);
+        let queue = GuardedQueue::new(store, local, &self.recent, state, keys);
         let queue = Arc::new(queue);
         *entry = Arc::downgrade(&queue);
         queue
@@ -163,7 +143,7 @@ mod tests {
         for i in 0..10_000 {
             registry.rate_limiter(&i.to_string());
         }
-        assert!(registry.queues.read().unwrap().by_name.len() <= SMALLEST_SWEEP + 1);
+        assert!(registry.queues.read().unwrap().capacity() <= 16);
         assert!(registry.rate_limiter("kept").shares_queue_with(&kept));
     }
 }
