@@ -641,7 +641,7 @@ fn a_mistake_is_refused_with_its_line_and_field() {
             "acme = \"paid\"",
             "acme = \"gold\"",
             8,
-            "`keys` of `per-user`: a key has the plan `gold`, which is none of its `plans`",
+            "`keys` of `per-user`: a key has the plan `gold`, which is none of its plans",
         ),
         (
             "shadow = true",

@@ -313,31 +313,31 @@ pub async fn rules_that_cannot_decide_together_are_refused_when_made(fixture: Fi
     for (mistake, reason) in [
         (
             Rule::block("a").when("user", []),
-            "has a wrong `when`: `user` has no value",
+            "has a mistake in `when`: `user` has no value",
         ),
         (
             Rule::block("a").when("user", [""]),
-            "has a wrong `when`: a value must not be empty",
+            "has a mistake in `when`: a value must not be empty",
         ),
         (
             Rule::block("a").by(["address/129"]),
-            "has a wrong `by`: `address/129`: the bits of a network are 1 to 128",
+            "has a mistake in `by`: `address/129`: the bits of a network are 1 to 128",
         ),
         (
             Rule::block("a").by(["user"]).key("x", "paid"),
-            "has a key with the plan `paid`, which is none of its plans",
+            "has a mistake in `keys`: a key has the plan `paid`, which is none of its plans",
         ),
         (
             Rule::block("a").key("x", "paid"),
-            "has wrong `keys`: all requests count together: there are no keys",
+            "has a mistake in `keys`: all requests count together: there are no keys",
         ),
         (
             Rule::block("a").instead_of(["b"]),
-            "is `instead_of` `b`, which is no other rule",
+            "has a mistake in `instead_of`: `b` is the name of no other rule",
         ),
         (
             Rule::block("a").instead_of(["a"]),
-            "is `instead_of` `a`, which is no other rule",
+            "has a mistake in `instead_of`: `a` is the name of no other rule",
         ),
     ] {
         let expected = format!("invalid rule `a`: it {reason}");

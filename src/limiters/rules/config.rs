@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::condition::{Condition, escaped};
+use super::condition::escaped;
 use super::raw::{RawLimit, RawRule, RawRules};
-use super::rule::NOTHING_BACK;
+use super::rule::{NOTHING_BACK, Reason, instead_of};
 use super::source::Source;
 use super::{Ending, Plan, Rule, RuleCost};
 use crate::error::{Error, Result};
@@ -208,25 +208,25 @@ impl TryFrom<RawRules> for RulesConfig {
             ..Self::default()
         };
         let (mut names, mut targets) = (HashSet::new(), Taken::default());
-        let mut conditions = Vec::new();
+        let mut rules = Vec::new();
         for (place, raw) in raw.rules.into_iter().enumerate() {
             let name = raw.name.clone();
             let mistake = |reason| Mistake::of(place, &name, reason);
             if !names.insert(name.clone()) {
                 return Err(mistake(("name", "is that of an earlier rule".to_owned())));
             }
-            let (rule, condition) = RuleConfig::read(raw).map_err(mistake)?;
-            rule.take_targets(&mut targets).map_err(mistake)?;
-            config.rules.push(rule);
-            conditions.push(condition);
+            let read = RuleConfig::read(raw).map_err(mistake)?;
+            read.take_targets(&mut targets).map_err(mistake)?;
+            // Without limiters, which need a client.
+            let rule = read.rule(|_| Ok(Plan::Allow)).map_err(mistake)?;
+            rule.check().map_err(mistake)?;
+            config.rules.push(read);
+            rules.push(rule);
         }
-        config.check_together(&conditions)?;
+        config.check_together(&rules)?;
         Ok(config)
     }
 }
-
-/// A field, and what is wrong with it.
-type Reason = (&'static str, String);
 
 impl RulesConfig {
     /// Refuses a configuration that lacks one of these rules, such as those whose costs an
@@ -288,30 +288,26 @@ impl RulesConfig {
 
     /// The rules that it describes.
     pub(super) fn rules(&self, registry: &Arc<Registry>) -> Result<Vec<Rule>> {
-        self.rules.iter().map(|it| it.rule(registry)).collect()
+        let each = self.rules.iter();
+        let each = each.map(|it| it.rule(|policy| it.plan(registry, policy)));
+        each.collect()
     }
 
     /// Refuses names that no rule has, and rules of which more apply together than can decide.
-    fn check_together(&self, conditions: &[Condition]) -> Result<(), Mistake> {
+    fn check_together(&self, rules: &[Rule]) -> Result<(), Mistake> {
         let touches = self.rules.iter().map(|it| model_of(it.limit.policy()?));
         let touches: Vec<_> = touches.map(|it| Some(it?.touches(1))).collect();
-        let place_of = |name: &str| self.rules.iter().position(|it| it.name == name);
-        for (place, rule) in self.rules.iter().enumerate() {
-            let mistake = |reason| Mistake::of(place, &rule.name, reason);
-            for other in &rule.instead_of {
-                if place_of(other).is_none_or(|it| it == place) {
-                    let reason = format!("`{other}` is the name of no other rule");
-                    return Err(mistake(("instead_of", reason)));
-                }
-            }
-            let applies = |other: &usize| conditions[*other].covers(&conditions[place]);
-            let applying: Vec<_> = (0..self.rules.len()).filter(applies).collect();
-            let is_shadow = |place: usize| self.rules[place].shadow;
+        let mistake = |place: usize, reason| Mistake::of(place, &self.rules[place].name, reason);
+        let instead_of = instead_of(rules).map_err(|(place, reason)| mistake(place, reason))?;
+        for (place, rule) in rules.iter().enumerate() {
+            let applies = |other: &usize| rules[*other].covers(rule);
+            let applying: Vec<_> = (0..rules.len()).filter(applies).collect();
+            let is_shadow = |place: usize| rules[place].is_shadow;
             let is_replaced = |place: usize| {
-                let mut others = applying.iter().map(|it| &self.rules[*it]);
-                others.any(|other| {
-                    let name = &self.rules[place].name;
-                    other.instead_of.contains(name) && (!other.shadow || is_shadow(place))
+                applying.iter().any(|other| {
+                    let replaced = instead_of.get(*other);
+                    replaced.is_some_and(|it| it.contains(&place))
+                        && (!is_shadow(*other) || is_shadow(place))
                 })
             };
             for mode in [false, true] {
@@ -320,7 +316,7 @@ impl RulesConfig {
                 if first_too_many(deciding.filter_map(|it| touches[it])).is_some() {
                     let reason = "wherever this rule applies, more do than can decide a request: at \
                                   most 32, which touch at most 2,000 members of logs and counters";
-                    return Err(mistake(("name", reason.to_owned())));
+                    return Err(mistake(place, ("name", reason.to_owned())));
                 }
             }
         }
@@ -401,23 +397,13 @@ fn algorithm_of(name: &str) -> Option<&'static str> {
 }
 
 impl RuleConfig {
-    fn read(raw: RawRule) -> Result<(Self, Condition), Reason> {
-        let in_field = |field| move |reason| (field, reason);
+    fn read(raw: RawRule) -> Result<Self, Reason> {
         if raw.name.is_empty() {
             return Err(("name", "must not be empty".to_owned()));
         }
-        let mut condition = Condition::default();
-        for (name, values) in &raw.when {
-            let values = values.0.iter().map(|it| &**it);
-            let required = condition.require(name, values);
-            required.map_err(in_field("when"))?;
-        }
-        for name in &raw.by {
-            condition.count_by(name).map_err(in_field("by"))?;
-        }
         let limiter = read("limiter", raw.limiter, String::read)?;
         let shared = limiter.as_ref().map(|_| "shared_rate");
-        let limit = RuleLimit::read(raw.limit, shared).map_err(in_field("limit"))?;
+        let limit = RuleLimit::read(raw.limit, shared).map_err(|reason| ("limit", reason))?;
         let inherited = limit.policy().map(AnyPolicy::algorithm).or(shared);
         let mut plans = BTreeMap::new();
         for (name, raw) in raw.plans {
@@ -427,14 +413,6 @@ impl RuleConfig {
             let read = RuleLimit::read(raw, inherited);
             let plan = read.map_err(|reason| ("plans", format!("`{name}`: {reason}")))?;
             plans.insert(name, plan);
-        }
-        for (key, plan) in &raw.keys {
-            condition.check_key(key).map_err(in_field("keys"))?;
-            if !plans.contains_key(plan) && ![ALLOW, BLOCK].contains(&&**plan) {
-                // Without the key, which may be somebody's name: errors are logged.
-                let reason = format!("a key has the plan `{plan}`, which is none of its `plans`");
-                return Err(("keys", reason));
-            }
         }
         let rule = Self {
             name: raw.name,
@@ -455,7 +433,7 @@ impl RuleConfig {
             instead_of: raw.instead_of,
         };
         rule.check()?;
-        Ok((rule, condition))
+        Ok(rule)
     }
 
     /// Its policies, its own first.
@@ -551,24 +529,27 @@ impl RuleConfig {
     }
 
     /// The rule that it describes.
-    fn rule(&self, registry: &Arc<Registry>) -> Result<Rule> {
-        let plan = |limit: &RuleLimit| -> Result<Plan> {
-            let policy = match limit {
-                RuleLimit::Policy(policy) => policy,
-                RuleLimit::Allow => return Ok(Plan::Allow),
-                RuleLimit::Block => return Ok(Plan::Block),
-            };
-            let limiter = PolicyLimiter::new(Arc::clone(registry), policy.clone())?;
-            let limiter = match self.names_of(policy) {
-                Names::BeginWith(prefix) => limiter.with_prefix(prefix),
-                // The key is then empty.
-                Names::Is(name) => limiter.with_prefix(name).accept_empty_key(),
-            };
-            let limiter = limiter.with_name(&*self.name);
-            Ok(Plan::Limit(match self.penalty {
-                Some(penalty) => Arc::new(limiter.with_penalty(penalty)?),
-                None => Arc::new(limiter),
-            }))
+    /// The plan of a limit of this policy.
+    fn plan(&self, registry: &Arc<Registry>, policy: &AnyPolicy) -> Result<Plan> {
+        let limiter = PolicyLimiter::new(Arc::clone(registry), policy.clone())?;
+        let limiter = match self.names_of(policy) {
+            Names::BeginWith(prefix) => limiter.with_prefix(prefix),
+            // The key is then empty.
+            Names::Is(name) => limiter.with_prefix(name).accept_empty_key(),
+        };
+        let limiter = limiter.with_name(&*self.name);
+        Ok(Plan::Limit(match self.penalty {
+            Some(penalty) => Arc::new(limiter.with_penalty(penalty)?),
+            None => Arc::new(limiter),
+        }))
+    }
+
+    /// The rule, with these plans of its policies.
+    fn rule<E>(&self, plan: impl Fn(&AnyPolicy) -> Result<Plan, E>) -> Result<Rule, E> {
+        let plan = |limit: &RuleLimit| match limit {
+            RuleLimit::Policy(policy) => plan(policy),
+            RuleLimit::Allow => Ok(Plan::Allow),
+            RuleLimit::Block => Ok(Plan::Block),
         };
         let mut rule = Rule::with(self.name.as_str().into(), plan(&self.limit)?)
             .by(self.by.iter().map(|it| &**it))

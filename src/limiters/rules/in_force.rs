@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::rule::{ANY_KEY, refused};
+use super::rule::{ANY_KEY, NOTHING_BACK, Reason, instead_of, refused};
 use super::verdict::CountsOnly;
 use super::{Attributes, Rule};
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ impl InForce {
     ) -> Result<Self> {
         let (mut owners, mut targets) = (HashMap::new(), (*self.targets).clone());
         for (place, rule) in rules.iter().enumerate() {
-            rule.check()?;
+            rule.check().map_err(|reason| mistaken(rule, reason))?;
             for name in rule.limiters().map(|it| it.name()).chain([rule.name()]) {
                 let owner = *owners.entry(name).or_insert(place);
                 if owner != place {
@@ -59,6 +59,10 @@ impl InForce {
                     )),
                     other => other,
                 })?;
+                if rule.counts_only.is_some() && limiter.gives_turns(INTERNAL) {
+                    let reason = format!("counts only some requests: {NOTHING_BACK}");
+                    return Err(refused(rule.name(), reason));
+                }
                 if !charge.is_of(store) {
                     return Err(refuse("has a limiter of another client"));
                 }
@@ -71,7 +75,8 @@ impl InForce {
                 }
             }
         }
-        let instead_of = instead_of(&rules)?;
+        let instead_of = instead_of(&rules);
+        let instead_of = instead_of.map_err(|(place, reason)| mistaken(&rules[place], reason))?;
         let counts_only = counts_only(&rules);
         Ok(Self {
             rules,
@@ -148,21 +153,6 @@ fn counts_only(rules: &[Rule]) -> Option<Arc<CountsOnly>> {
     (!all.is_empty()).then(|| Arc::new(all))
 }
 
-fn instead_of(rules: &[Rule]) -> Result<Arc<[Vec<usize>]>> {
-    if rules.iter().all(|it| it.instead_of.is_empty()) {
-        return Ok(Arc::new([]));
-    }
-    let each = rules.iter().map(|rule| {
-        let places = rule.instead_of.iter().map(|other| {
-            let place = rules.iter().position(|it| *it.name == **other);
-            place
-                .filter(|it| !std::ptr::eq(&raw const rules[*it], rule))
-                .ok_or_else(|| {
-                    let reason = format!("is `instead_of` `{other}`, which is no other rule");
-                    refused(rule.name(), reason)
-                })
-        });
-        places.collect::<Result<Vec<_>>>()
-    });
-    each.collect()
+fn mistaken(rule: &Rule, (part, reason): Reason) -> Error {
+    refused(rule.name(), format!("has a mistake in `{part}`: {reason}"))
 }

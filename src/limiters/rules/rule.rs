@@ -55,7 +55,7 @@ pub struct Rule {
     /// The rules that do not apply where this one does.
     pub(super) instead_of: Vec<String>,
     /// Why the rule is invalid, if it is.
-    mistake: Option<String>,
+    mistake: Option<Reason>,
 }
 
 /// Omits the keys that have plans, because they may be names of persons.
@@ -99,6 +99,9 @@ pub enum Ending {
     /// It was refused or could not be answered.
     Failure,
 }
+
+/// A part of a rule, and what is wrong with it.
+pub(super) type Reason = (&'static str, String);
 
 /// A key for a question whose answer is the same for every key of a limiter.
 pub(super) const ANY_KEY: &str = "key";
@@ -497,31 +500,31 @@ impl Rule {
     }
 
     /// Fails if the rule is invalid.
-    pub(super) fn check(&self) -> Result<()> {
-        let refuse = |reason: String| Err(refused(&self.name, reason));
+    pub(super) fn check(&self) -> Result<(), Reason> {
         if let Some(mistake) = &self.mistake {
-            return refuse(mistake.clone());
+            return Err(mistake.clone());
         }
         for (key, plan) in &self.keys {
-            if let Err(reason) = self.condition.check_key(key) {
-                return refuse(format!("has wrong `keys`: {reason}"));
-            }
+            let checked = self.condition.check_key(key);
+            checked.map_err(|reason| ("keys", reason))?;
             if !self.plans.contains_key(plan) {
-                return refuse(format!(
-                    "has a key with the plan `{plan}`, which is none of its plans"
-                ));
+                // Without the key, which may be somebody's name: errors are logged.
+                let reason = format!("a key has the plan `{plan}`, which is none of its plans");
+                return Err(("keys", reason));
             }
-        }
-        let mut limiters = self.limiters();
-        if self.counts_only.is_some() && limiters.any(|it| it.gives_turns(INTERNAL)) {
-            return refuse(format!("counts only some requests: {NOTHING_BACK}"));
         }
         Ok(())
     }
 
-    fn note(&mut self, field: &str, made: std::result::Result<(), String>) {
+    /// Whether it applies to each request that `other` applies to.
+    #[cfg(feature = "serde")]
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.condition.covers(&other.condition)
+    }
+
+    fn note(&mut self, field: &'static str, made: Result<(), String>) {
         if let (None, Err(reason)) = (&self.mistake, made) {
-            self.mistake = Some(format!("has a wrong `{field}`: {reason}"));
+            self.mistake = Some((field, reason));
         }
     }
 
@@ -626,6 +629,25 @@ impl Plan {
             None => Some(format!("{self:?}")),
         }
     }
+}
+
+/// The places of the rules that do not apply where each one does; none if that is so of no rule.
+/// Fails with the place of a rule that is wrong.
+pub(super) fn instead_of(rules: &[Rule]) -> Result<Arc<[Vec<usize>]>, (usize, Reason)> {
+    if rules.iter().all(|it| it.instead_of.is_empty()) {
+        return Ok(Arc::new([]));
+    }
+    let each = rules.iter().enumerate().map(|(own, rule)| {
+        let places = rule.instead_of.iter().map(|other| {
+            let place = rules.iter().position(|it| *it.name == **other);
+            place.filter(|it| *it != own).ok_or_else(|| {
+                let reason = format!("`{other}` is the name of no other rule");
+                (own, ("instead_of", reason))
+            })
+        });
+        places.collect::<Result<Vec<_>, _>>()
+    });
+    each.collect()
 }
 
 pub(super) fn refused(rule: &str, reason: impl Into<String>) -> Error {
