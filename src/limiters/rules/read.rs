@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::RulesConfig;
-use super::source::{Format, Source, Wrong};
+use super::source::{Format, Source, invalid_rules};
 use crate::error::Result;
 
 impl RulesConfig {
@@ -71,16 +71,14 @@ impl RulesConfig {
     /// [`Error::InvalidRules`](crate::Error::InvalidRules) if it cannot be read or has a mistake.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = fs::read_to_string(path).map_err(|error| Wrong {
-            line: None,
-            reason: error.to_string(),
-        });
-        let text = text.map_err(|wrong| wrong.error(Some(path)))?;
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|error| invalid_rules(Some(path), None, error.to_string()))?;
         Self::read(Format::of(path)?, &text, Some(path))
     }
 
     fn read(format: Format, text: &str, path: Option<&Path>) -> Result<Self> {
-        let raw = format.parse(text).map_err(|wrong| wrong.error(path))?;
+        let raw = format.parse(text);
+        let raw = raw.map_err(|(line, reason)| invalid_rules(path, line, reason))?;
         let source = Source::new(format, text, path);
         match Self::try_from(raw) {
             Ok(config) => Ok(Self { source, ..config }),

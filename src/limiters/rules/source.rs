@@ -38,7 +38,15 @@ impl Source {
             .zip(field)
             .and_then(|(it, (rule, field))| it.format.line_of(&it.text, rule, field));
         let path = text.and_then(|it| it.path.as_deref());
-        Wrong { line, reason }.error(path)
+        invalid_rules(path, line, reason)
+    }
+}
+
+pub(super) fn invalid_rules(path: Option<&Path>, line: Option<usize>, reason: String) -> Error {
+    Error::InvalidRules {
+        path: path.map(Path::to_owned),
+        line,
+        reason,
     }
 }
 
@@ -64,23 +72,6 @@ pub(super) enum Format {
     Yaml,
 }
 
-/// Why a text is refused.
-pub(super) struct Wrong {
-    /// The line with the mistake, from 1; `None` if it is in no single line.
-    pub(super) line: Option<usize>,
-    pub(super) reason: String,
-}
-
-impl Wrong {
-    pub(super) fn error(self, path: Option<&Path>) -> Error {
-        Error::InvalidRules {
-            path: path.map(Path::to_owned),
-            line: self.line,
-            reason: self.reason,
-        }
-    }
-}
-
 /// The fields of the rules, with their places in the text.
 #[derive(Deserialize)]
 struct Fields<T> {
@@ -100,17 +91,18 @@ impl Format {
             _ => {
                 let feature = if is_yaml { "yaml" } else { "toml" };
                 let reason = format!("it needs the feature `{feature}` of the library");
-                Err(Wrong { line: None, reason }.error(Some(path)))
+                Err(invalid_rules(Some(path), None, reason))
             }
         }
     }
 
-    pub(super) fn parse(self, text: &str) -> Result<RawRules, Wrong> {
+    /// Fails with the line of the mistake, from 1, if it is on one, and the reason.
+    pub(super) fn parse(self, text: &str) -> Result<RawRules, (Option<usize>, String)> {
         match self {
             #[cfg(feature = "toml")]
-            Self::Toml => toml::from_str(text).map_err(|error| Wrong {
-                line: error.span().map(|at| line_at(text, at.start)),
-                reason: error.message().to_owned(),
+            Self::Toml => toml::from_str(text).map_err(|error| {
+                let line = error.span().map(|at| line_at(text, at.start));
+                (line, error.message().to_owned())
             }),
             #[cfg(feature = "yaml")]
             Self::Yaml => {
@@ -121,8 +113,7 @@ impl Format {
                 let read = serde_saphyr::from_str_with_options(text, options);
                 read.map_err(|error| {
                     let line = error.location().and_then(|at| at.line().try_into().ok());
-                    let reason = without_place(&error.to_string()).to_owned();
-                    Wrong { line, reason }
+                    (line, without_place(&error.to_string()).to_owned())
                 })
             }
         }
