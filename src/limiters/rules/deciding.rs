@@ -8,7 +8,7 @@ use std::time::Duration;
 use smallvec::{SmallVec, smallvec};
 
 use super::in_force::InForce;
-use super::rule::{self, Applied};
+use super::rule::{self, Applying};
 use super::{Attributes, Rule, Rules, RulesGrant, Verdict};
 use crate::decision::{Decision, DecisionSource, Denied};
 use crate::error::{Error, Result};
@@ -16,9 +16,7 @@ use crate::escaped::Escaped;
 use crate::event::Reported;
 use crate::limiters::charge::{MOST_LIMITERS, first_too_many};
 use crate::limiters::chargeable::sealed::INTERNAL;
-use crate::limiters::joint::{
-    By, Charged, JointDecision, Mode, Part, Parts, Taken, check_all, peek_all,
-};
+use crate::limiters::joint::{By, Charged, JointDecision, Mode, Part, Taken, check_all, peek_all};
 use crate::limiters::limiter::at_once;
 use crate::limiters::{Charge, Chargeable};
 
@@ -29,17 +27,9 @@ const BLOCKED_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const TOO_MANY: &str = "is one too many for a request that it applies to: at most 32 rules decide together, \
                         and touch at most 2,000 members of logs and counters";
 
-/// A rule that applies to one or more parts of a request that count for the same target.
-struct Applying<'a> {
-    rule: &'a Rule,
-    parts: Parts,
-    /// Its `cost` is that of all `parts` together.
-    applied: Applied<'a>,
-}
-
 impl<'a> Applying<'a> {
     fn cost(&self) -> Result<u32> {
-        let cost = self.applied.cost.ok_or(Error::InvalidArgument {
+        let cost = self.cost.ok_or(Error::InvalidArgument {
             argument: "cost",
             reason: "must be a whole number",
         })?;
@@ -50,17 +40,13 @@ impl<'a> Applying<'a> {
     }
 
     fn reported_cost(&self) -> u32 {
-        self.applied
-            .cost
-            .unwrap_or(1)
-            .try_into()
-            .unwrap_or(u32::MAX)
+        self.cost.unwrap_or(1).try_into().unwrap_or(u32::MAX)
     }
 
     /// The charge of the rule's limiter in a joint decision.
     fn charge(&self, limiter: &Arc<dyn Chargeable>) -> Result<Charge> {
-        let charge = limiter.charge(&self.applied.key, self.cost()?)?;
-        match self.applied.longest_turn {
+        let charge = limiter.charge(&self.key, self.cost()?)?;
+        match self.longest_turn {
             Some(longest) => charge.with_longest_turn(longest),
             None => Ok(charge),
         }
@@ -68,7 +54,7 @@ impl<'a> Applying<'a> {
 
     /// The limiter, as one that took part in the decision; `None` if the rule has none.
     fn charged(self) -> Option<Charged> {
-        let by = By::Asked(Arc::clone(self.applied.limiter?), self.applied.key);
+        let by = By::Asked(Arc::clone(self.limiter?), self.key);
         Some(Charged {
             by,
             parts: self.parts,
@@ -76,10 +62,8 @@ impl<'a> Applying<'a> {
     }
 
     fn is_same_target(&self, other: &Self) -> bool {
-        let limiters = [self, other].map(|it| it.applied.limiter.map(std::ptr::from_ref));
-        std::ptr::eq(self.rule, other.rule)
-            && limiters[0] == limiters[1]
-            && self.applied.key == other.applied.key
+        let limiters = [self, other].map(|it| it.limiter.map(std::ptr::from_ref));
+        std::ptr::eq(self.rule, other.rule) && limiters[0] == limiters[1] && self.key == other.key
     }
 }
 
@@ -91,8 +75,8 @@ fn add<'a>(all: &mut Few<Applying<'a>>, applying: Applying<'a>) {
     match known.find(|it| it.is_same_target(&applying)) {
         Some(known) => {
             known.parts.extend(applying.parts);
-            let costs = known.applied.cost.zip(applying.applied.cost);
-            known.applied.cost = costs.map(|(known, more)| known.saturating_add(more));
+            let costs = known.cost.zip(applying.cost);
+            known.cost = costs.map(|(known, more)| known.saturating_add(more));
         }
         None => all.push(applying),
     }
@@ -169,7 +153,7 @@ impl Rules {
         let in_force = self.current();
         let parts = slice::from_ref(request);
         let all = Self::applying(&in_force, parts);
-        let mut limiters = all.enforced.iter().filter_map(|it| it.applied.limiter);
+        let mut limiters = all.enforced.iter().filter_map(|it| it.limiter);
         if limiters.any(|it| it.gives_turns(INTERNAL)) {
             return None;
         }
@@ -272,7 +256,7 @@ impl Rules {
         let in_force = self.current();
         let (mut released, mut failure) = (0, None);
         for rule in in_force.applying_to(request) {
-            let Some(applied) = rule.applied(request) else {
+            let Some(applied) = rule.applying(0, request) else {
                 continue;
             };
             let limiter = applied.limiter;
@@ -304,20 +288,13 @@ impl Rules {
         let mut all = AllApplying::default();
         for (place, request) in parts.iter().enumerate() {
             for rule in in_force.applying_to(request) {
-                let Some(applied) = rule.applied(request) else {
+                let Some(applying) = rule.applying(place, request) else {
                     if rule.allows_all() && !all.allowed.iter().any(|it| std::ptr::eq(*it, rule)) {
                         all.allowed.push(rule);
                     }
                     continue;
                 };
-                let is_blocked = applied.limiter.is_none();
-                let cost = applied.cost.unwrap_or(0).try_into().unwrap_or(u32::MAX);
-                let parts = smallvec![Part { place, cost }];
-                let applying = Applying {
-                    rule,
-                    parts,
-                    applied,
-                };
+                let is_blocked = applying.limiter.is_none();
                 if in_force.mode_of(rule) == Mode::Shadow {
                     add(&mut all.in_shadow, applying);
                 } else if is_blocked {
@@ -340,10 +317,8 @@ impl Rules {
         let alone = match &applying[..] {
             [] => return Ok(None),
             // Only a charge tells whether a turn is too late.
-            [it] if it.applied.longest_turn.is_some() => {
-                it.applied.limiter.filter(|it| !it.gives_turns(INTERNAL))
-            }
-            [it] => it.applied.limiter,
+            [it] if it.longest_turn.is_some() => it.limiter.filter(|it| !it.gives_turns(INTERNAL)),
+            [it] => it.limiter,
             _ => None,
         };
         let Some((limiter, cost)) = alone.zip(applying[0].cost().ok()) else {
@@ -352,7 +327,7 @@ impl Rules {
             return Ok(Some(joint.by_rules(charged)));
         };
         let applying = applying.remove(0);
-        let key = &applying.applied.key;
+        let key = &applying.key;
         let decision = match limiter.check_now(key, cost) {
             Some(decision) => decision,
             None => limiter.check(key, cost).await,
@@ -382,7 +357,7 @@ impl Rules {
             let of_enforced = joint.clone().into_taken();
             taken.add(of_enforced.map(|(limiter, grant)| (limiter.by, grant)));
         }
-        let blocks = applying.iter().find(|it| it.applied.limiter.is_none());
+        let blocks = applying.iter().find(|it| it.limiter.is_none());
         let decided = match blocks {
             Some(blocks) => self.blocked(blocks, Mode::Shadow),
             None => {
@@ -452,7 +427,7 @@ fn charges<'a, 'b>(applying: &'b [Applying<'a>]) -> Result<Few<Charge>, Refused<
     for of_part in applying.chunk_by(|one, other| one.parts[0].place == other.parts[0].place) {
         let first = all.len();
         for it in of_part {
-            let charge = it.applied.limiter.map(|limiter| it.charge(limiter));
+            let charge = it.limiter.map(|limiter| it.charge(limiter));
             let charge = charge.transpose();
             all.extend(charge.map_err(|error| Refused::of_rule(slice::from_ref(it), error))?);
         }
@@ -474,7 +449,7 @@ fn refused<'a, 'b>(applying: &'b [Applying<'a>], error: Error) -> Refused<'a, 'b
         return Refused { of, error };
     };
     let is_of = |it: &Applying<'_>| {
-        let charge = it.applied.limiter.map(|limiter| it.charge(limiter));
+        let charge = it.limiter.map(|limiter| it.charge(limiter));
         matches!(charge, Some(Ok(charge)) if charge.key() == key)
     };
     let place = applying.iter().position(is_of);

@@ -6,11 +6,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::smallvec;
+
 use super::Attributes;
 use super::condition::Condition;
 use crate::error::{Error, Result};
 use crate::limiters::Chargeable;
 use crate::limiters::chargeable::sealed::INTERNAL;
+use crate::limiters::joint::{Part, Parts};
 use crate::limiters::targets::Targets;
 
 /// A rule: which requests it applies to, by what it counts them, what they cost, and a limiter that
@@ -129,10 +132,12 @@ pub enum Plan {
     Block,
 }
 
-/// What a rule says about a request that it applies to.
-pub(super) struct Applied<'a> {
+/// A rule that applies to one or more parts of a request that count for the same target.
+pub(super) struct Applying<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) parts: Parts,
     pub(super) key: String,
-    /// `None` if the request's cost is not a whole number.
+    /// That of all `parts` together; `None` if what a request says is no whole number.
     pub(super) cost: Option<u64>,
     /// How long the request may wait for its turn, if that is bounded.
     pub(super) longest_turn: Option<Duration>,
@@ -569,9 +574,13 @@ impl Rule {
         now != before
     }
 
-    /// What the rule says about a request that it applies to; `None` if it does not limit the
-    /// request.
-    pub(super) fn applied(&self, request: &(impl Attributes + ?Sized)) -> Option<Applied<'_>> {
+    /// What the rule says about a part of a request that it applies to; `None` if it limits nothing
+    /// of it.
+    pub(super) fn applying(
+        &self,
+        place: usize,
+        request: &(impl Attributes + ?Sized),
+    ) -> Option<Applying<'_>> {
         let key = match self.condition.counts_all_together() {
             true => self.sole_key.to_owned(),
             false => self.condition.key(request)?,
@@ -590,7 +599,13 @@ impl Rule {
                 }
             }
         };
-        (cost != Some(0) || limiter.is_none()).then(|| Applied {
+        let of_part = cost.unwrap_or(0).try_into().unwrap_or(u32::MAX);
+        (cost != Some(0) || limiter.is_none()).then(|| Applying {
+            rule: self,
+            parts: smallvec![Part {
+                place,
+                cost: of_part,
+            }],
             key,
             cost,
             longest_turn: request.longest_turn(),
