@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::charge::{self, Charge, check_cost};
 use super::chargeable::sealed::{self, INTERNAL, Internal};
+use super::joint::By;
 use super::limiter::{at_once, settle_by_check};
 use super::target_name::target_name;
 use super::targets::{Names, Targets};
@@ -307,15 +308,6 @@ impl<P: Policy> PolicyLimiter<P> {
         limiter.labelled(Arc::clone(self.label()))
     }
 
-    /// The RRateLimiter of a key, if that grants its requests. It may be missing while nothing is
-    /// in use.
-    fn limiter_of_grants(&self, key: &str) -> Option<RateLimiter> {
-        let model = self.model();
-        let limiter = || self.rate_limiter(&self.mapped_name(key));
-        let is_shared = model.is_rate();
-        is_shared.then(|| limiter().with_set_up(model.set_up()))
-    }
-
     /// A request of `cost` (at least 1) for the target `key`, as one part of a decision by several
     /// limiters: an argument of [`RedissonClient::check_all`](crate::RedissonClient::check_all).
     /// Sends nothing.
@@ -592,41 +584,36 @@ impl<P: Policy> Limiter for PolicyLimiter<P> {
 
     fn refund<'a>(&'a self, key: &'a str, grant: Grant) -> BoxFuture<'a, Result<u32>> {
         Box::pin(async move {
-            match self.limiter_of_grants(key) {
-                Some(limiter) => limiter.refund(grant).await,
-                None => {
-                    let target = self.validated_request(self.model(), key, 1)?.target;
-                    charge::give_back(&*self.registry.store, target, grant).await
-                }
-            }
+            let request = self.validated_request(self.model(), key, 1)?;
+            By::target(&request).refund(&self.registry, grant).await
         })
     }
 
     fn refund_in_background(&self, key: &str, grant: Grant) {
-        if let Some(limiter) = self.limiter_of_grants(key) {
-            limiter.refund_in_background(key, grant);
-        } else if let Ok(request) = self.validated_request(self.model(), key, 1) {
-            charge::give_back_in_background(&self.registry.store, request.target, grant);
+        if let Ok(request) = self.validated_request(self.model(), key, 1) {
+            By::target(&request).refund_in_background(&self.registry, grant);
         }
     }
 
     fn settle<'a>(&'a self, key: &'a str, grant: Grant, cost: u32) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            match self.limiter_of_grants(key) {
-                Some(limiter) => limiter.settle(grant, cost).await,
-                // The request is done: what is missing is taken, nobody waits for its turn or is
-                // locked out for it, and it is no further request for the events.
-                None => {
-                    let largest = self.model().properties().largest_cost;
-                    let limiter = &self.without_penalty();
-                    let take = |cost| async move {
-                        let answered = limiter.answered_now(key, cost);
-                        let queue_time = QueueTime::default();
-                        limiter.decide(answered, key, cost, &queue_time).await
-                    };
-                    settle_by_check(limiter, key, grant, cost, largest, take).await
-                }
+            let model = self.model();
+            if model.is_rate() {
+                // The limiter may be missing while nothing is in use.
+                let limiter = self.rate_limiter(&self.mapped_name(key));
+                let limiter = limiter.with_set_up(model.set_up());
+                return limiter.settle(grant, cost).await;
             }
+            // The request is done: what is missing is taken, nobody waits for its turn or is locked
+            // out for it, and it is no further request for the events.
+            let largest = model.properties().largest_cost;
+            let limiter = &self.without_penalty();
+            let take = |cost| async move {
+                let answered = limiter.answered_now(key, cost);
+                let queue_time = QueueTime::default();
+                limiter.decide(answered, key, cost, &queue_time).await
+            };
+            settle_by_check(limiter, key, grant, cost, largest, take).await
         })
     }
 }

@@ -25,7 +25,7 @@ pub(in crate::limiters) enum By {
 }
 
 impl By {
-    pub(super) fn target(request: &TargetRequest) -> Self {
+    pub(in crate::limiters) fn target(request: &TargetRequest) -> Self {
         Self::Target(Arc::clone(&request.name), request.target.clone())
     }
 
@@ -45,7 +45,11 @@ impl By {
     }
 
     /// Returns how many permits came back.
-    pub(super) async fn refund(self, registry: &Registry, grant: Grant) -> Result<u32> {
+    pub(in crate::limiters) async fn refund(
+        self,
+        registry: &Registry,
+        grant: Grant,
+    ) -> Result<u32> {
         match self {
             Self::Target(_, target) if target.model.is_rate() => {
                 registry.rate_limiter(&target.key).refund(grant).await
