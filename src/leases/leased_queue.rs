@@ -1,6 +1,7 @@
 //! A queue whose permits may be leased, as its handles see it.
 
 use std::fmt;
+use std::mem;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use super::held::{Hold, Leases, Todo};
 use super::lease::Moment;
 use super::leasing::Leasing;
-use super::reserved::Pendings;
+use super::reserved::AllPending;
 use crate::denials::Change;
 use crate::error::Result;
 use crate::permit::CallId;
@@ -22,7 +23,7 @@ pub(crate) struct LeasedQueue {
     /// Made by the first handle that wants leases.
     leasing: OnceLock<Arc<Leasing>>,
     /// Reservations that somebody waits for.
-    pub(super) pending: Arc<Pendings>,
+    pub(super) pending: Arc<AllPending>,
 }
 
 impl Deref for LeasedQueue {
@@ -133,7 +134,8 @@ impl LeasedQueue {
     /// Closes the queue, and gives back what is leased or reserved.
     pub(crate) fn close(&self) {
         self.close_leases();
-        self.pending.give_back();
+        let pending = mem::take(&mut *self.pending.lock());
+        drop(pending); // not under the lock
         self.requests.close();
     }
 

@@ -1,6 +1,7 @@
 //! Permits that are reserved to be used later.
 
-use std::sync::{Arc, Weak};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,13 +13,14 @@ use crate::decision::DecisionSource;
 use crate::event::{Reports, RequestResult};
 use crate::grant::Grant;
 use crate::lock::Lock;
+use crate::permit::CallId;
 use crate::queue::Queue;
 use crate::window::Settlement;
 
 /// Permits that can be used later.
 pub(crate) struct Reserved {
     pub(super) queue: Arc<Queue>,
-    pub(super) pending: Arc<Pendings>,
+    pub(super) pending: Arc<AllPending>,
     /// Its score is the end of the time in which they can be used.
     pub(crate) grant: Grant,
     /// When that time begins; it may begin earlier in the store.
@@ -59,10 +61,12 @@ impl Reserved {
 
     /// Keeps it until it is taken, dropped, or given back because the client is closed.
     pub(crate) fn until_closed(self) -> Pending {
-        let all = Arc::clone(&self.pending);
-        let pending = Arc::new(Lock::new(Some(self)));
-        all.add(&pending);
-        Pending(pending)
+        let pending = Pending {
+            all: Arc::clone(&self.pending),
+            id: self.grant.call_id,
+        };
+        pending.all.lock().insert(pending.id, self);
+        pending
     }
 }
 
@@ -72,38 +76,25 @@ impl Drop for Reserved {
     }
 }
 
+/// The reservations of a limiter that somebody waits for, by the ids of their calls.
+pub(super) type AllPending = Lock<HashMap<CallId, Reserved>>;
+
 /// A reservation that somebody waits for.
-pub(crate) struct Pending(Arc<Lock<Option<Reserved>>>);
+pub(crate) struct Pending {
+    all: Arc<AllPending>,
+    id: CallId,
+}
 
 impl Pending {
     /// `None` if it was given back.
-    pub(crate) fn take(self) -> Option<Reserved> {
-        self.0.lock().take()
+    pub(crate) fn take(&self) -> Option<Reserved> {
+        self.all.lock().remove(&self.id)
     }
 }
 
-/// The reservations of a limiter that somebody waits for.
-#[derive(Default)]
-pub(super) struct Pendings(Lock<Vec<Weak<Lock<Option<Reserved>>>>>);
-
-impl Pendings {
-    fn add(&self, pending: &Arc<Lock<Option<Reserved>>>) {
-        let mut all = self.0.lock();
-        if all.len() == all.capacity() {
-            all.retain(|it| it.strong_count() > 0);
-            let kept = all.len();
-            all.reserve(kept + 1);
-        }
-        all.push(Arc::downgrade(pending));
-    }
-
-    /// Gives all of them back, because the client is closed.
-    pub(super) fn give_back(&self) {
-        let all = std::mem::take(&mut *self.0.lock());
-        for pending in all.iter().filter_map(Weak::upgrade) {
-            let reserved = pending.lock().take();
-            drop(reserved);
-        }
+impl Drop for Pending {
+    fn drop(&mut self) {
+        drop(self.take());
     }
 }
 
