@@ -375,8 +375,14 @@ impl Node {
                     notify(&listeners.unwrap_or_default(), available);
                 }
             }
-            // Its slot is elsewhere, unless this client has left it.
-            PushKind::SUnsubscribe => drop(self.channels.lock().by_name.remove(name)),
+            // Its slot is elsewhere, unless this client has left it. A channel that was added anew
+            // since is subscribed to next.
+            PushKind::SUnsubscribe => {
+                let mut channels = self.channels.lock();
+                if !channels.to_ask.iter().any(|added| added == name) {
+                    channels.by_name.remove(name);
+                }
+            }
             _ => {}
         }
     }
@@ -408,14 +414,17 @@ mod tests {
 
     const CHANNEL: &str = "channel";
 
-    fn node_of(listeners: &[&Arc<OnFreed>]) -> Arc<Node> {
-        let channel = Channel {
+    fn channel(listeners: &[&Arc<OnFreed>]) -> Channel {
+        Channel {
             value: "value".to_owned(),
             listeners: listeners.iter().map(|it| Arc::downgrade(it)).collect(),
             idle_ticks: 0,
-        };
+        }
+    }
+
+    fn node_of(listeners: &[&Arc<OnFreed>]) -> Arc<Node> {
         let channels = Channels {
-            by_name: HashMap::from([(CHANNEL.to_owned(), channel)]),
+            by_name: HashMap::from([(CHANNEL.to_owned(), channel(listeners))]),
             ..Channels::default()
         };
         Arc::new(Node {
@@ -492,6 +501,34 @@ mod tests {
         // The client itself has unsubscribed from that channel.
         let (ended, _) = ends("master", |node| node.receive(unsubscribed("another"))).await;
         assert!(ended.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_channel_that_is_added_anew_outlives_the_end_of_its_last_subscription() {
+        let node = node_of(&[]);
+        let left = (0..IDLE_TICKS).flat_map(|_| node.sweep(&Weak::new()));
+        assert_eq!(left.collect::<Vec<_>>(), [CHANNEL]);
+        // A waiter adds it before the server has answered that the client has left it.
+        let called = Arc::new(Notify::new());
+        let listener: Arc<OnFreed> = {
+            let called = Arc::clone(&called);
+            Arc::new(move |_| called.notify_one())
+        };
+        {
+            let mut channels = node.channels.lock();
+            let added = channel(&[&listener]);
+            channels.by_name.insert(CHANNEL.to_owned(), added);
+            channels.to_ask.push(CHANNEL.to_owned());
+        }
+        node.receive(unsubscribed(CHANNEL));
+        let (open, stream) = open_over().await;
+        let asked = Lock::default();
+        tokio::select! {
+            subscribed = node.subscribe(&open) => assert!(subscribed.is_ok()),
+            () = serve_as("master", stream, &asked) => panic!("the connection was closed"),
+        }
+        let is_called = timeout(TICK, called.notified()).await;
+        assert!(is_called.is_ok(), "it is not subscribed to");
     }
 
     /// How subscribing to the channel ends if the server answers with this error.
