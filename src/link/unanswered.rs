@@ -60,11 +60,14 @@ impl Unanswered {
 
 impl Waiting {
     fn begin(&self, caller: &Waker) {
+        // A waker is foreign code: none is cloned or dropped under the lock.
+        let caller = caller.clone();
         // Counted under the lock, so that its end is not counted before it.
         let mut waiting = self.caller.lock();
-        let is_new = waiting.replace(caller.clone()).is_none();
-        let is_first = is_new && self.of.calls.fetch_add(1, Ordering::Relaxed) == 0;
+        let before = waiting.replace(caller);
+        let is_first = before.is_none() && self.of.calls.fetch_add(1, Ordering::Relaxed) == 0;
         drop(waiting);
+        drop(before);
         if is_first {
             self.of.first.notify_one();
         }
@@ -90,5 +93,51 @@ impl Wake for Waiting {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.0.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::mpsc;
+    use std::task::Poll;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A caller's waker that wakes the call as it is dropped.
+    struct WakesWhenDropped(Arc<Lock<Option<Waker>>>);
+
+    impl Wake for WakesWhenDropped {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for WakesWhenDropped {
+        fn drop(&mut self) {
+            let call = self.0.lock().take();
+            call.unwrap().wake();
+        }
+    }
+
+    #[test]
+    fn no_waker_is_dropped_under_the_lock() {
+        let (done, is_done) = mpsc::channel();
+        thread::spawn(move || {
+            let unanswered = Arc::new(Unanswered::default());
+            let call = Arc::<Lock<Option<Waker>>>::default();
+            let mut asking = Box::pin(poll_fn(|context| {
+                *call.lock() = Some(context.waker().clone());
+                Poll::<()>::Pending
+            }));
+            let mut waiting = Box::pin(unanswered.wait_for(asking.as_mut()));
+            for _ in 0..2 {
+                let caller = Waker::from(Arc::new(WakesWhenDropped(Arc::clone(&call))));
+                let _ = waiting.as_mut().poll(&mut Context::from_waker(&caller));
+            }
+            drop(waiting);
+            done.send(unanswered.is_any()).unwrap();
+        });
+        assert_eq!(is_done.recv_timeout(Duration::from_secs(60)), Ok(false));
     }
 }
