@@ -137,7 +137,7 @@ pub(super) struct Applying<'a> {
     pub(super) rule: &'a Rule,
     pub(super) parts: Parts,
     pub(super) key: String,
-    /// That of all `parts` together; `None` if what a request says is no whole number.
+    /// The cost of all `parts` together; `None` if the cost of one is not a whole number.
     pub(super) cost: Option<u64>,
     /// How long the request may wait for its turn, if that is bounded.
     pub(super) longest_turn: Option<Duration>,
