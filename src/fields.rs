@@ -4,10 +4,11 @@
 mod text;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Error as _, Serializer};
 
 use crate::error::{Error, Result};
@@ -98,13 +99,33 @@ pub(crate) struct Fields(Vec<(String, Scalar)>);
 /// A field that is null is as one that is missing.
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let fields = BTreeMap::<String, Option<Scalar>>::deserialize(deserializer)?;
-        let fields = fields.into_iter();
-        Ok(Self(
-            fields
-                .filter_map(|(name, value)| Some((name, value?)))
-                .collect(),
-        ))
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("fields with names")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut all = BTreeMap::new();
+        while let Some((name, value)) = map.next_entry::<String, Option<Scalar>>()? {
+            match all.entry(name) {
+                Entry::Vacant(field) => field.insert(value),
+                Entry::Occupied(field) => {
+                    let name = field.key();
+                    return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
+                }
+            };
+        }
+        let fields = all.into_iter();
+        let fields = fields.filter_map(|(name, value)| Some((name, value?)));
+        Ok(Fields(fields.collect()))
     }
 }
 

@@ -96,6 +96,7 @@ mod tests {
             "`keep_alive`: `1y` is not a time",
         );
         is_refused::<Rate>(r#"{"rate":"1/s","keepalive":"9s"}"#, "unknown field");
+        is_refused::<Rate>(r#"{"rate":"1/s","rate":"9/s"}"#, "duplicate field `rate`");
         is_refused::<AnyPolicy>(r#"{"rate":"1/s"}"#, "`algorithm`");
         is_refused::<AnyPolicy>(
             r#"{"algorithm":"fixed","rate":"1/s"}"#,
