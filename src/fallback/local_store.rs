@@ -103,8 +103,8 @@ impl LocalStore {
     }
 }
 
-/// The task that gives back memory, as long as the client lives. If its runtime shuts down, the next
-/// use of a share starts another one.
+/// The task that gives back memory, as long as the client lives. If its runtime shuts down, the
+/// next use of a share starts another one.
 struct Shrinking(Weak<LocalStore>);
 
 impl Shrinking {
