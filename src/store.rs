@@ -2,7 +2,7 @@
 //! limiter, and each of its methods is one atomic step.
 
 #[cfg_attr(
-    not(feature = "redis"),
+    not(any(feature = "redis", test)),
     expect(dead_code, reason = "no call in memory has several attempts")
 )]
 pub(crate) mod acquire_call;
