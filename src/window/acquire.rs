@@ -201,7 +201,7 @@ impl Window {
         }
 
         let wanted = call.requests.wanted(rate);
-        let (reconciled, check) = loop {
+        let (mut reconciled, check) = loop {
             let audited = if sets_rate { stored_rate } else { Some(rate) };
             let check = call.audited_rate.is_none() || call.audited_rate != audited;
             let reconciled = open.reconcile(at.now, check, Removal::until(wanted));
@@ -211,6 +211,8 @@ impl Window {
             open.remove_expired(&reconciled, call.set_up, at.server);
             sets_rate = false;
         };
+        // As in the script, where a member without permits does not make a grant last.
+        reconciled.all_expired = reconciled.oldest.is_none();
         let until_first = reconciled
             .oldest
             .map_or(interval, |oldest| interval - at.now + oldest);
