@@ -1,5 +1,5 @@
 //! How types are written and read as named fields, with the feature `serde`. A type puts its values
-//! under their names and takes them from there. So each mistake names its field, whoever finds it.
+//! under their names and takes them from there, so each error names the field with the mistake.
 
 mod text;
 

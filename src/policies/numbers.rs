@@ -68,7 +68,8 @@ macro_rules! numbers {
 
         #[cfg(feature = "serde")]
         impl crate::fields::AsFields for $Policy {
-            const FIELDS: &[&str] = &["rate", $(stringify!($more_field),)* $(stringify!($aligned))?];
+            const FIELDS: &[&str] =
+                &["rate", $(stringify!($more_field),)* $(stringify!($aligned))?];
             const ARGUMENTS: &[(&str, &str)] = &[
                 $((stringify!($number), "rate"),)*
                 $((stringify!($more), stringify!($more_field)),)*
@@ -116,7 +117,10 @@ macro_rules! numbers {
     (@of_rate per_second $quantity:ident $period:ident) => {
         match $period == std::time::Duration::from_secs(1) {
             true => Self::per_second($quantity),
-            false => return Err("`rate`: must be of a second, such as \"10/s\": a `gcra` has any period".to_owned()),
+            false => {
+                let reason = "must be of a second, such as \"10/s\": a `gcra` has any period";
+                return Err(format!("`rate`: {reason}"));
+            }
         }
     };
 }

@@ -74,7 +74,7 @@ pub fn ended(child: &mut Child) -> ExitStatus {
     status
 }
 
-/// Looks again and again until the condition holds.
+/// Polls until the condition holds.
 #[allow(dead_code, reason = "each test file uses what it needs")]
 pub fn until<T: Debug>(mut look: impl FnMut() -> T, is_so: impl Fn(&T) -> bool) -> T {
     let start = Instant::now();

@@ -24,7 +24,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The key on the server that is away.
 const LOST: &str = "lost";
 
-/// The key on the server that goes away before it decides.
+/// The key on the server that is lost before it decides.
 const FAILS: &str = "fails";
 
 /// The key for which another request is charged just before the decision.
